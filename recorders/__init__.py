@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recorders.live import live
+    from recorders import live
     from recorders.request import Backend, Completion, Decoding, Message, Request
     from recorders.work.record import estimate_dataset, record_dataset
     from recorders.work.task import RecordingTask
@@ -30,7 +30,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "live": ("live",),
+        "live": (),
         "request": ("Backend", "Completion", "Decoding", "Message", "Request"),
         "work.record": ("estimate_dataset", "record_dataset"),
         "work.task": ("RecordingTask",),

@@ -59,7 +59,14 @@ class Transient(BackendError):  # noqa: N818  named after the kind of failure
 
 
 class Unreachable(Transient):
-    """No connection to the server; where it never answered, a few seconds decide that nothing listens there."""
+    """No connection to the server; where it never answered, a few seconds decide that nothing listens there.
+
+    `after_s` is how long the connection was waited for, 0 where it was refused.
+    """
+
+    def __init__(self, reason: str, after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
 
 
 class Refused(BackendError):  # noqa: N818  named after what the server did

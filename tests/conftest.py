@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from hypothesis import HealthCheck, settings
 from places import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right. The examples are the same in every run,
-# so that a run says something of the change that was made; FEVAL_EXPLORE=1 looks for new ones.
+# so that a run says something of the change that was made, and more than 60 of them say little more: FEVAL_EXPLORE=1 looks for
+# new ones, FEVAL_EXAMPLES=10 for ten times as many.
 settings.register_profile(
     "feval",
+    max_examples=60,
     deadline=None,
     derandomize=not os.environ.get("FEVAL_EXPLORE"),
     suppress_health_check=[HealthCheck.too_slow],
@@ -35,11 +38,40 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return (yield) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take a part of the examples of each property, such as FEVAL_EXAMPLES=0.2: where old dependencies are tested, not logic."""
+LOGIC = {
+    "answers",
+    "cli",
+    "comparison",
+    "estimators",
+    "evaluation",
+    "forecast",
+    "methods",
+    "receipts",
+    "recorders",
+    "replay",
+}
+"""Folders whose tests have cases that differ in what feval computes, not in what it asks of a dependency."""
+
+
+@pytest.hookimpl(trylast=True)  # after the marks have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Multiply the examples of each property by FEVAL_EXAMPLES.
+
+    0.2, where old dependencies are tested, takes a fifth of the cases of each test of logic, too: spread evenly, at least one.
+    """
     share = float(os.environ.get("FEVAL_EXAMPLES", "1"))
-    functions = {getattr(item, "obj", None) for item in items if share < 1}
-    for function in {getattr(each, "__func__", each) for each in functions}:
+    if share == 1:
+        return
+    cases = Counter[str]()
+    kept, left = [], []
+    for item in items:
+        number = cases[name := item.nodeid.partition("[")[0]]
+        cases[name] += 1
+        logic = item.path.relative_to(config.rootpath / "tests").parts[0] in LOGIC
+        (kept if not logic or int(number * share + 1) > int((number - 1) * share + 1) else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+    for function in {getattr(each, "__func__", each) for each in {getattr(item, "obj", None) for item in items}}:
         if getattr(function, "is_hypothesis_test", False):
             own = function._hypothesis_internal_use_settings
             fewer = max(1, round(share * own.max_examples))
@@ -113,4 +145,18 @@ def closed_network() -> Iterator[None]:
         patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
         patch.setattr(ssl.SSLContext, "load_verify_locations", without_bundle(ssl.SSLContext.load_verify_locations))
+        yield
+
+
+@pytest.fixture(scope="module")
+def blank_pictures() -> Iterator[None]:
+    """Save an empty figure, as wide as the drawn one has parts, in place of each picture: for tests of something else."""
+    from matplotlib.figure import Figure
+
+    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+        finished(Figure((len(figure.findobj()) / 20, 1)), file, **how | {"dpi": 20})
+
+    finished = Figure.savefig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
         yield

@@ -126,6 +126,9 @@ class _Commands(dict[str, Any]):
         super().__init__(dict.fromkeys(COMMANDS))
 
     def get(self, name: str, default: Any = None) -> Any:
+        if name in {"rename", "relabel"}:
+            advice = "feval select RECORDING --rename OLD=NEW --out DIR"
+            _fail(f"There is no `feval {name}`; `{advice}` gives an LLM another name.", UsageError.exit_code)
         if name not in COMMANDS:
             return default
         if self[name] is None:

@@ -18,15 +18,7 @@ from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
-from feval.comparison.statistics import (
-    AccuracyDifference,
-    CostToReach,
-    FrontierPoint,
-    HullArea,
-    Rank,
-    Saving,
-    statistics,
-)
+from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
@@ -52,7 +44,7 @@ _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Drawn):
+class Comparison(Drawn, Statistics):
     """Methods on the same questions and draws.
 
     Attributes:
@@ -61,12 +53,6 @@ class Comparison(Drawn):
         missing: the methods and points that could not, and why.
         baselines: a single call of each LLM.
         ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its answers can do better.
-        frontier: the Pareto frontier, by cost.
-        areas: one per curve; none where all points cost the same.
-        differences: every pair of curves at the plan's costs, or at some that the pair shares.
-        savings: every pair at the plan's accuracies, or at some that the curves share.
-        reaches: the cost at which every curve reaches those accuracies.
-        ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
         base: the folder that the plan's paths start from.
@@ -78,12 +64,6 @@ class Comparison(Drawn):
     missing: tuple[FailedMethod, ...]
     baselines: tuple[Evaluation, ...]
     ceilings: tuple[MethodCurve, ...]
-    frontier: tuple[FrontierPoint, ...]
-    areas: tuple[HullArea, ...]
-    differences: tuple[AccuracyDifference, ...]
-    savings: tuple[Saving, ...]
-    reaches: tuple[CostToReach, ...]
-    ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
     base: Path = field(default=Path(), compare=False)
@@ -191,8 +171,8 @@ class Comparison(Drawn):
             "kinds": list(self.kinds),
             "warnings": list(self.warnings),
         }
-        for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
-            content[name] = [asdict(row) for row in getattr(self, name)]
+        for part in fields(Statistics):
+            content[part.name] = [asdict(row) for row in getattr(self, part.name)]
         if self.timing is not None:
             content["seconds"] = str(self.timing)
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})

@@ -212,7 +212,16 @@ class _CostCurve:
 
 @dataclass(frozen=True)
 class Statistics:
-    """All statistics of several curves; see `Comparison` for each part."""
+    """All statistics of several curves.
+
+    Attributes:
+        frontier: the Pareto frontier, by cost.
+        areas: one per curve; none where all points cost the same.
+        differences: every pair of curves at the plan's costs, or at some that the pair shares.
+        savings: every pair at the plan's accuracies, or at some that the curves share.
+        reaches: the cost at which every curve reaches those accuracies.
+        ranking: strongest first; empty for a single curve.
+    """
 
     frontier: tuple[FrontierPoint, ...]
     areas: tuple[HullArea, ...]

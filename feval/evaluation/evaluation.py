@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
+_AVERAGES = (
+    "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question", "usd_per_question", "tokens_per_question",
+    "output_tokens_per_question", "sequential_tokens_per_question", "usd_per_question_per_round", "tokens_per_question_per_round",
+    "calls_per_question",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Drawn):
@@ -238,18 +244,7 @@ class Evaluation(Drawn):
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
-            "questions": self.questions,
-            "accuracy": self.accuracy,
-            "accuracy_low": self.accuracy_low,
-            "accuracy_high": self.accuracy_high,
-            "samples_per_question": self.samples_per_question,
-            "usd_per_question": self.usd_per_question,
-            "tokens_per_question": self.tokens_per_question,
-            "output_tokens_per_question": self.output_tokens_per_question,
-            "sequential_tokens_per_question": self.sequential_tokens_per_question,
-            "usd_per_question_per_round": self.usd_per_question_per_round,
-            "tokens_per_question_per_round": self.tokens_per_question_per_round,
-            "calls_per_question": self.calls_per_question,
+            **{name: getattr(self, name) for name in _AVERAGES},
             "replicates": self.replicates,
             "seed": self.seed,
             "billing": self.billing,

@@ -72,16 +72,21 @@ class NotebookBar:
             warnings.simplefilter("ignore")  # without ipywidgets it draws a bar of letters
             from tqdm.auto import tqdm
 
-            self._bar: Any = tqdm(desc=label, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining}")
+            form = "{l_bar}{bar}| {elapsed}<{remaining}"
+            self._bar: Any = tqdm(
+                desc=label, leave=False, bar_format=form, delay=1e-9
+            )  # it is not drawn without a total
 
     def update(self, done: int, total: int | None) -> None:
         """Show that so many of all steps are done."""
-        self._bar.total = total
+        is_first, self._bar.total = self._bar.total is None, total
         self._bar.update(done - self._bar.n)
+        if is_first:
+            self._bar.refresh()
 
     def describe(self, label: str) -> None:
         """Change the words beside it."""
-        self._bar.set_description(label)
+        self._bar.set_description(label, refresh=False)
 
     def stop(self) -> None:
         """End it."""

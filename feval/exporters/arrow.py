@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import repeat
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from feval import executors
 from feval.errors import UsageError
 from feval.exporters.parts import blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
@@ -44,11 +45,18 @@ _TYPES: dict[str, pa.DataType] = {
 """Column -> its type in Parquet; those left out are texts, and scores have a column for each scorer."""
 
 
-def to_arrow(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> pa.Table:
+@executors.reports("reading CoTs")
+def to_arrow(
+    recording: Recording,
+    datasets: Sequence[str] | None,
+    llms: Sequence[str] | None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> pa.Table:
     """Return the CoTs of a recording as one table, see `feval.lazy.Browsed.to_arrow`."""
     pairs = pairs_of(recording, datasets, llms)
     columns = flat_columns(recording, pairs)
-    parts = [arrow_table(block, columns, recording) for pair in pairs for block in blocks_of(recording, *pair)]
+    tasks = [(block, columns, recording) for pair in pairs for block in blocks_of(recording, *pair)]
+    parts = list(executors.results(arrow_table, tasks, progress=progress))
     without_rows = [each for part in parts for each in without_rows_of(part)]
     table = pa.concat_tables([part.replace_schema_metadata(None) for part in parts])
     return table.replace_schema_metadata({FACTS: facts(recording, pairs, without_rows)})

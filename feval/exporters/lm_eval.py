@@ -48,7 +48,7 @@ def lines(block: Block) -> tuple[int, bytes]:
 
 def files(recording: Recording, dataset: str, llm: str) -> PairFiles:
     """Return the names of an LLM's files on a dataset."""
-    folder, date = PurePosixPath(_NOT_IN_NAMES.sub("__", llm)), _date(recording)
+    folder, date = PurePosixPath(_NOT_IN_NAMES.sub("__", llm)), _time(recording).strftime("%Y-%m-%dT%H-%M-%S.%f")
     task = _NOT_IN_NAMES.sub("_", dataset)
     return PairFiles(folder / f"samples_{task}_{date}.jsonl", folder / f"results_{date}.json")
 
@@ -129,7 +129,3 @@ def _arguments(info: Any) -> dict[str, Any]:
 
 def _time(recording: Recording) -> datetime:
     return datetime.fromisoformat(str(recording.manifest.raw["created"]))
-
-
-def _date(recording: Recording) -> str:
-    return _time(recording).strftime("%Y-%m-%dT%H-%M-%S.%f")

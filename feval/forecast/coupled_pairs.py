@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,12 +75,8 @@ def independent_pair(
     if apart is not None:
         return apart[one], apart[two]
     other = together[two]
-    codes, right, scores = (
-        np.roll(other.codes, -1, axis=1),
-        np.roll(other.right, -1, axis=1),
-        np.roll(other.scores, -1, axis=1),
-    )
-    return together[one], LLMCalls(other.name, codes, right, scores)
+    roll = partial(np.roll, shift=-1, axis=1)
+    return together[one], LLMCalls(other.name, roll(other.codes), roll(other.right), roll(other.scores))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,15 +89,13 @@ class PairOfLLMs:
     second_apart: LLMCalls
     recorded_apart: bool
 
-    def statistics(self, at: Rows | None = None) -> CoupledStatistics:
+    def statistics(self, at: Rows | slice = slice(None)) -> CoupledStatistics:
         """Statistics of the coupled calls on some or all questions."""
-        where = slice(None) if at is None else at
-        return coupled_statistics(self.first.right[where], self.second.right[where])
+        return coupled_statistics(self.first.right[at], self.second.right[at])
 
-    def statistics_apart(self, at: Rows | None = None) -> CoupledStatistics:
+    def statistics_apart(self, at: Rows | slice = slice(None)) -> CoupledStatistics:
         """Statistics of the independent calls on some or all questions."""
-        where = slice(None) if at is None else at
-        return coupled_statistics(self.first_apart.right[where], self.second_apart.right[where])
+        return coupled_statistics(self.first_apart.right[at], self.second_apart.right[at])
 
     def variances(self) -> Floats:
         """[2, Q] within-question variances of the difference, coupled and independent."""

@@ -29,12 +29,14 @@ class SampleMoments:
         nu: mean of c (c - 1) / (G (G - 1)), unbiased for independent calls; clipped to [mu^2, mu].
         clipped: whether it was: the calls disagreed more often than independent ones would.
         resampled: [R, 2] (mu, nu) of R resamples of the questions, clipped likewise.
+        unclipped: [1 + R, 2] (mu, nu) as estimated, of the sample and then of its resamples.
     """
 
     mu: float
     nu: float
     clipped: bool
     resampled: Floats
+    unclipped: Floats
 
 
 def checked_votes(m: Any) -> list[int]:
@@ -62,8 +64,9 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
     mu, nu = columns.mean(axis=0).tolist()
     resampled = bootstrap_means(columns, resamples=resamples, seed=seed)
     resampled[:, 0] = np.clip(resampled[:, 0], 0.0, 1.0)
+    unclipped = np.vstack([[mu, nu], resampled])
     resampled[:, 1] = np.clip(resampled[:, 1], resampled[:, 0] ** 2, resampled[:, 0])
-    return SampleMoments(mu, float(np.clip(nu, mu * mu, mu)), nu < mu * mu, resampled)
+    return SampleMoments(mu, float(np.clip(nu, mu * mu, mu)), nu < mu * mu, resampled, unclipped)
 
 
 def rare_pairs(right: Integers, size: Integers) -> str | None:

@@ -1,20 +1,22 @@
 """The questions file: texts, gold answers and options for sources that lack them (`--questions FILE`).
 
-Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices"}` per line (`feval.importers.columns` has the other
-names of these), and an answer key, CSV with the columns subject, index and answer in the order of the dataset, which has golds
-but no texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV
-with a column Puzzles) are questions whose gold answer is 24.
+Two layouts are read: `{"id", "question", "answer", "choices"}` per line, as JSON Lines or CSV (whose choices are JSON;
+`feval.importers.columns` has the other names of these); and an answer key, CSV with the columns subject, index and answer in the
+order of the dataset, which has golds but no texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The
+puzzles of Tree of Thoughts (24.csv: CSV with a column Puzzles) are questions whose gold answer is 24.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from feval.answers import KINDS, canonical_gold
+from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import question_names, recognised
 from feval.importers.golds import positions_as_labels
@@ -44,7 +46,7 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
     questions = (
-        _json_questions(data, path.name, dataset, reader) if is_json else _answer_key(data, path, dataset, reader)
+        _json_questions(data, path.name, dataset, reader) if is_json else _csv_questions(data, path, dataset, reader)
     )
     return without_duplicates(questions, path.name)
 
@@ -68,14 +70,21 @@ def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
     )
 
 
-def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
+def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
     header, *rows = reader.csv(data, path.name)
     if _PUZZLES in header:
         return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
+    if any(name in _NAMES and _NAMES[name].name == "question" for name in header):
+        return [
+            _json_question(_cells(header, record, where), f"{dataset}/{row}", where)
+            for row, record in enumerate(filter(None, rows))
+            if (where := f"record {row + 1} of {path.name}")
+        ]
     if header != _ANSWER_KEY:
         raise SourceError(
-            f"{path.name} is not a questions file: it should be JSON Lines with a question per line, or CSV with the "
-            f"columns {', '.join(_ANSWER_KEY)}; its first line is {','.join(header)!r:.80}."
+            f"{path.name} is not a questions file: it should be JSON Lines or CSV with a question per line (question_id, "
+            f"question, answer), or CSV with the columns {', '.join(_ANSWER_KEY)}; its first line is "
+            f"{','.join(header)!r:.80}."
         )
     for row, record in enumerate(rows):
         if len(record) != len(_ANSWER_KEY) or not record[2]:
@@ -83,6 +92,17 @@ def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[S
                 f"Record {row + 1} of {path.name} should be subject, index and answer; found {record!r:.80}."
             )
     return [SourceQuestion(f"{dataset}/{row}", "", record[2]) for row, record in enumerate(rows)]
+
+
+def _cells(header: list[str], record: list[str], where: str) -> dict[str, Any]:
+    """Return the cells of a record by column, without empty ones."""
+    if len(record) != len(header):
+        refuse(where, f"{len(header)} cells, as the first line has", record)
+    line: dict[str, Any] = {name: cell for name, cell in zip(header, record, strict=True) if cell}
+    for name in ("choices", "options"):
+        with suppress(ValueError):
+            line |= {name: parse_json(line[name])} if name in line else {}
+    return line
 
 
 def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> list[SourceQuestion]:

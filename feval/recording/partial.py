@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -155,15 +156,21 @@ def _leaf(recording: Recording, part: Part) -> str:
     return leaf.hexdigest()
 
 
+@contextmanager
+def _as_damage() -> Iterator[None]:
+    try:
+        yield
+    except (UsageError, ConflictError) as error:
+        raise DamagedRecordingError(str(error)) from error
+
+
 def probes_leaf(recording: Recording, dataset: str, llm: str) -> str:
     """Recompute the leaf of an LLM's probes; a `DamagedRecordingError` if they are not what the manifest states."""
     stated, votes = recording.probes_record(dataset, llm), recording.votes(dataset)
     tally = ProbeTally(dataset, llm, stated["cue"], votes.question_ids, votes.llms[llm].sizes)
-    try:
+    with _as_damage():
         for rows in recording.probe_rows(dataset, llm):
             tally.add(rows)
-    except (UsageError, ConflictError) as error:
-        raise DamagedRecordingError(str(error)) from error
     if stated != tally.record():
         raise DamagedRecordingError(f"{MANIFEST}: probes should be {tally.record()}, found {stated}.")
     return tally.leaf()
@@ -173,11 +180,9 @@ def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> st
     """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
     votes, who = recording.votes(dataset), f"{scorer} of {llm} on {dataset}"
     tally = ScoreTally(recording.scorer_info(scorer), who, votes.question_ids, votes.llms[llm].sizes)
-    try:
+    with _as_damage():
         for rows in recording.score_rows(dataset, llm, scorer):
             tally.add(rows)
-    except (UsageError, ConflictError) as error:
-        raise DamagedRecordingError(str(error)) from error
     [stated] = [record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer]
     counted = tally.record(dataset, llm)
     if stated != counted:

@@ -83,6 +83,14 @@ class Channels(ABC):
                 "--protocol`), or import them (`feval import jsonl`, `turns`)."
             )
 
+    def require_trees(self) -> None:
+        """Raise a `NotRecordedError` if steps reply to whole CoTs, and so go on from none."""
+        if self.has_turns:
+            raise NotRecordedError(
+                f"{self.owner} was recorded as conversations of several turns, which cannot be expanded step by step. Reply to "
+                "them (`llm.reply`, sequential-revision), or record trees of steps (`feval record --tree`)."
+            )
+
     def steps(self) -> Steps:
         """Return the steps that the pool consists of.
 
@@ -92,8 +100,8 @@ class Channels(ABC):
         steps = self.derived("steps", self._read_steps)
         if steps is None:
             raise NotRecordedError(
-                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step. Import trees of steps "
-                "(`feval import jsonl`, `steps` with 'node' and 'parent')."
+                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step or replied to. Record steps "
+                "(`feval record --tree`) or turns (`--protocol`), or import them (`feval import jsonl`, `steps` or `turns`)."
             )
         return steps
 

@@ -138,6 +138,7 @@ class Growing:
         """Hand out the next k children of each node in turn, `None` being the request; nothing where any lacks some."""
         if k < 1 or k % 1:
             raise OutOfRangeError(f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for.")
+        self._llm.pool.channels.require_trees()
         require_expandable(self._llm.name, nodes, self._nodes)
         for node, times in Counter(nodes).items():
             place = -1 if node is None else node.place

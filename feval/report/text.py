@@ -80,13 +80,13 @@ def percent(share: float) -> str:
     return f"{round(100 * share, 9):.2f}"  # rounded twice, so that equal shares computed in different ways look equal
 
 
-def signed_points(difference: float) -> str:
+def signed_points(difference: float, *, small: bool = True) -> str:
     """Write a difference of two shares in percentage points, with its sign and two decimals, such as +7.70.
 
-    A smaller one gets the decimals that its first digit needs, such as -0.0009; rounding error counts as 0.
+    A `small` one gets the decimals that its first digit needs, such as -0.0009; rounding error counts as 0.
     """
     points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
-    return f"{points:+.{2 if abs(points) >= 0.005 else decimals_for([points], 1)}f}"
+    return f"{points:+.{2 if not small or abs(points) >= 0.005 else decimals_for([points], 1)}f}"
 
 
 def plain_number(value: float) -> str:
@@ -104,6 +104,13 @@ def dollars(value: float) -> str:
     units = ((0.1, 1.0, "$"), (1e-3, 1e-3, "m$"), (1e-6, 1e-6, "µ$"), (0.0, 1e-9, "n$"))
     size, unit = next((size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9))
     return f"{plain_number(value / size)} {unit}"
+
+
+def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
+    """Write which price list amounts are by, or that there are none."""
+    if not prices:
+        return "no prices"
+    return f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
 
 
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:

@@ -232,7 +232,7 @@ def _llm_pieces(llm: LLM) -> Pieces:
         ("without answer", f"{percent(_mean(numbers['no_answer']))} % of the CoTs"),
         ("agreement", f"{percent(_mean(numbers['agreement']))} % of the CoTs have the most frequent answer"),
         ("output tokens", f"{_mean(numbers['output_tokens']):,.1f} per CoT, counted by {llm.counter}"),
-        ("USD per million tokens", "-" if price is None else _price(price)),
+        ("USD per million tokens", "no price" if price is None else _price(price)),
         ("billing", llm.billing),
     )
     yield Table(f"{llm.name} on {llm.dataset}", columns("", ""), rows)

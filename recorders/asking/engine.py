@@ -315,7 +315,8 @@ class _Run(Generic[Batch, Reply]):
         job.failures += 1
         if self._is_stopping:
             return None
-        if isinstance(error, Unreachable) and not self._answered and job.failures > _UNREACHABLE_RETRIES:
+        hopeless = isinstance(error, Unreachable) and (error.after_s or job.failures > _UNREACHABLE_RETRIES)
+        if hopeless and not self._answered:
             self._stop(
                 Fatal(f"Nothing answers: {error.reason}. Check the address (--base-url), and that the server runs")
             )

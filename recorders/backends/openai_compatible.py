@@ -28,7 +28,7 @@ from recorders.request import Completion, Request, ignore_note
 if TYPE_CHECKING:
     import openai
 
-_CONNECT_TIMEOUT_S = 15.0
+_CONNECT_TIMEOUT_S = 8.0
 _CONNECTIONS_PER_CLIENT = 32
 _SETTINGS = {
     "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "stream",
@@ -124,8 +124,11 @@ class OpenAICompatible:
             return content
         except openai.APIStatusError as error:
             return Answer(error.status_code, error.response.headers, error.body)
-        except (openai.APITimeoutError, TimeoutError):
+        except (openai.APITimeoutError, TimeoutError) as error:
             failure: BackendError = Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
+            if type(error.__cause__).__name__ == "ConnectTimeout":
+                after_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
+                failure = Unreachable(f"{self._endpoint.host} took no connection within {after_s:g} s", after_s)
         except BackendError as error:
             failure = error
         except openai.APIConnectionError as error:

@@ -41,9 +41,15 @@ class ScoringTask(ABC, Generic[Result]):
     retry_refused: bool
 
     @property
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What must be equal for a journal to be continued."""
+        info = self.scorer.info
+        about = {"recording": self.source.hash, "scorer": info.name, "kind": info.kind}
+        return about | {"parameters": dict(info.parameters), **self.asked()}
+
+    @abstractmethod
+    def asked(self) -> dict[str, Any]:
+        """Return what of the recording the scorer is shown, and in which way."""
 
     @property
     @abstractmethod

@@ -176,17 +176,10 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
             verdicts_name(judge.name, match.second, match.shift), judge.kind, {**judge.parameters, **comparison}
         )
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What must be equal for a journal to be continued."""
-        return {
-            "recording": self.source.hash,
-            "scorer": self.scorer.info.name,
-            "kind": self.scorer.info.kind,
-            "parameters": dict(self.scorer.info.parameters),
-            "orders": self.orders,
-            "pairs": [[match.dataset, match.first, match.second, match.shift] for match in self.matches],
-        }
+    def asked(self) -> dict[str, Any]:
+        """Return the LLMs that are compared, and the orders in which CoTs are shown."""
+        pairs = [[match.dataset, match.first, match.second, match.shift] for match in self.matches]
+        return {"orders": self.orders, "pairs": pairs}
 
     @property
     def total(self) -> int:

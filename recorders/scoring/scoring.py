@@ -113,16 +113,9 @@ class CoTScoring(ScoringTask[ScoringResult]):
             )
         return cls(source, scorer, pairs, scored, frozenset(refused), retry_refused)
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What must be equal for a journal to be continued."""
-        return {
-            "recording": self.source.hash,
-            "scorer": self.scorer.info.name,
-            "kind": self.scorer.info.kind,
-            "parameters": dict(self.scorer.info.parameters),
-            "pairs": [list(pair) for pair in self.pairs],
-        }
+    def asked(self) -> dict[str, Any]:
+        """Return the pairs of dataset and LLM."""
+        return {"pairs": [list(pair) for pair in self.pairs]}
 
     @property
     def may_seal_unasked(self) -> bool:

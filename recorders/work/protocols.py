@@ -7,7 +7,7 @@ r"""Protocols of turns: what the user says after each reply, from a Markdown fil
 
 The text is said before every turn from the second on; with headings ("# Turn 2", "# Turn 3", ...) each turn has its own. In it,
 "{question}" stands for what was asked first and "{answer}" for the answer in the last reply; where that has none, for the front
-matter's `no_answer`.
+matter's `no_answer`. Without front matter a protocol is called as its file is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from feval.cards.front_matter import read_body, read_front_matter
+from feval.cards.front_matter import read_body, read_card_text, read_front_matter
 from feval.cards.validation import sentence
 from feval.errors import CardError
 from recorders.asking.turns import Protocol
@@ -40,13 +40,15 @@ def read_protocol(path: Path, template: str | None = None) -> Protocol:
     Raises:
         CardError: the file cannot be read or lacks something; the message says where.
     """
+    text = read_card_text(path)
+    named = text.startswith("---")
     try:
-        facts = _Facts.model_validate(read_front_matter(path))
+        facts = _Facts.model_validate(read_front_matter(path) if named else {"name": path.stem})
     except ValidationError as error:
         raise CardError(
             f"The protocol {path} {sentence(error)}. It has name, and may have title and no_answer."
         ) from error
-    before, *sections = _HEADING.split(read_body(path))
+    before, *sections = _HEADING.split(read_body(path) if named else text)
     numbers, texts = sections[::2], [text.strip() for text in sections[1::2] or [before]]
     if numbers and (before.strip() or numbers != [str(turn) for turn in range(2, len(numbers) + 2)]):
         raise CardError(
@@ -55,5 +57,5 @@ def read_protocol(path: Path, template: str | None = None) -> Protocol:
         )
     if not all(texts):
         empty = f"turn {texts.index('') + 2}" if numbers else "the turns"
-        raise CardError(f"The protocol {path} has no text for {empty}; write below the front matter what is said.")
+        raise CardError(f"The protocol {path} has no text for {empty}; write what is said.")
     return Protocol(facts.name, tuple(texts), facts.no_answer, template)

@@ -183,7 +183,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=16).map("".join),
     st.sampled_from([None, *FAMILIES, ("<r>", "</r>")]),
@@ -203,10 +203,10 @@ def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[
     ],
 )  # fmt: skip
 def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
-    text = "<|channel|>final<|message|>" + piece * 50_000
+    text = "<|channel|>final<|message|>" + piece * 20_000
     started = time.process_time()
     split(text)
-    assert time.process_time() - started < 5  # about 0.1 s; what is quadratic takes minutes
+    assert time.process_time() - started < 5  # about 0.05 s; what is quadratic takes far longer
 
 
 def test_every_mark_that_splits_a_text_has_a_sign() -> None:

@@ -204,6 +204,11 @@ def test_an_option_of_earlier_versions_says_what_to_do_instead(command: str, opt
     assert f"  {option} " not in feval(command, "--help").stdout
 
 
+@pytest.mark.parametrize("command", ["rename", "relabel"])
+def test_a_new_name_is_given_by_select(command: str) -> None:
+    failed(feval(command, "recording"), 2, f"no `feval {command}`; `feval select RECORDING --rename OLD=NEW --out DIR`")
+
+
 def test_what_an_option_of_earlier_versions_became() -> None:
     failed(feval("curve", "self-consistency", "--no-receipt"), 2, "use `--receipt none`")
     failed(feval("record", "--no-system-role"), 2, "write `system_role = false`")

@@ -39,6 +39,8 @@ from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.headline import best_at
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [
     ["a"] * 5 + ["b"],

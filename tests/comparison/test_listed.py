@@ -111,7 +111,7 @@ def test_a_plan_starts_from_the_folder_of_its_file(toy: Path, tmp_path: Path, mo
     comparison = compare(read.changed(seed=2))
     assert comparison.base == Path("plans")
     assert comparison.to_dict()["curves"] == compare(read, base=path.parent).to_dict()["curves"]
-    with pytest.raises(FevalError, match="not a recording"):
+    with pytest.raises(FevalError, match="No recording at"):
         compare(read, base="")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import pool, question
+from small import pool, write_rows
 from typer.testing import CliRunner
 
 from feval import Plan, compare, evaluate, load, method_curve
@@ -23,7 +23,6 @@ from feval.errors import CardError, NotRecordedError, UnknownNameError, UsageErr
 from feval.evaluation.method_names import make_method
 from feval.methods import AdaptiveConsistency, EarlyStopping, ModelSwitch, SelfConsistency, SingleCall
 from feval.receipts.verifying import verify_receipt
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset
 from feval.replay.clock import Clock, makespan
 
@@ -53,18 +52,14 @@ Replay = tuple[Dataset, list[LLM]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("seconds")
     for name, without in (("rec", None), ("gaps", ("quick", 1))):
-        with RecordingWriter(out / name, operation={"name": "test"}) as writer:
-            writer.add_dataset(
-                DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, gold) for i, gold in enumerate(GOLDS)]
-            )
-            for llm, rows in ANSWERS.items():
-                durations = [[*each] for each in SECONDS[llm]]
-                if without is not None and without[0] == llm:
-                    durations[without[1]][2:4] = [None, None]  # type: ignore[list-item]
-                pools = [
-                    pool(i, each, tokens=TOKENS[i], extra={"duration_s": durations[i]}) for i, each in enumerate(rows)
-                ]
-                writer.add_pools("toy", LLMInfo(llm), "words", pools)
+        llms = []
+        for llm, rows in ANSWERS.items():
+            durations = [[*each] for each in SECONDS[llm]]
+            if without is not None and without[0] == llm:
+                durations[without[1]][2:4] = [None, None]  # type: ignore[list-item]
+            own = [pool(i, each, tokens=TOKENS[i], extra={"duration_s": durations[i]}) for i, each in enumerate(rows)]
+            llms.append((llm, own))
+        write_rows(out / name, GOLDS, *llms)
     lines = [f"{key} = {json.dumps(PROFILE[key])}" for key in ("id", "date", "source")]
     for name, speed in PROFILE["llms"].items():  # type: ignore[attr-defined]
         lines += [f"[llms.{name}]", *(f"{key} = {value}" for key, value in speed.items())]
@@ -192,19 +187,14 @@ def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
 
 
 def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, gold) for i, gold in enumerate(GOLDS)]
+    pools = [
+        replace(
+            pool(i, each, tokens=TOKENS[i], extra={"duration_s": SECONDS["quick"][i]}),
+            first_token_seconds=[0.5, None, 0.5, None, None] if i == 0 else None,
         )
-        pools = [
-            replace(
-                pool(i, each, tokens=TOKENS[i], extra={"duration_s": SECONDS["quick"][i]}),
-                first_token_seconds=[0.5, None, 0.5, None, None] if i == 0 else None,
-            )
-            for i, each in enumerate(ANSWERS["quick"])
-        ]
-        writer.add_pools("toy", LLMInfo("quick"), "words", pools)
-    dataset, [llm] = load("toy", ["quick"], tmp_path / "rec", seed=3)
+        for i, each in enumerate(ANSWERS["quick"])
+    ]
+    dataset, [llm] = load("toy", ["quick"], write_rows(tmp_path / "rec", GOLDS, ("quick", pools)), seed=3)
     first = llm.pool.channels.first_tokens()
     assert first is not None
     assert np.isfinite(first).tolist() == [[True, False, True, False, False], [False] * 5, [False] * 5]

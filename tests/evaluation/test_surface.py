@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from small import pool, question
+from small import pool, question, write_rows
 from typer.testing import CliRunner
 
 from feval import evaluate, load, self_consistency_curve
@@ -23,7 +23,7 @@ from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.evaluation.surface import Surface, coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
+from feval.recording import ProbeRows, Question
 from feval.recording.probes import Probes
 from feval.replay import LLM, Dataset
 
@@ -55,16 +55,12 @@ def probe_rows(asked: Question, own: Sequence[Trace]) -> ProbeRows | None:
 
 
 def recorded(out: Path, questions: Sequence[Sequence[Trace]]) -> Path:
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        golds = [question(number, "a") for number in range(len(questions))]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), golds)
-        rows = (
-            pool(number, [answer for _, answer, _ in own], tokens=[tokens for tokens, _, _ in own])
-            for number, own in enumerate(questions)
-        )
-        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", rows)
-        writer.add_probes("toy", "gpt-4o-mini", filter(None, map(probe_rows, golds, questions)))
-    return out
+    rows = (
+        pool(number, [answer for _, answer, _ in own], tokens=[tokens for tokens, _, _ in own])
+        for number, own in enumerate(questions)
+    )
+    probes = filter(None, (probe_rows(question(i, "a"), own) for i, own in enumerate(questions)))
+    return write_rows(out, ["a"] * len(questions), ("gpt-4o-mini", rows), probes={"gpt-4o-mini": probes})
 
 
 def expected(own: Sequence[Trace], n: int, limit: int | None) -> tuple[Fraction, Fraction, Fraction]:
@@ -173,10 +169,7 @@ def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path:
         surface(*toy, n=[6])
     with pytest.raises(OutOfRangeError, match="name the widths"):
         surface(*toy, short_pools="drop")
-    with RecordingWriter(tmp_path / "flat", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(0, "a")])
-        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", [pool(0, ["a"])])
-    dataset, [flat] = load("toy", recording=tmp_path / "flat")
+    dataset, [flat] = load("toy", recording=write_rows(tmp_path / "flat", ["a"], ("gpt-4o-mini", [pool(0, ["a"])])))
     with pytest.raises(NotRecordedError, match="probe"):
         surface(dataset, flat)
 

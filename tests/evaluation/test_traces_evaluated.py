@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import pool, question
+from small import pool, write_rows
 
 from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError
@@ -17,7 +17,7 @@ from feval.evaluation.replicates import method_answers
 from feval.evaluation.user_methods.process import _method_answer
 from feval.methods import METHODS
 from feval.methods.decisions import LEDGER_FIELDS
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
+from feval.recording import LLMInfo
 from feval.recording.content import ProbeRows
 from feval.replay import LLM, Dataset
 
@@ -67,14 +67,9 @@ def write_probed(
     probes: Sequence[Sequence[Sequence[str | None]]] = PROBES,
 ) -> Path:
     """A recording of three questions whose traces were probed, or of the traces alone."""
-    with RecordingWriter(out, operation={"name": "test"}, prices="2025-06-02") as writer:
-        questions = [question(i, gold) for i, gold in enumerate(GOLDS)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
-        rows = (pool(i, own, tokens=lengths[i]) for i, own in enumerate(answers))
-        writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
-        if probed:
-            writer.add_probes("toy", llm, [probe_rows(i, own, tokens=tokens) for i, own in enumerate(probes)])
-    return out
+    rows = (pool(i, own, tokens=lengths[i]) for i, own in enumerate(answers))
+    own_probes = {llm: [probe_rows(i, own, tokens=tokens) for i, own in enumerate(probes)]} if probed else None
+    return write_rows(out, GOLDS, (LLMInfo(llm, temperature=0.7, max_tokens=64), rows), probes=own_probes)
 
 
 def probe_rows(index: int, shown: Sequence[Sequence[str | None]], *, tokens: bool) -> ProbeRows:

@@ -13,12 +13,11 @@ from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import pytest
-from small import pool, question, write_scored_toy, write_toy
+from small import pool, write_rows, write_scored_toy, write_toy
 
 from feval import evaluate, load
 from feval.errors import MethodError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -209,9 +208,7 @@ def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(t
     """Rows are those of all LLMs that were loaded together, though only some of them are asked."""
     one = write_toy(tmp_path / "one", {"one": POOLS}, GOLDS)
     backwards = [3, 2, 1, 0]
-    with RecordingWriter(tmp_path / "two", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, GOLDS[i]) for i in backwards])
-        writer.add_pools("toy", LLMInfo("two"), "words", [pool(i, OTHERS[i]) for i in backwards])
+    write_rows(tmp_path / "two", {i: GOLDS[i] for i in backwards}, ("two", [pool(i, OTHERS[i]) for i in backwards]))
     dataset, [_, two] = load("toy", ["one", "two"], [one, tmp_path / "two"], prices="none")
     (tmp_path / "first.py").write_text("def first(question, llm):\n    return llm.sample(1).answers[0]\n")
     expected = evaluate(lambda _, llm: llm.sample(1).answers[0], dataset, two, order="recorded").right.tolist()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import content, pool, question, write_toy
+from small import content, pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval import import_recording
@@ -27,16 +27,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.exporters import FORMATS, export_recording
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    add_scores,
-    merge,
-    open_recording,
-)
+from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
 from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
@@ -298,9 +289,7 @@ def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", list(FORMATS))
 def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str) -> None:
     path = tmp_path / "r"
-    with RecordingWriter(path, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        writer.add_pools("toy", LLMInfo("m"), "words", [pool(0, ["4"], prompt="words")])
+    write_rows(path, ["4"], ("m", [pool(0, ["4"], prompt="words")]))
     with pytest.raises(DamagedRecordingError, match=r"the request to m for 'toy/0' is damaged: 'words' is not a list"):
         export_recording(path, tmp_path / "x", to)
     assert [each.name for each in tmp_path.iterdir()] == ["r"]

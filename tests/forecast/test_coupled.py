@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import ROOT
-from small import pool, question
+from small import pool, write_rows
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -27,7 +27,7 @@ from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
 from feval.importers import import_recording
 from feval.methods import SelfConsistency
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording
+from feval.recording import LLMInfo, open_recording
 from feval.replay import LLM, Dataset, load
 from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_csv, coupling_tables
@@ -48,14 +48,14 @@ def written(
     path: Path, pools: dict[str, tuple[list[list[str | None]], Any]], golds: Sequence[str | None] | None = None
 ) -> Path:
     given = ["1"] * QUESTIONS if golds is None else list(golds)
-    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
-        questions = [question(index, gold) for index, gold in enumerate(given)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
-        for name, (rows, noise) in pools.items():
-            decoding = {} if noise is None else {"noise": noise}
-            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
-            writer.add_pools("toy", info, "words", (pool(index, own) for index, own in enumerate(rows)))
-    return path
+    llms = (
+        (
+            LLMInfo(name, temperature=1.0, decoding={} if noise is None else {"noise": noise}),
+            [pool(index, own) for index, own in enumerate(rows)],
+        )
+        for name, (rows, noise) in pools.items()
+    )
+    return write_rows(path, given, *llms, prices="none")
 
 
 @pytest.fixture(scope="module")

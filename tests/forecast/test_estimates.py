@@ -14,13 +14,12 @@ import pytest
 from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import pool, question
+from small import pool, write_rows
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.forecast import METHODS, Forecast, estimate, plan
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset, load
 from feval.report.tables.forecasts import forecast_csv, plan_tables
 from feval.report.tables.tables import plain
@@ -99,11 +98,7 @@ def test_intervals_hold_their_estimates(loaded: tuple[Dataset, LLM]) -> None:
 def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path: Path) -> None:
     result = []
     for folder, places in (("forth", [0, 1, 2, 3]), ("back", [2, 3, 1, 0])):
-        with RecordingWriter(tmp_path / folder, operation={"name": "test"}, prices="2025-06-02") as writer:
-            writer.add_dataset(
-                DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, "a") for i in places]
-            )
-            writer.add_pools("toy", LLMInfo(NAME), "words", (pool(i, POOLS[i]) for i in places))
+        write_rows(tmp_path / folder, dict.fromkeys(places, "a"), (NAME, (pool(i, POOLS[i]) for i in places)))
         dataset, [llm] = load("toy", [NAME], tmp_path / folder)
         result.append((estimate(dataset, llm, g=4, m=[1, 5]).estimates, plan(dataset, llm, budget_tokens=500).options))
     assert result[0] == result[1]

@@ -139,14 +139,29 @@ def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> No
     for row, answers in zip(figure.tables["Moments of two calls"], (COOL, HOT), strict=True):
         pairs = [[pool[i] == pool[j] == "a" for i, j in combinations(range(4), 2)] for pool in answers]
         mu, nu = np.mean(right(answers)) / 4, np.mean(pairs)
-        nu = np.clip(nu, mu**2, mu)
-        rho = (nu - mu**2) / (mu * (1 - mu))
+        rho = (nu - mu**2) / (mu * (1 - mu))  # may be negative by chance
         assert (row["mu"], row["nu"], row["rho"]) == pytest.approx((mu, nu, rho))
         assert row["gains_at_the_estimate"] == (mu > 0.5 and rho < 1 - 1 / (2 * mu))
+        nu = np.clip(nu, mu**2, mu)  # as a law has them
         least = nu + 2 * (mu - nu) ** 2 / (1 - mu) - mu  # eq. (11)
         assert row["least_gain_of_3_votes"] == pytest.approx(least)
+    alone = made("mixtures", two, votes=3).tables["LLMs alone"]
+    assert [row["rho"] for row in alone] == pytest.approx([row["rho"] for row in figure.tables["Moments of two calls"]])
     boundary = figure.panels[0].series[-1]
     assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
+
+
+def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path: Path) -> None:
+    """One right call of three on each of three questions: no two are right together, so nu is 0."""
+    answers = {llm: [["a", "b", "b"]] * 3 for llm in ("one", "two")}
+    recorded = loaded(tmp_path, answers, ["a"] * 3)
+    expected = (0 - 1 / 9) / (1 / 3 * 2 / 3)
+    for name, table in ("two-call-plane", "Moments of two calls"), ("mixtures", "LLMs alone"):
+        rows = made(name, recorded, votes=3).tables[table]
+        assert [row["rho"] for row in rows] == pytest.approx([expected, expected])
+    [first, _] = made("two-call-plane", recorded).tables["Moments of two calls"]
+    assert (first["rho_low"], first["rho_high"]) == pytest.approx((expected, expected))
+    assert first["least_gain_of_3_votes"] == pytest.approx(3 * (1 / 9) - 2 * (1 / 27) - 1 / 3)  # independent calls
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from forecasts import GOLDS, NAME, POOLS, credit, mean, toy
-from small import pool, question, write_toy
+from small import pool, write_rows, write_toy
 
 from feval.cards.billing import Price
 from feval.cards.prices import PriceList
@@ -20,7 +20,6 @@ from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.forecast import PlanBudget, plan
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset, load
 from feval.report.tables.forecasts import plan_tables
 from feval.report.tables.tables import plain
@@ -293,13 +292,8 @@ def test_other_budgets_are_refused(text: str) -> None:
 
 
 def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "mute", operation={"name": "test"}, prices="2025-06-02") as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, "a") for i in (0, 1)]
-        )
-        pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
-        writer.add_pools("toy", LLMInfo(NAME), "words", iter(pools))
-    dataset, [llm] = load("toy", [NAME], tmp_path / "mute")
+    pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
+    dataset, [llm] = load("toy", [NAME], write_rows(tmp_path / "mute", ["a", "a"], (NAME, pools)))
     with pytest.raises(
         PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
     ):

@@ -21,7 +21,7 @@ from feval.publish.results import result_files
 from feval.publish.shown_results import with_results
 from feval.recording import open_recording, verify_recording
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("blank_pictures")]
 
 REPO = "somebody/recording"
 CURVE = "results/my-curve/"

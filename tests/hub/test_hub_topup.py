@@ -34,7 +34,7 @@ from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
 from recorders.work.topup import TopUp, check_top_up, hub_recording, offer, recorded_folder, top_up
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("licence_stated")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("blank_pictures", "licence_stated")]
 
 REPO = "somebody/recording"
 PR = "refs/pr/1"

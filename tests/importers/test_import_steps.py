@@ -38,13 +38,11 @@ def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -
     assert pool.output_tokens == [1, 2, 4, 3, 5]
     assert recording.llm_info("toy-llm").decoding == {"steps": {"stop": "\n\n", "policy": "mine"}}
     scores = {scorer: next(recording.score_rows("toy", "toy-llm", scorer)) for scorer in ("score", "prm", "other")}
-    assert [(each.sample_indices, each.scores) for each in scores.values()] == [
-        ([3], [0.5]),
-        ([0], [0.25]),
-        ([0], [1.0]),
-    ]
+    assert [(each.sample_indices, each.scores) for each in scores.values()] == [([3], [0.5]), ([0], [0.25]), ([0], [1])]
     assert verify_recording(recording.path).problems == ()
     assert "without a reply" not in notes(recording)
+    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")  # a line a step
+    assert (rows(apart), list(apart.pools("toy", "toy-llm"))) == (rows(recording), [pool])
 
 
 def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported: Import) -> None:
@@ -53,13 +51,6 @@ def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported:
         node.pop("answer", None)
     [pool] = imported("jsonl", line(nodes), answer_kind="number").pools("toy", "toy-llm")
     assert pool.answers == [None, None, None, "4", "6"]
-
-
-def test_a_line_for_each_step_is_the_same(imported: Import) -> None:
-    together = imported("jsonl", line(NODES), answer_kind="number")
-    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")
-    assert rows(apart) == rows(together)
-    assert list(apart.pools("toy", "toy-llm")) == list(together.pools("toy", "toy-llm"))
 
 
 def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:

@@ -10,7 +10,9 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,15 @@ def written(imported: Import, name: str, **options: Any) -> Recording:
     return imported(format_name, DATA / file, **{"dataset": "tiny_sums", "llm": None, "answer_kind": None, **options})
 
 
+Logs = Callable[[str], Recording]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
+    """The recordings of what the tools wrote, each imported once."""
+    return cache(partial(written, Import(tmp_path_factory.mktemp("logs"))))
+
+
 def columns(recording: Recording, dataset: str = "tiny_sums") -> dict[str, list[Any]]:
     (llm,) = recording.llm_names(dataset)
     return rows(recording, dataset, llm)
@@ -105,28 +116,26 @@ def stated(file: str, *path: str) -> float:
     return float(value)
 
 
-def test_the_harness_metric_is_the_accuracy_of_one_call(imported: Import) -> None:
+def test_the_harness_metric_is_the_accuracy_of_one_call(logs: Logs) -> None:
     results = "lm-eval/results_2026-11-21T19-33-23.832881.json"
-    recording = written(imported, "lm-eval")
+    recording = logs("lm-eval")
     assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums", "exact_match,every"))
-    assert float(accuracy(written(imported, "lm-eval cut"))) == stated(
-        results, "results", "tiny_sums_plain", "exact_match,none"
-    )
+    assert float(accuracy(logs("lm-eval cut"))) == stated(results, "results", "tiny_sums_plain", "exact_match,none")
 
 
-def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(imported: Import) -> None:
+def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs: Logs) -> None:
     with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
         header = log.json("header.json", Reader())
     metric = header["results"]["scores"][0]["metrics"]["accuracy"]["value"]
-    assert float(accuracy(written(imported, "inspect-ai archive"))) == pytest.approx(metric)
+    assert float(accuracy(logs("inspect-ai archive"))) == pytest.approx(metric)
     assert header["results"]["scores"][0]["name"] == "pattern"
 
 
 @pytest.mark.parametrize(("name", "model"), [("transformers", "tiny-42k"), ("litellm", "openai/feval/tiny-42k")])
-def test_the_metrics_of_lighteval_are_accuracy_and_majority(imported: Import, name: str, model: str) -> None:
+def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs: Logs, name: str, model: str) -> None:
     date = (TRANSFORMERS if name == "transformers" else LITELLM).rpartition("_")[2].removesuffix(".parquet")
     results = f"lighteval/results/{model}/results_{date}.json"
-    recording = written(imported, f"lighteval {name}")
+    recording = logs(f"lighteval {name}")
     assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums|0", "avg@3"))
     assert float(majorities(recording)) == stated(results, "results", "tiny_sums|0", "maj@3")
 
@@ -143,9 +152,9 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(imported: Import, na
     ],
 )
 def test_the_logs_say_who_was_asked_and_how(
-    imported: Import, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
+    logs: Logs, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
 ) -> None:
-    recording = written(imported, name)
+    recording = logs(name)
     stated = manifest(recording)
     assert recording.llm_names("tiny_sums") == [llm]
     assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (temperature, limit)
@@ -156,8 +165,8 @@ def test_the_logs_say_who_was_asked_and_how(
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
-def test_what_the_tools_wrote_can_be_verified_run_and_drawn(imported: Import, name: str, tmp_path: Path) -> None:
-    recording = written(imported, name)
+def test_what_the_tools_wrote_can_be_verified_run_and_drawn(logs: Logs, name: str, tmp_path: Path) -> None:
+    recording = logs(name)
     samples = max(columns(recording)["sample_index"]) + 1
     folder = str(recording.path)
     assert run("verify", folder)["ok"]
@@ -175,8 +184,8 @@ def run(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(result.stdout))
 
 
-def test_finish_reasons_and_tokens_of_inspect_are_kept(imported: Import) -> None:
-    whole, cut = written(imported, "inspect-ai archive"), written(imported, "inspect-ai JSON")
+def test_finish_reasons_and_tokens_of_inspect_are_kept(logs: Logs) -> None:
+    whole, cut = logs("inspect-ai archive"), logs("inspect-ai JSON")
     assert set(columns(whole)["finish_reason"]) == {"stop"}
     assert set(columns(cut)["finish_reason"]) == {"length"}
     assert columns(cut)["output_tokens"] == [8] * 6
@@ -189,8 +198,8 @@ def test_finish_reasons_and_tokens_of_inspect_are_kept(imported: Import) -> None
     assert 3 * sum(sent) == usage["input_tokens"]
 
 
-def test_padding_is_not_counted(imported: Import) -> None:
-    recording = written(imported, "lighteval transformers")
+def test_padding_is_not_counted(logs: Logs) -> None:
+    recording = logs("lighteval transformers")
     words = [text.split() for text in columns(recording)["text"]]
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
     ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
@@ -203,18 +212,18 @@ def test_padding_is_not_counted(imported: Import) -> None:
     assert "filled up with their end token" in notes(recording)
 
 
-def test_requests_to_chat_endpoints_are_messages(imported: Import) -> None:
+def test_requests_to_chat_endpoints_are_messages(logs: Logs) -> None:
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
-        recording = written(imported, name)
+        recording = logs(name)
         sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
         assert json.loads(sent["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
 
 
-def test_files_read_beside_a_source_stand_in_the_manifest(imported: Import) -> None:
+def test_files_read_beside_a_source_stand_in_the_manifest(logs: Logs) -> None:
     for name, beside in [("lm-eval", 1), ("lighteval litellm", 1)]:
-        operation = manifest(written(imported, name))["operation"]
+        operation = manifest(logs(name))["operation"]
         assert [file["file"][:8] for file in operation["beside"]] == ["results_"] * beside
-    assert "beside" not in manifest(written(imported, "inspect-ai archive"))["operation"]
+    assert "beside" not in manifest(logs("inspect-ai archive"))["operation"]
 
 
 def test_a_name_given_by_the_user_wins(imported: Import) -> None:
@@ -285,15 +294,12 @@ def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> No
     assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
 
 
-def test_equal_repeats_are_noted(imported: Import) -> None:
-    line = harness_line(resps=[["It is 2."] * 3])
-    assert "one seed was sent" in notes(imported("lm-eval", lines(line)))
-
-
 def test_the_order_before_chat_requests_is_read(imported: Import) -> None:
-    source = lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
-    stated = manifest(imported("lm-eval", source))["llms"][0]
+    arguments = [["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]
+    recording = imported("lm-eval", lines(harness_line(arguments=arguments, resps=[["It is 2."] * 3])))
+    stated = manifest(recording)["llms"][0]
     assert (stated["temperature"], stated["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
+    assert "one seed was sent" in notes(recording)  # the repeats are equal
 
 
 def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> None:
@@ -394,8 +400,8 @@ def test_samples_written_by_the_harness_come_back(
 def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     log = inspect_log(inspect_sample(epoch=2), inspect_sample(id=2), inspect_sample())
     plain = imported("inspect-ai", dumped(log), llm=None)
-    packed = imported("inspect-ai", inspect_archive(log), llm=None)
-    assert plain.hash == packed.hash
+    for packed in (inspect_archive(log), gzip.compress(dumped(log))):
+        assert imported("inspect-ai", packed, llm=None).hash == plain.hash
     assert plain.llm_names("toy") == ["openai/gpt-4o"]
     assert [question.id for question in plain.questions("toy")] == ["1", "2"]
     table = rows(plain, llm="openai/gpt-4o")
@@ -409,16 +415,14 @@ def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
 
 
-@pytest.mark.parametrize(
-    ("reason", "word"),
-    [("stop", "stop"), ("max_tokens", "length"), ("model_length", "length"), ("tool_calls", "tool_calls"),
-     ("content_filter", "content_filter"), ("unknown", "unknown"), (None, "unknown")],
-)  # fmt: skip
-def test_stop_reasons_become_finish_reasons(imported: Import, reason: str | None, word: str) -> None:
-    output = inspect_sample()["output"]
-    output["choices"][0]["stop_reason"] = reason
-    recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(output=output))))
-    assert rows(recording)["finish_reason"] == [word]
+def test_stop_reasons_become_finish_reasons(imported: Import) -> None:
+    words = {"stop": "stop", "max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
+    words |= {"content_filter": "content_filter", "unknown": "unknown", None: "unknown"}
+    samples = [inspect_sample(epoch=epoch) for epoch in range(1, len(words) + 1)]
+    for sample, reason in zip(samples, words, strict=True):
+        sample["output"]["choices"][0]["stop_reason"] = reason
+    recording = imported("inspect-ai", dumped(inspect_log(*samples)))
+    assert rows(recording)["finish_reason"] == list(words.values())
 
 
 def test_a_failed_sample_is_no_answer(imported: Import) -> None:
@@ -844,11 +848,6 @@ def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
         imported("game24", source)
     with pytest.raises(SourceError, match=r"Record 1 of 24\.csv should have numbers under Puzzles"):
         imported("game24", source, questions=save("24.csv", b"Rank,Puzzles\n1,four\n"))
-
-
-def test_logs_may_be_packed(imported: Import) -> None:
-    plain = imported("inspect-ai", dumped(inspect_log()))
-    assert plain.hash == imported("inspect-ai", gzip.compress(dumped(inspect_log()))).hash
 
 
 def thoughts(recording: Recording) -> list[str | None] | None:

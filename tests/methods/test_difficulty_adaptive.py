@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from dealt import in_recorded_order
 from golden_difficulty import difficulty, ranked
-from golden_methods import Real, recorded
+from golden_methods import Real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
@@ -168,7 +169,7 @@ def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
     pool = ranked(pool, difficulty(real, recording, ranking))
     for requests, count in rounds.items():
         method = DifficultyAdaptive(judged=judged, neighbours=neighbours, allocate_over="all", requests=requests)
-        [ledger] = recorded(method, [pool]).ledgers
+        [ledger] = in_recorded_order(method, [pool]).ledgers
         assert (int((ledger.cots == 1).sum()), int(ledger.cots.sum()), int(ledger.rounds.sum())) == (easy, cots, count)
 
 

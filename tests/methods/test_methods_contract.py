@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from dealt import assert_both_forms_agree, dealt
+from dealt import assert_both_forms_agree, dealt, recorded_order
 from hypothesis import given
 from method_cases import Case, all_cases
 from probed import turned_round, with_probes
@@ -274,20 +273,16 @@ def pool_of(codes: Codes) -> Pool:
     return Pool("gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates)
 
 
-def recorded_orders(pool: Pool, draws: int) -> npt.NDArray[np.uint16]:
-    return np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, len(pool.sizes), draws))
-
-
 def test_shortage_and_nonsense_are_refused() -> None:
     pool = pool_of(np.array([[0, 0, 1], [0, 1, -2]], np.int16))
     with pytest.raises(OutOfRangeError, match="n=0"):
         SelfConsistency(0)
     with pytest.raises(ShortPoolError, match="gpt has 2 recorded CoTs on the question in row 1"):
-        SelfConsistency(3).decide([pool], [recorded_orders(pool, 3)])
+        SelfConsistency(3).decide([pool], [recorded_order(pool, 3)])
     for pools, orders, words in (
         ([], [], "CoTs of one LLM; 0 were given"),
-        ([pool] * 2, [recorded_orders(pool, 2)], "CoTs of one LLM; 2 were given"),
-        ([pool], [recorded_orders(pool, 1)], "1 LLM and orders of 2 draws"),
+        ([pool] * 2, [recorded_order(pool, 2)], "CoTs of one LLM; 2 were given"),
+        ([pool], [recorded_order(pool, 1)], "1 LLM and orders of 2 draws"),
     ):
         with pytest.raises(UsageError, match=words):
             SelfConsistency(2).decide(pools, orders)
@@ -301,7 +296,7 @@ def test_no_question_needs_no_decision() -> None:
 def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:
     pool = pool_of(codes)
     pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
-    decided = SelfConsistency(n).decide([pool], [recorded_orders(pool, n)]).answer[0]
+    decided = SelfConsistency(n).decide([pool], [recorded_order(pool, n)]).answer[0]
     return int(((decided == gold) & (gold >= 0)).sum())
 
 

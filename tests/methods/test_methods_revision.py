@@ -17,7 +17,7 @@ from probed import assert_forms_agree, metered, orders_of
 from searched import Step, Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.methods import SelfConsistency, SequentialRevision
+from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
 from feval.replay.pools import ArrayChannels, Pool
 
 NAN = float("nan")
@@ -176,6 +176,10 @@ def test_chains_that_were_not_recorded_are_errors() -> None:
     steps = tree_pool([tree[:2]])
     with pytest.raises(NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"):
         SequentialRevision(2, 2).decide([steps], [order])
+    with pytest.raises(NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"):
+        SequentialRevision(2, 2).exact(steps, np.array([0]))
+    with pytest.raises(NotRecordedError, match="conversations of several turns, which cannot be expanded"):
+        PathConsistency(2, 2).decide([pool], [order])
     flat = replace(pool, channels=ArrayChannels(llm="deep"))
     with pytest.raises(NotRecordedError, match="deep was recorded as whole CoTs"):
         SequentialRevision(2, 2).decide([flat], [order])

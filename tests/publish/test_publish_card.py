@@ -17,7 +17,7 @@ from published import write
 from recorded_probes import ALPHA, write_probed
 from recorded_trees import write_trees
 from recorded_turns import write_turns
-from small import pool, question
+from small import pool, write_rows
 
 from feval.cards.prices import PriceList
 from feval.errors import CardError
@@ -31,9 +31,11 @@ from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.release import Release, Seen, prepare
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording, select
+from feval.recording import open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 REPO = "somebody/recording"
 EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
@@ -162,9 +164,7 @@ def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
 
 
 def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "deep", operation={"name": "test"}, prices="2025-06-02") as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", [pool(0, ["4"], prompt="[" * 100_000)])
+    write_rows(tmp_path / "deep", ["4"], ("gpt-4o-mini", [pool(0, ["4"], prompt="[" * 100_000)]))
     assert "[" * 100 in page(prepare(tmp_path / "deep", seen(), licence="mit"))
 
 

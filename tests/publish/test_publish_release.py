@@ -29,6 +29,8 @@ from feval.recording.layout.manifest import manifest_bytes
 from feval.replay import load
 from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 REPO = "somebody/recording"
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 MARK = "feval:words-begin"

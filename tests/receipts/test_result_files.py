@@ -21,6 +21,8 @@ from feval.receipts.format import read_receipt
 from feval.receipts.verifying import verify_receipt
 from feval.report.files import save_files
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
 PLAN = """dataset = "toy"
 recordings = ["toy"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from small import write_toy
 
+import recorders
 from feval import SelfConsistency, load
 from feval.answers import equality
 from feval.cards.billing import usd
@@ -56,6 +57,12 @@ waits: list[float] = []
 
 async def no_wait(seconds: float) -> None:
     waits.append(seconds)
+
+
+def test_live_of_recorders_is_the_package_however_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(recorders, "live")  # as before anything imports it
+    for _ in range(2):
+        assert (recorders.live.__name__, recorders.live.live) == ("recorders.live", live)
 
 
 def test_the_same_method_runs_live_and_replayed(tmp_path: Path) -> None:

@@ -79,9 +79,13 @@ def linked(one: Path, other: Path) -> set[str]:
 
 
 def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path: Path) -> None:
-    before = content(old)
-    extraction = extract(old, tmp_path / "new", answer_kind="number")
+    before, steps = content(old), list[tuple[int, int]]()
+    extraction = extract(old, tmp_path / "new", answer_kind="number", progress=lambda *done: steps.append(done))
     assert content(old) == before
+    assert steps == [(done, 6) for done in range(7)]  # pools
+    assert linked(old, tmp_path / "new") == {
+        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", "org--beta")
+    }
     [sums] = extraction.datasets
     alpha, beta = sums.llms
     assert (alpha.llm, beta.llm) == ("alpha", "org/beta")
@@ -127,13 +131,6 @@ def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_
     assert made.votes("sums").gold.tolist() == [0, 0, -1]
 
 
-def test_texts_and_requests_are_linked(old: Path, tmp_path: Path) -> None:
-    extract(old, tmp_path / "new", answer_kind="number")
-    assert linked(old, tmp_path / "new") == {
-        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", "org--beta")
-    }
-
-
 def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
     once = extract(old, tmp_path / "once", answer_kind="number")
     twice = extract(once.path, tmp_path / "twice")
@@ -151,12 +148,6 @@ def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_parent_may_be_deleted(old: Path, tmp_path: Path) -> None:
-    extract(old, tmp_path / "new", answer_kind="number")
-    shutil.rmtree(old)
-    assert verify_recording(tmp_path / "new").ok
-
-
 def test_where_disks_do_not_link_files_are_copied(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
@@ -167,12 +158,14 @@ def test_where_disks_do_not_link_files_are_copied(old: Path, tmp_path: Path, mon
     assert verify_recording(tmp_path / "new").ok
 
 
-def test_a_link_in_a_cache_is_followed(old: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(old: Path, tmp_path: Path) -> None:
     texts = old / "texts" / "sums" / "alpha.parquet"
     texts.rename(tmp_path / "blob")
     texts.symlink_to(tmp_path / "blob")
     extract(old, tmp_path / "new", answer_kind="number")
     assert not (tmp_path / "new" / "texts" / "sums" / "alpha.parquet").is_symlink()
+    (tmp_path / "blob").unlink()
+    shutil.rmtree(old)
     assert verify_recording(tmp_path / "new").ok
 
 
@@ -235,12 +228,6 @@ def test_wrong_names_and_folders_are_refused(old: Path, tmp_path: Path) -> None:
         extract(old, tmp_path / "new", source="air")
     with pytest.raises(StorageError, match="exists already"):
         extract(old, old, answer_kind="number")
-
-
-def test_progress_counts_pools(old: Path, tmp_path: Path) -> None:
-    steps: list[tuple[int, int]] = []
-    extract(old, tmp_path / "new", answer_kind="number", progress=lambda done, total: steps.append((done, total)))
-    assert steps == [(done, 6) for done in range(7)]
 
 
 def test_the_command_shows_what_changed(old: Path, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import SCORER, content, in_parts, pool, question, restate, scored_pool
+from small import content, in_parts, pool, restate, scored_pool, write_rows
 
 from feval.errors import ConflictError, DamagedRecordingError
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, merge, open_recording, verify_recording
+from feval.recording import DatasetInfo, LLMInfo, merge, open_recording, verify_recording
 from feval.recording.derived import blocks
 
 ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"], ["3", "3"]]
@@ -38,13 +38,10 @@ def shard(
     made = {row: scored_pool("alpha", row, ANSWERS[row]) for row in rows}
     thoughts = {0: ["Hm", None, "Ah"], 4: ["z"]}
     pools = [replace(made[row][0], reasoning=thoughts.get(row)) if row in made else pool(row, []) for row in everything]
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        info = DatasetInfo("toy", "Toy", "number", "test-1", equality=equality)
-        writer.add_dataset(info, [question(row, golds[row]) for row in everything])
-        for llm in llms:
-            writer.add_pools("toy", llm, counter, pools)
-            writer.add_scores("toy", llm.name, SCORER, [made[row][1] for row in everything if row in made])
-    return out
+    info = DatasetInfo("toy", "Toy", "number", "test-1", equality=equality)
+    scores = {llm.name: [made[row][1] for row in everything if row in made] for llm in llms}
+    own = {row: golds[row] for row in everything}
+    return write_rows(out, own, *((llm, pools) for llm in llms), info=info, counter=counter, scores=scores)
 
 
 def inodes(folder: Path) -> dict[str, int]:

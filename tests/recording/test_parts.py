@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import SCORER, content, in_parts, pool, put_manifest, question, restate, scored_pool
+from small import SCORER, content, in_parts, pool, put_manifest, restate, scored_pool, write_rows
 
 from feval.errors import DamagedRecordingError
 from feval.publish.configs import configs_of
 from feval.publish.front_matter import front_matter
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, add_scores, open_recording, verify_recording
+from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.partial import Part, check_leaf, check_votes, listed_parts
 from feval.replay import load
 
@@ -34,12 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         replace(rich, reasoning=thoughts.get(row), extra={"seed": [*range(len(rich.texts))]})
         for row, (rich, _) in enumerate(rows)
     ]
-    with RecordingWriter(folder / "plain", operation={"name": "test"}) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(row, gold) for row, gold in enumerate(GOLDS)]
-        )
-        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
-        writer.add_pools("toy", LLMInfo("org/beta"), "words", [pool(1, ["5"]), pool(4, ["8", "8"])])
+    write_rows(folder / "plain", GOLDS, ("alpha", pools), ("org/beta", [pool(1, ["5"]), pool(4, ["8", "8"])]))
     return add_scores(folder / "plain", folder / "whole", SCORER, {("toy", "alpha"): [scored for _, scored in rows]})
 
 
@@ -84,10 +79,8 @@ def test_parts_in_several_files_verify(cut: Path) -> None:
 
 
 def test_several_recordings_open_together_in_parts(whole: Path, cut: Path, tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "gamma", operation={"name": "test"}) as writer:
-        questions = [question(row, gold) for row, gold in enumerate(GOLDS)]
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions[::-1])
-        writer.add_pools("toy", LLMInfo("gamma"), "words", [pool(4, ["8"]), pool(0, ["4", "5"])])
+    backwards = {row: GOLDS[row] for row in reversed(range(len(GOLDS)))}
+    write_rows(tmp_path / "gamma", backwards, ("gamma", [pool(4, ["8"]), pool(0, ["4", "5"])]))
     for folder in (whole, cut):
         _, llms = load("toy", ["alpha", "gamma"], [tmp_path / "gamma", folder], prices="none")
         assert llms[1].texts(3) == []

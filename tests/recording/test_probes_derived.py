@@ -10,18 +10,15 @@ from typing import Any
 
 import pytest
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
-from small import pool, question, write_toy
+from small import pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
     PoolRows,
     ProbeRows,
     Recording,
-    RecordingWriter,
     ScorerInfo,
     ScoreRows,
     add_scores,
@@ -93,11 +90,8 @@ def halves(tmp_path: Path, first: list[int], cue: str | None = CUE) -> tuple[Pat
     rows = [ProbeRows(f"toy/{i}", [0, 1], [5, 5], [str(i)] * 2, [str(i), None]) for i in range(4)]
     paths = []
     for name, own, own_cue in (("a", first, CUE), ("b", [i for i in range(4) if i not in first], cue)):
-        with RecordingWriter(tmp_path / name, operation={"name": "test"}) as writer:
-            writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, "4") for i in range(4)])
-            writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(i, ["4", "5"]) for i in own])
-            writer.add_probes("toy", "alpha", [rows[i] for i in own], cue=own_cue)
-        paths.append(tmp_path / name)
+        pools, probes = [pool(i, ["4", "5"]) for i in own], {"alpha": [rows[i] for i in own]}
+        paths.append(write_rows(tmp_path / name, ["4"] * 4, ("alpha", pools), probes=probes, cue=own_cue))
     return paths[0], paths[1]
 
 
@@ -156,15 +150,8 @@ def seeded(index: int, answers: list[str], seeds: list[int]) -> PoolRows:
 def write_seeded(
     out: Path, answers: list[str], seeds: list[int], rows: list[ProbeRows], cue: str | None = CUE
 ) -> Recording:
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(0, "4")])
-        texts = [f"Reply {seed}." for seed in seeds]
-        writer.add_pools(
-            "toy", LLMInfo("alpha"), "words", [replace(seeded(0, answers, seeds), texts=texts, output_tokens=seeds)]
-        )
-        if rows:
-            writer.add_probes("toy", "alpha", rows, cue=cue)
-    return open_recording(out)
+    pools = [replace(seeded(0, answers, seeds), texts=[f"Reply {seed}." for seed in seeds], output_tokens=seeds)]
+    return open_recording(write_rows(out, ["4"], ("alpha", pools), probes={"alpha": rows} if rows else {}, cue=cue))
 
 
 OLD = [ProbeRows("toy/0", [1, 1], [5, 10], ["a", "b"], ["a", "b"], output_tokens=[1, 1])]
@@ -223,12 +210,10 @@ def test_other_probes_of_an_old_cot_are_a_conflict(
 def test_probes_of_questions_in_another_order_find_their_cots(tmp_path: Path) -> None:
     paths = []
     for name, order, seed in (("base", [0, 1], 1), ("more", [1, 0], 2)):
-        with RecordingWriter(tmp_path / name, operation={"name": "test"}) as writer:
-            writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, "4") for i in order])
-            writer.add_pools("toy", LLMInfo("alpha"), "words", [seeded(i, ["4"], [seed]) for i in order])
-            rows = [ProbeRows(f"toy/{i}", [0], [seed], [f"{name} {i}"], [f"{name} {i}"]) for i in order]
-            writer.add_probes("toy", "alpha", rows)
-        paths.append(open_recording(tmp_path / name))
+        pools = [seeded(i, ["4"], [seed]) for i in order]
+        probes = {"alpha": [ProbeRows(f"toy/{i}", [0], [seed], [f"{name} {i}"], [f"{name} {i}"]) for i in order]}
+        golds = dict.fromkeys(order, "4")
+        paths.append(open_recording(write_rows(tmp_path / name, golds, ("alpha", pools), probes=probes)))
     extend(*paths, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
     assert probe_words(sound(tmp_path / "out"), "alpha") == [
         (f"toy/{i}", place, place + 1, f"{name} {i}") for i in (0, 1) for place, name in enumerate(("base", "more"))

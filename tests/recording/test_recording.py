@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import ROOT, SUPPORT
-from small import pool, put_manifest, question, restate, write_toy
+from small import pool, put_manifest, question, restate, write_rows, write_toy
 
 from feval.errors import (
     ConflictError,
@@ -80,9 +80,7 @@ def test_votes_share_codes_between_llms(toy: Path) -> None:
 
 def test_optional_columns_come_back(tmp_path: Path) -> None:
     rows = pool(0, ["4", "4"], extra={"seed": [5, None], "response_id": ["a", "b"]})
-    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        writer.add_pools("toy", LLMInfo("alpha"), "usage", [rows])
+    write_rows(tmp_path / "r", ["4"], ("alpha", [rows]), counter="usage")
     assert next(open_recording(tmp_path / "r").pools("toy", "alpha")).extra == rows.extra
     assert verify_recording(tmp_path / "r").ok
 
@@ -294,9 +292,8 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
         yield pool(0, ["4"])
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), RecordingWriter(tmp_path / "r", operation={}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", broken())  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(tmp_path / "r", GOLDS, ("alpha", broken()))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -366,9 +363,8 @@ def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_stored_are_refused(
     tmp_path: Path, rows: list[PoolRows], error: type[FevalError], words: str
 ) -> None:
-    with pytest.raises(error, match=words), RecordingWriter(tmp_path / "r", operation={}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", rows)
+    with pytest.raises(error, match=words):
+        write_rows(tmp_path / "r", GOLDS, ("alpha", rows))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -376,10 +372,8 @@ def test_duplicate_questions_and_llms_are_refused(tmp_path: Path) -> None:
     info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
     with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
         writer.add_dataset(info, [question(0, "4"), question(0, "5")])
-    with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
-        writer.add_dataset(info, [question(0, "4")])
-        for _ in range(2):
-            writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(0, ["4"])])
+    with pytest.raises(ConflictError, match="twice"):
+        write_rows(tmp_path / "r", ["4"], *[("alpha", [pool(0, ["4"])])] * 2)
 
 
 def test_equal_texts_with_different_ids_are_allowed(tmp_path: Path) -> None:
@@ -594,9 +588,8 @@ def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> Non
     ],
 )
 def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
-    with pytest.raises(UsageError, match=words), RecordingWriter(tmp_path / "r", operation={}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
+    with pytest.raises(UsageError, match=words):
+        write_rows(tmp_path / "r", ["4"], (llm, [pool(0, ["4"])]))
     assert not any(tmp_path.iterdir())
 
 

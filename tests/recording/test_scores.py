@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import content, pool, put_manifest, question, write_toy
+from small import content, pool, put_manifest, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
     RecordingWriter,
     ScorerInfo,
     ScoreRows,
@@ -114,9 +112,7 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
         )
         for i, size in enumerate(sizes)
     ]
-    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(7)])
-        writer.add_pools("toy", LLMInfo("alpha"), "usage", pools)
+    write_rows(tmp_path / "r", ["4"] * 7, ("alpha", pools), counter="usage")
     rows = []
     for i, size in enumerate(sizes):
         given = [sample for sample in range(size) if draw.random() < 0.8]

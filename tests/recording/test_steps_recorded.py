@@ -11,20 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import content, pool, put_manifest, question, restate, write_toy
+from small import content, pool, put_manifest, restate, write_rows, write_toy
 
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    RecordingWriter,
-    Steps,
-    extract,
-    merge,
-    open_recording,
-    select,
-    verify_recording,
-)
+from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
 from feval.recording.derived.extension import extend
 from feval.replay import load
 from feval.report.tables.info import info_headline, info_tables
@@ -74,21 +64,13 @@ def test_the_manifest_says_how_deep_they_are(trees: Path) -> None:
     ],
 )
 def test_what_is_no_tree_is_refused(changes: dict[str, list[int]], sentence: str, tmp_path: Path) -> None:
-    with (
-        pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"),
-        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
-    ):
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        writer.add_pools("toy", LLMInfo("tree"), "words", [replace(tree(0, TREES[0]), **changes)])
+    with pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"):
+        write_rows(tmp_path / "r", ["4"], ("tree", [replace(tree(0, TREES[0]), **changes)]))
 
 
 def test_trees_and_whole_cots_are_two_llms(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"),
-        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
-    ):
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
-        writer.add_pools("toy", LLMInfo("tree"), "words", [tree(0, TREES[0]), pool(1, ["4"])])
+    with pytest.raises(UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"):
+        write_rows(tmp_path / "r", ["4", "4"], ("tree", [tree(0, TREES[0]), pool(1, ["4"])]))
 
 
 def test_derived_recordings_keep_trees(trees: Path, tmp_path: Path) -> None:
@@ -159,7 +141,7 @@ def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_pa
     [
         (["tree"], ": 8 steps, 1 LLM", "steps"),
         (["alpha"], ": 4 CoTs, 1 LLM", "CoTs"),
-        (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs or steps"),
+        (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs, steps"),
     ],
 )
 def test_info_calls_steps_steps(llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path) -> None:

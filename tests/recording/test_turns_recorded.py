@@ -48,7 +48,7 @@ def test_info_calls_turns_turns(turns: Path) -> None:
     recording = open_recording(turns)
     assert ": 5 CoTs, 6 turns, 1 LLM" in info_headline(recording)
     [pools] = [table for table in info_tables(recording) if table.title == "pools"]
-    assert [column.name for column in pools.columns][2] == "CoTs and turns"
+    assert [column.name for column in pools.columns][2] == "CoTs, turns"
 
 
 def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:

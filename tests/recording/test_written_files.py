@@ -9,19 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small import pool, write_rows
 
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    open_recording,
-    verify_recording,
-)
+from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.layout.format import file_paths
 from feval.recording.parquet import part_files
-from tests.support.small import pool, question
 
 PARTS = ("requests", "samples", "texts", "reasoning", "scores/judge")
 LLM = "org/alpha"
@@ -33,10 +25,8 @@ def write(out: Path, questions: int = 5) -> dict[str, Any]:
     answers = [[str(i)] * (i % 4) for i in range(questions)]
     pools = [pool(i, own, reasoning=["Hm."] * len(own)) for i, own in enumerate(answers)]
     scores = [ScoreRows(f"toy/{i}", range(len(own)), [0.5] * len(own)) for i, own in enumerate(answers)]
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(info, (question(i, "1") for i in range(questions)))
-        writer.add_pools("toy", LLMInfo(LLM), "words", pools)
-        writer.add_scores("toy", LLM, ScorerInfo("judge", "python"), scores)
+    judge = ScorerInfo("judge", "python")
+    write_rows(out, ["1"] * questions, (LLM, pools), info=info, scores={LLM: scores}, scorer=judge)
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text())
     return manifest
 

@@ -8,19 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from small import pool, put_manifest, question, write_toy
+from small import pool, put_manifest, write_rows, write_toy
 
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    RecordingWriter,
-    merge,
-    open_recording,
-    select,
-    verify_recording,
-)
+from feval.recording import PoolRows, merge, open_recording, select, verify_recording
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
 HASH_BEFORE_CHANNELS = "b8ebff76bf813dc62eec7a6bc0ec6b7bcbce4be63e0bfde7f92a240704510c26"
@@ -35,10 +26,7 @@ RICH = replace(
 
 
 def write(out: Path, *pools: PoolRows, llm: str = "alpha") -> Path:
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(3)])
-        writer.add_pools("toy", LLMInfo(llm), "usage", pools)
-    return out
+    return write_rows(out, ["4"] * 3, (llm, pools), counter="usage")
 
 
 @pytest.fixture
@@ -122,13 +110,11 @@ def test_times_to_first_token_are_a_channel_that_earlier_fevals_refuse(tmp_path:
 
 
 def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(60)])
-        pools = [
-            replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4) if i % 3 else pool(i, ["4"])
-            for i in range(60)
-        ]
-        writer.add_pools("toy", LLMInfo("alpha"), "usage", pools)
+    pools = [
+        replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4) if i % 3 else pool(i, ["4"])
+        for i in range(60)
+    ]
+    write_rows(tmp_path / "r", ["4"] * 60, ("alpha", pools), counter="usage")
     assert list(open_recording(tmp_path / "r").pools("toy", "alpha")) == pools
     assert verify_recording(tmp_path / "r").ok
 

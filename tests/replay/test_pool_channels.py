@@ -11,12 +11,12 @@ from pickle import loads
 import numpy as np
 import pyarrow as pa
 import pytest
-from small import SCORER, pool, question, scored_pool, write_scored_toy, write_toy
+from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, ScorerInfo, ScoreRows, add_scores
+from feval.recording import ScorerInfo, ScoreRows, add_scores
 from feval.recording.parquet.arrays import logprobs_of_tables
 from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse
@@ -73,10 +73,8 @@ def test_rows_of_a_pool_have_their_channels(scored: Path) -> None:
 def test_recordings_opened_together_keep_each_question_with_its_channels(scored: Path, tmp_path: Path) -> None:
     backwards = [2, 0, 1]
     made = {index: scored_pool("weak", index, ANSWERS["weak"][index]) for index in backwards}
-    with RecordingWriter(tmp_path / "plain", operation={"name": "test"}) as writer:
-        info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
-        writer.add_dataset(info, [question(i, GOLDS[i]) for i in backwards])
-        writer.add_pools("toy", LLMInfo("weak"), "words", [made[i][0] for i in backwards])
+    rows = [made[i][0] for i in backwards]
+    write_rows(tmp_path / "plain", {i: GOLDS[i] for i in backwards}, ("weak", rows))
     other = add_scores(
         tmp_path / "plain", tmp_path / "other", SCORER, {("toy", "weak"): [made[i][1] for i in backwards]}
     )
@@ -158,10 +156,7 @@ def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
 
 def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path: Path) -> None:
     rows = replace(pool(0, ["a", "b"], tokens=[4, 0]), sequence_logprobs=[-2.0, -1.0])
-    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "a")])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", [rows])
-    _, [llm] = load("toy", recording=tmp_path / "r")
+    _, [llm] = load("toy", recording=write_rows(tmp_path / "r", ["a"], ("alpha", [rows])))
     assert llm.pool.sequence_probabilities()[0] == pytest.approx([math.exp(-0.5), math.nan], nan_ok=True)
 
 

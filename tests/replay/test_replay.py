@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small import pool, question, write_toy
+from small import pool, write_rows, write_toy
 
 import feval
 from feval import self_consistency_curve
@@ -155,10 +155,7 @@ def test_requests_are_read_in_blocks_only_where_there_are_many(
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", kept)
     sent = [pool(row, ["1"], prompt=None if row == 3 else f"[{row}]") for row in range(7) if row != 4]
-    with RecordingWriter(tmp_path / "toy", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(row, "1") for row in range(7)])
-        writer.add_pools("toy", LLMInfo("gpt-3.5-turbo"), "words", sent)
-    _, [llm] = load("toy", recording=tmp_path / "toy")
+    _, [llm] = load("toy", recording=write_rows(tmp_path / "toy", ["1"] * 7, ("gpt-3.5-turbo", sent)))
     requests = [llm.request(row).raw_text for row in (6, 0, 4, 3, 5, 6, 1, 2)]
     assert requests == ["[6]", "[0]", None, None, "[5]", "[6]", "[1]", "[2]"]
     assert llm.prompts() == ["[0]", "[1]", "[2]", None, None, "[5]", "[6]"]
@@ -286,10 +283,8 @@ def test_recordings_are_joined_by_question_block_after_block(tmp_path: Path, mon
         for llm, rows in orders.items()
     }
     for llm, rows in orders.items():
-        with RecordingWriter(tmp_path / llm, operation={"name": "test"}) as writer:
-            info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
-            writer.add_dataset(info, [question(row, f"gold {row}" if row else "same") for row in rows])
-            writer.add_pools("toy", LLMInfo(llm), "words", [pool(row, answers[llm][row]) for row in rows])
+        golds = {row: f"gold {row}" if row else "same" for row in rows}
+        write_rows(tmp_path / llm, golds, (llm, [pool(row, answers[llm][row]) for row in rows]))
     dataset, llms = load("toy", list(orders), [tmp_path / llm for llm in orders])
     for row in range(5):
         candidates, given = dataset.candidates(row), [answers[llm.name][row] for llm in llms]
@@ -405,12 +400,8 @@ def test_a_response_becomes_the_wire_model(toy: Path) -> None:
 def coupled(path: Path, noise: object) -> Path:
     """Two LLMs that were recorded with that noise, whatever it is."""
     decoding = {} if noise is None else {"noise": noise}
-    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(0, "1")])
-        for name in ("one/llm", "another/llm"):
-            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
-            writer.add_pools("toy", info, "words", [pool(0, ["1"] * 9)])
-    return path
+    infos = (LLMInfo(name, temperature=1.0, decoding=decoding) for name in ("one/llm", "another/llm"))
+    return write_rows(path, ["1"], *((info, [pool(0, ["1"] * 9)]) for info in infos), prices="none")
 
 
 @pytest.mark.parametrize("noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}])

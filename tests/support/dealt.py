@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -38,12 +38,13 @@ def pools_of(
     return made
 
 
+def recorded_order(pool: Pool, draws: int) -> Orders:
+    return np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, len(pool.sizes), draws))
+
+
 def in_recorded_order(method: Any, pools: Sequence[Pool]) -> Decisions:
     """What the batch form decides in recorded order."""
-    orders = [
-        np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n))
-        for pool, n in zip(pools, method.draws(len(pools)), strict=True)
-    ]
+    orders = [recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)]
     result: Decisions = method.decide(pools, orders)
     return result
 
@@ -131,18 +132,18 @@ class Dealer:
         self.auxiliary_output_tokens += output_tokens
 
 
-def assert_both_forms_agree(method: Any, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-    """Run both forms on every question and replicate; equal answers, equal ledgers."""
+def assert_both_forms_agree(
+    method: Any, pools: Sequence[Pool], orders: Sequence[Orders], llm: Callable[[Pool, int, Any], Any] | None = None
+) -> Decisions:
+    """Run both forms on every question and replicate, the one on an LLM a pool; equal answers, equal ledgers."""
     batch: Decisions = method.decide(pools, orders)
-    replicates, questions = batch.answer.shape
-    for r in range(replicates):
-        for q in range(questions):
-            dealers = [Dealer(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)]
-            assert [method("?", *dealers)] == letters_of(batch.answer[r, q : q + 1])
-            for dealer, ledger in zip(dealers, batch.ledgers, strict=True):
-                for field in fields(ledger):
-                    taken = getattr(ledger, field.name)
-                    assert getattr(dealer, field.name) == (0 if taken is None else int(taken[r, q])), field.name
+    for r, q in np.ndindex(*batch.answer.shape):
+        llms = [(llm or Dealer)(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)]
+        assert [method("?", *llms)] == letters_of(batch.answer[r, q : q + 1])
+        for asked, ledger in zip(llms, batch.ledgers, strict=True):
+            for field in fields(ledger):
+                taken = getattr(ledger, field.name)
+                assert getattr(asked, field.name) == (0 if taken is None else int(taken[r, q])), field.name
     return batch
 
 

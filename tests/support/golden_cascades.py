@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from dealt import in_recorded_order
 
 from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
     from golden_methods import Entry, Real
 
 Orders = npt.NDArray[np.uint16]
-
-
-def recorded_orders(pools: Sequence[Pool], draws: Sequence[int]) -> list[Orders]:
-    """The recorded order of each pool."""
-    return [
-        np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n))
-        for pool, n in zip(pools, draws, strict=True)
-    ]
-
-
-def decided(method: Any, pools: Sequence[Pool]) -> Decisions:
-    """What a method decides in recorded order."""
-    result: Decisions = method.decide(pools, recorded_orders(pools, method.draws(len(pools))))
-    return result
 
 
 def right(decisions: Decisions, gold: npt.NDArray[Any]) -> int:
@@ -102,7 +89,7 @@ def model_switch_run(real: Real, entry: Entry) -> Any:
     few = "gpt4" in names and len(names) == 2
     samples = tuple(3 if few or name == "gpt4" else 5 for name in names)
     pools, gold = real.pools(*(_LLMS[name] for name in names), first=samples, same=lambda a: a.replace(" ", ""))
-    decisions = decided(ModelSwitch(samples), pools)
+    decisions = in_recorded_order(ModelSwitch(samples), pools)
     reached = [int(ledger.rounds.sum()) for ledger in decisions.ledgers]
     return {
         "correct": right(decisions, gold),
@@ -135,7 +122,7 @@ def mixture_of_thoughts(real: Real, entry: Entry) -> Any:
     result = []
     for weak in params["combinations"]:
         pools, gold = real.pools(*weak, strong)
-        decisions = decided(MixtureOfThoughts(**rule), pools)
+        decisions = in_recorded_order(MixtureOfThoughts(**rule), pools)
         result.append([right(decisions, gold), int(decisions.ledgers[-1].rounds.sum())])
     correct, escalated = np.mean(result, axis=0) / len(gold)
     return {"per_combination": result, "accuracy": correct, "escalation": escalated}
@@ -147,7 +134,7 @@ def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
     result: dict[str, int] = {"questions": len(gold)}
     for prefix, strict in (("", False), ("strict_", True)):
         method = MixtureOfThoughts(entry["params"]["tau"], samples=pools[0].smallest, strict=strict)
-        decisions = decided(method, pools)
+        decisions = in_recorded_order(method, pools)
         result[f"{prefix}correct"] = right(decisions, gold)
         result[f"{prefix}escalated"] = int(decisions.ledgers[-1].rounds.sum())
     return result

@@ -95,10 +95,10 @@ def asked(entry: Entry) -> list[int]:
 
 def answers(real: Real, entry: Entry, method: Any, pool: Pool, questions: Sequence[int]) -> dict[int, str | None]:
     """What a method answers to some questions in recorded order."""
-    from golden_methods import recorded
+    from dealt import in_recorded_order
 
     part = pool.rows(np.array(questions))
-    codes = recorded(method, [part]).answer[0].tolist()
+    codes = in_recorded_order(method, [part]).answer[0].tolist()
     file = real.file(entry["inputs"][0])
     return {
         q: None if code < 0 else file.answers[q][int((own == code).argmax())]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dealt import in_recorded_order
 
 from feval.methods import DifficultyAdaptive
 from feval.recording.content import ScorerInfo
@@ -37,7 +38,7 @@ def difficulty(real: Real, name: str, ranking: str) -> list[float]:
 
 
 def dsc(real: Real, entry: Entry) -> Any:
-    from golden_methods import correct, recorded, samples
+    from golden_methods import correct, samples
 
     [name] = entry["inputs"]
     ranking = entry["id"].split(".")[2]
@@ -53,7 +54,7 @@ def dsc(real: Real, entry: Entry) -> Any:
     result: dict[str, Any] = {}
     for part, preallocate in (("partition_only", False), ("full", True)):
         method = DifficultyAdaptive(**fields, preallocate=preallocate)
-        decided = recorded(method, [pool])
+        decided = in_recorded_order(method, [pool])
         rounds = int(decided.ledgers[0].rounds.sum())
         result[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
         order = np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dealt import in_recorded_order
 from golden_cascades import (
     mixture_of_40_samples,
     mixture_of_thoughts,
@@ -119,16 +120,6 @@ def _pool(name: str, answers: list[list[str | None]], codes: list[dict[str, int]
     )  # fmt: skip
 
 
-def recorded(method: Any, pools: Sequence[Pool]) -> Decisions:
-    """What a method decides in recorded order."""
-    orders = [
-        np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n))
-        for pool, n in zip(pools, method.draws(len(pools)), strict=True)
-    ]
-    decided: Decisions = method.decide(pools, orders)
-    return decided
-
-
 def correct(decided: Decisions, gold: npt.NDArray[Any]) -> int:
     """Questions answered with the gold."""
     return int(((decided.answer[0] == gold) & (gold >= 0)).sum())
@@ -149,7 +140,10 @@ def sc_exact(real: Real, entry: Entry) -> Any:
 
 def sc_prefix(real: Real, entry: Entry) -> Any:
     pools, gold = real.pools(*entry["inputs"])
-    return {"correct": correct(recorded(SelfConsistency(entry["params"]["N"]), pools), gold), "questions": len(gold)}
+    return {
+        "correct": correct(in_recorded_order(SelfConsistency(entry["params"]["N"]), pools), gold),
+        "questions": len(gold),
+    }
 
 
 def sc_none(real: Real, entry: Entry) -> Any:
@@ -158,7 +152,7 @@ def sc_none(real: Real, entry: Entry) -> Any:
     for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):
         counts = vote_counts(seen.codes, gold)
         exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[0]
-        result |= {view: exact, f"prefix_{view}_correct": correct(recorded(SelfConsistency(n), [seen]), gold)}
+        result |= {view: exact, f"prefix_{view}_correct": correct(in_recorded_order(SelfConsistency(n), [seen]), gold)}
     return result
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import golden_methods as table
 import numpy as np
 import numpy.typing as npt
+from dealt import in_recorded_order
 
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.names import LLMType
@@ -52,10 +53,10 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
     window = EarlyStopping(entry["params"]["window"], entry["params"]["budget"], "window")
     whole = EarlyStopping(window.window, window.budget)
-    in_order = table.recorded(window, [pool])
+    in_order = in_recorded_order(window, [pool])
     result: dict[str, Any] = {
         "recorded_correct": table.correct(in_order, gold),
-        "recorded_correct_vote_over_all": table.correct(table.recorded(whole, [pool]), gold),
+        "recorded_correct_vote_over_all": table.correct(in_recorded_order(whole, [pool]), gold),
         "recorded_samples": table.samples(in_order),
         "questions": len(gold),
     }
@@ -117,7 +118,7 @@ def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
 
 def ac_run(real: table.Real, entry: table.Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
-    in_order = table.recorded(adaptive(entry, pool), [pool])
+    in_order = in_recorded_order(adaptive(entry, pool), [pool])
     return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order), "questions": len(gold)}
 
 
@@ -163,7 +164,7 @@ def baseline(real: table.Real, entry: table.Entry, method: Callable[..., Any], *
     """The method's defaults, where the entry has no parameters; no more CoTs than there are."""
     [pool], gold = real.pools(*entry["inputs"])
     fields = {name: value for name, value in entry.get("params", {}).items() if name in (*names, "budget")}
-    in_order = table.recorded(method(**{"budget": min(40, pool.smallest)} | fields), [pool])
+    in_order = in_recorded_order(method(**{"budget": min(40, pool.smallest)} | fields), [pool])
     return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order)}
 
 

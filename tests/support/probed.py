@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dealt import letters_of
+from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
 from feval.methods.decisions import Decisions
@@ -90,15 +90,7 @@ def metered(pool: Pool, row: int = 0, order: Sequence[int] | None = None) -> Met
 
 def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
     """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal ledgers."""
-    batch: Decisions = method.decide([pool], [order])
-    [ledger] = batch.ledgers
-    for r, q in np.ndindex(*batch.answer.shape):
-        llm = metered(pool, q, order[r, q].tolist())
-        assert [method("?", llm)] == letters_of(batch.answer[r, q : q + 1])
-        for field in fields(ledger):
-            taken = getattr(ledger, field.name)
-            assert getattr(llm, field.name) == (0 if taken is None else int(taken[r, q])), field.name
-    return batch
+    return assert_both_forms_agree(method, [pool], [order], lambda own, q, taken: metered(own, q, taken.tolist()))
 
 
 def with_probes(llm: LLM, interval: int = 4) -> LLM:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from small import pool, question
+from small import TOY, pool, write_rows
 
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Recording, RecordingWriter
+from feval.recording import LLMInfo, ProbeRows, Recording
 
 ANSWERS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
 GOLDS = ["4", "5", None, "2"]
@@ -40,15 +41,12 @@ def write_probed(
     **info: Any,
 ) -> Path:
     """The toy recording with probes."""
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        questions = [question(i, gold) for i, gold in enumerate(golds)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", kind, "test-1", **info), questions)
-        for llm, own in answers.items():
-            rows = [pool(i, each) for i, each in enumerate(own)]
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
-        for llm, of_llm in ({"alpha": ALPHA, "org/beta": BETA} if probes is None else probes).items():
-            writer.add_probes("toy", llm, of_llm, cue=cue)
-    return out
+    llms = (
+        (LLMInfo(llm, temperature=0.7, max_tokens=64), [pool(i, each) for i, each in enumerate(own)])
+        for llm, own in answers.items()
+    )
+    probes = {"alpha": ALPHA, "org/beta": BETA} if probes is None else probes
+    return write_rows(out, golds, *llms, info=replace(TOY, answer_kind=kind, **info), probes=probes, cue=cue)
 
 
 def probe_words(recording: Recording, llm: str) -> list[tuple[str, int, int, str | None]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from small import pool, question
+from small import TOY, pool, write_rows
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import LLMInfo, PoolRows, ScorerInfo, ScoreRows
 
 GOLDS = ["4", "5", None]
 DECODING = {"steps": {"stop": "\n\n", "policy": "all children"}}
@@ -54,17 +55,14 @@ def write_trees(
     **info: Any,
 ) -> Path:
     """The toy recording with trees of the LLM "tree", scored by "prm", and whole CoTs of others."""
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        questions = [question(i, gold) for i, gold in enumerate(golds)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1", **info), questions)
-        rows = (tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees))
-        writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", rows)
-        own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
-        writer.add_scores("toy", "tree", PRM, own)
-        for llm, answers in (whole or {}).items():
-            pools = (pool(i, each) for i, each in enumerate(answers))
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7), "words", pools)
-    return out
+    rows = (tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees))
+    others = (
+        (LLMInfo(llm, temperature=0.7), [pool(i, each) for i, each in enumerate(answers)])
+        for llm, answers in (whole or {}).items()
+    )
+    own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
+    trees_of = (LLMInfo("tree", temperature=0.7, decoding=DECODING), rows)
+    return write_rows(out, golds, trees_of, *others, info=replace(TOY, **info), scores={"tree": own}, scorer=PRM)
 
 
 def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4) -> Path:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from small import pool, question
+from small import pool, write_rows
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import PoolRows, ScorerInfo, ScoreRows
 
 REVISE, WHY = ('[{"role":"user","content":"Revise."}]', '[{"role":"user","content":"Why?"}]')
 
@@ -29,10 +29,7 @@ ROWS = [chains(0), pool(1, ["4"], parents=[None], ends=[True]), chains(2)]
 
 
 def write_turns(out: Path, rows: Sequence[PoolRows] = ROWS) -> Path:
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(3)])
-        writer.add_pools("toy", LLMInfo("m@revise"), "words", rows)
-    return out
+    return write_rows(out, ["4"] * 3, ("m@revise", rows))
 
 
 def write_full_turns(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 2) -> Path:
@@ -52,9 +49,5 @@ def write_full_turns(out: Path, golds: Sequence[str | None], *, first: int = 8, 
         pools.append(pool(index, answers, tokens=[draw.randrange(1, 40) for _ in answers], **turns))
         values = [draw.choice([None, 0.0, 0.2, 0.4, 0.4, 0.9]) for _ in answers]
         scores.append(ScoreRows(f"toy/{index}", range(size), values))
-    with RecordingWriter(out, operation={"name": "test"}, prices="2025-06-02") as writer:
-        questions = [question(i, gold) for i, gold in enumerate(golds)]
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
-        writer.add_pools("toy", LLMInfo("gpt-3.5-turbo@revise"), "words", pools)
-        writer.add_scores("toy", "gpt-3.5-turbo@revise", ScorerInfo("prm", "test"), scores)
-    return out
+    llm = "gpt-3.5-turbo@revise"
+    return write_rows(out, golds, (llm, pools), scores={llm: scores}, scorer=ScorerInfo("prm", "test"))

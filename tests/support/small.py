@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +14,22 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows, add_scores
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Question,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+)
 from feval.recording.layout.manifest import manifest_bytes
 
 Answers = Sequence[str | None]
+TOY = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
+SCORER = ScorerInfo("judge:toy", "judge")
 
 
 def question(index: int, gold: str | None, text: str | None = None) -> Question:
@@ -47,12 +59,36 @@ def write_toy(
     dataset: str = "toy",
 ) -> Path:
     """A recording of one dataset: per LLM one list of answers per question."""
-    questions = [question(i, gold) for i, gold in enumerate(golds)]
-    with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
-        writer.add_dataset(DatasetInfo(dataset, "Toy questions", "verbatim", "test-1"), questions)
-        for llm, answers in pools.items():
-            rows = (pool(i, own) for i, own in enumerate(answers))
-            writer.add_pools(dataset, LLMInfo(llm, temperature=0.7, max_tokens=64), counter, rows)
+    llms = (
+        (LLMInfo(llm, temperature=0.7, max_tokens=64), (pool(i, own) for i, own in enumerate(answers)))
+        for llm, answers in pools.items()
+    )
+    info = DatasetInfo(dataset, "Toy questions", "verbatim", "test-1")
+    return write_rows(out, golds, *llms, info=info, counter=counter, prices=prices)
+
+
+def write_rows(
+    out: Path,
+    golds: Sequence[str | None] | Mapping[int, str | None],
+    *llms: tuple[LLMInfo | str, Iterable[PoolRows]],
+    info: DatasetInfo = TOY,
+    counter: str = "words",
+    probes: Mapping[str, Iterable[ProbeRows]] | None = None,
+    cue: str | None = None,
+    scores: Mapping[str, Iterable[ScoreRows]] | None = None,
+    scorer: ScorerInfo = SCORER,
+    **options: Any,
+) -> Path:
+    """A recording of one dataset from rows: golds in the order of the questions, then each LLM and its pools."""
+    numbered = golds if isinstance(golds, Mapping) else dict(enumerate(golds))
+    with RecordingWriter(out, operation={"name": "test"}, **options) as writer:
+        writer.add_dataset(info, [question(i, gold) for i, gold in numbered.items()])
+        for llm, rows in llms:
+            writer.add_pools(info.id, LLMInfo(llm) if isinstance(llm, str) else llm, counter, rows)
+        for name, probed in (probes or {}).items():
+            writer.add_probes(info.id, name, probed, cue=cue)
+        for name, scored in (scores or {}).items():
+            writer.add_scores(info.id, name, scorer, scored)
     return out
 
 
@@ -95,9 +131,6 @@ def put_manifest(recording: Path, manifest: Mapping[str, Any]) -> None:
     (recording / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
-SCORER = ScorerInfo("judge:toy", "judge")
-
-
 def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, ScoreRows]:
     """A pool with log-probabilities and scores, a few of them missing; coarse numbers, so that some are equal."""
     draw = Random(f"{llm} {index}")  # noqa: S311  values of a test
@@ -123,15 +156,6 @@ def write_scored_toy(
 ) -> Path:
     """The recording of `write_toy` with log-probabilities, and with scores and step scores by `SCORER`."""
     made = {llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)] for llm, answers in pools.items()}
-
-    def rows(llm: str) -> Iterator[PoolRows]:
-        return (rich for rich, _ in made[llm])
-
-    plain = out.with_name(f"{out.name}-plain")
-    with RecordingWriter(plain, operation={"name": "test"}, prices=prices) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, g) for i, g in enumerate(golds)]
-        )
-        for llm in pools:
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows(llm))
+    llms = ((LLMInfo(llm, temperature=0.7, max_tokens=64), [rich for rich, _ in own]) for llm, own in made.items())
+    plain = write_rows(out.with_name(f"{out.name}-plain"), golds, *llms, prices=prices)
     return add_scores(plain, out, SCORER, {("toy", llm): [scored for _, scored in own] for llm, own in made.items()})

@@ -15,7 +15,7 @@ from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import certified_three_vote_gain, vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
-from feval.forecast.evidence import moments_of, rare_pairs, sample_moments
+from feval.forecast.evidence import rare_pairs, sample_moments
 from feval.forecast.figures.panels import Figure, FigureOptions, Panel, Recorded, Row, Series, number
 from feval.replay import LLM, Dataset
 
@@ -33,11 +33,12 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
     for llm in llms:
         counts = recorded.counts(llm)
         sample = sample_moments(counts.gold, counts.size, resamples=_RESAMPLES, seed=llm.seed % (1 << 64))
-        point, resampled = moments_of(sample)
-        rho, three = float(point.rho), certified_three_vote_gain(point)
-        rhos, mus = resampled.rho[~np.isnan(resampled.rho)], resampled.mu
-        low, high = np.quantile(rhos, tails).tolist() if len(rhos) else (np.nan, np.nan)
-        left, right = np.quantile(mus, tails).tolist()
+        three = certified_three_vote_gain(Moments.of(sample.mu, sample.nu))
+        mus, nus = sample.unclipped.T
+        rho, *resampled = _rho(mus, nus).tolist()
+        rhos = [each for each in resampled if not np.isnan(each)]
+        low, high = np.quantile(rhos, tails).tolist() if rhos else (np.nan, np.nan)
+        left, right = np.quantile(mus[1:], tails).tolist()
         series.append(Series(llm.name, [sample.mu], [rho], [low], [high], [left], [right], look="points"))
         rows.append(
             {
@@ -46,7 +47,7 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
                 "mu": sample.mu,
                 "mu_low": left,
                 "mu_high": right,
-                "nu": sample.nu,
+                "nu": float(nus[0]),
                 "rho": number(rho),
                 "rho_low": number(low),
                 "rho_high": number(high),
@@ -147,7 +148,8 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
         for name, x, y in zip(names, alone.mu, _rho(alone.mu, alone.nu), strict=True)
     ]
     slopes = [Series(name, [1, votes], ends) for name, ends in zip(names, alone.votes.tolist(), strict=True)]
-    mixed = _mixed(best.policies, best.weights, names)
+    parts = zip(best.policies, best.weights.tolist(), strict=True)
+    mixed = " + ".join(f"{weight:.2f} {names[policy]}" for policy, weight in parts)
     lines = (
         f"{recorded.about()}; a majority of {votes} right calls, without replacement",
         f"best of {best.tried:,} mixtures: {mixed}, {100 * best.votes:.2f} %; optimistic: test it on other questions",
@@ -184,11 +186,6 @@ def _weights(pair: Sequence[int], shares: Floats, policies: int) -> Floats:
 
 
 def _rho(mu: Floats, nu: Floats) -> Floats:
+    """The correlation as the paper estimates it, which chance may make negative where it is small."""
     spread = mu * (1.0 - mu)
     return np.divide(nu - mu * mu, spread, out=np.full_like(mu, np.nan), where=spread > 0)
-
-
-def _mixed(policies: Sequence[int], weights: Floats, names: Sequence[str]) -> str:
-    return " + ".join(
-        f"{weight:.2f} {names[policy]}" for policy, weight in zip(policies, weights.tolist(), strict=True)
-    )

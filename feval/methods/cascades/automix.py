@@ -13,10 +13,12 @@ from feval.methods.arrays import Integers
 from feval.methods.batches import samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
-from feval.methods.protocol import RecordedResponse, RecordedSampler, Sampler
+from feval.methods.protocol import Sampler
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
+    from feval.replay.responses import LLMResponse
 
 
 @frozen_method
@@ -62,7 +64,7 @@ class AutoMix:
             )
         return (1, 1)
 
-    def __call__(self, question: str, small: RecordedSampler, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, small: MeteredLLM, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]
@@ -72,7 +74,7 @@ class AutoMix:
             return answer
         return large.sample(1).answers[0]
 
-    def _verification_tokens(self, response: RecordedResponse) -> tuple[int, int] | None:
+    def _verification_tokens(self, response: LLMResponse) -> tuple[int, int] | None:
         if self.verification == "as-answer":
             return _known(response.request.tokens), response.tokens
         return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None

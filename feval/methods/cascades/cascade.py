@@ -30,11 +30,13 @@ from feval.methods.fields import (
     per_llm,
     tuple_of_list,
 )
-from feval.methods.protocol import RecordedResponse, RecordedSampler, require_draws
+from feval.methods.protocol import require_draws
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
+    from feval.replay.responses import LLMResponse
 
 Prices = Annotated[
     tuple[Annotated[tuple[Cost, Cost], BeforeValidator(tuple_of_list)], ...],
@@ -112,7 +114,7 @@ class Cascade:
             raise UsageError(f"The cascade has prices of {len(self.prices)} LLMs; {llms} were given.")
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the last LLM has none."""
         samples, deltas = self.draws(len(llms)), self._deltas()
         *early, last = self._chain(len(llms))
@@ -123,7 +125,7 @@ class Cascade:
                 return answer
         return plurality(llms[last].sample(samples[last]).answers)
 
-    def _trusts(self, response: RecordedResponse, answer: str, delta: Fraction) -> bool:
+    def _trusts(self, response: LLMResponse, answer: str, delta: Fraction) -> bool:
         answers = list(response.answers)
         if self.score == "vote-share":
             return answers.count(answer) >= self._votes_needed(len(answers), delta)

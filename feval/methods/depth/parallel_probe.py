@@ -15,12 +15,13 @@ from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.depth.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import TraceSampler, drawn, most_tokens, one_llm, require_draws
+from feval.methods.protocol import drawn, most_tokens, one_llm, require_draws
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
     from feval.recording.probes import Probes
     from feval.replay.clock import Clock
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 Int64 = npt.NDArray[np.int64]
@@ -65,7 +66,7 @@ class ParallelProbe:
         """Traces drawn from the one LLM."""
         return one_llm(self.width, llms, "Parallel-Probe grows traces of one LLM")
 
-    def __call__(self, question: str, llm: TraceSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
         left = list(llm.start(self.width))
         llm.advance(left, tokens=self.interval)

@@ -13,10 +13,11 @@ from feval.methods.depth.cuts import Cuts
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, TraceSampler, one_llm, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, one_llm, require_draws, require_pool
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 
@@ -42,7 +43,7 @@ class ProbeConfidence:
         """Traces drawn from the one LLM."""
         return one_llm(self.width, llms, "Exit by confidence stops traces of one LLM")
 
-    def __call__(self, question: str, llm: TraceSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
         traces, bar = llm.start(self.width), self._bar
         while running := [trace for trace in traces if trace.running]:

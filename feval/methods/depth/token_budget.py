@@ -11,10 +11,11 @@ from feval.methods.depth.cuts import Cuts
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, TraceSampler, one_llm, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, one_llm, require_draws, require_pool
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 
@@ -41,7 +42,7 @@ class TokenBudget:
         """Traces drawn from the one LLM."""
         return one_llm(self.n, llms, "A token budget cuts traces of one LLM")
 
-    def __call__(self, question: str, llm: TraceSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one within the budget."""
         traces = llm.start(self.n, limit=self.tokens)
         llm.advance(traces, tokens=self.tokens)

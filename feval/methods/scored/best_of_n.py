@@ -19,10 +19,11 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import DrawOrders, RecordedSampler, most_tokens, one_llm, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, most_tokens, one_llm, require_draws, require_pool
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 
@@ -83,7 +84,7 @@ class BestOfN(_ChoiceByScore):
             Shepherd paper is remembered), "prod" or "mean"; "score" for scorers that give a CoT one score.
     """
 
-    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
@@ -131,7 +132,7 @@ class WeightedBestOfN(_ChoiceByScore):
         aggregate: how step scores become one number, see `BestOfN`.
     """
 
-    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)

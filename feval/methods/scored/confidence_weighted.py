@@ -13,13 +13,15 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import RecordedResponse, RecordedSampler, most_tokens, one_llm, require_draws
+from feval.methods.protocol import most_tokens, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool, ScoringTokens
+    from feval.replay.responses import LLMResponse
 
 
 SEQUENCE_PROBABILITY = "sequence-probability"
@@ -111,7 +113,7 @@ class ConfidenceWeighted:
         best = max(zip(right, TEMPERATURES, strict=True))[1]
         return replace(self, temperature=best)
 
-    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; raises `UsageError` where no temperature was given or learnt."""
         temperature = self._temperature()
         response = llm.sample(self.n)
@@ -167,7 +169,7 @@ class ConfidenceWeighted:
     def _checks(self) -> bool:
         return self.confidence != SEQUENCE_PROBABILITY and self.self_check != "free"
 
-    def _confidences(self, response: RecordedResponse) -> Sequence[float | None]:
+    def _confidences(self, response: LLMResponse) -> Sequence[float | None]:
         if self.confidence == SEQUENCE_PROBABILITY:
             return response.sequence_probabilities
         return response.scores(self.confidence)

@@ -9,21 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.stopping.traces import (
-    LowGroups,
-    known_percentiles,
-    low_groups,
-    tokens_until_below,
-    trace_confidences,
-)
+from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
 from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import RecordedSampler, most_tokens, one_llm, require_draws
+from feval.methods.protocol import most_tokens, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 Int64 = npt.NDArray[np.int64]
@@ -97,19 +92,19 @@ class DeepConfidence:
             ),
         )
 
-    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)
         return weighted_plurality([answer for answer, _ in votes], [self._weight(c) for _, c in votes])
 
-    def _offline(self, llm: RecordedSampler) -> Votes:
+    def _offline(self, llm: MeteredLLM) -> Votes:
         response = llm.sample(self.n)
         confidences = [self._confidence(trace) for trace in response.token_confidences]
         votes = [(a, c) for a, c in zip(response.answers, confidences, strict=True) if a is not None and c is not None]
         bar = self._bar([confidence for _, confidence in votes])
         return [(answer, confidence) for answer, confidence in votes if confidence >= bar]
 
-    def _online(self, llm: RecordedSampler) -> Votes:
+    def _online(self, llm: MeteredLLM) -> Votes:
         response = llm.sample(self.warm_up)
         confidences = [self._confidence(trace) for trace in response.token_confidences]
         bar = self._bar([confidence for confidence in confidences if confidence is not None])
@@ -232,13 +227,10 @@ class DeepConfidence:
         if self.mode == "online":
             cut = known < bars
             cut[:, :, : self.warm_up] = False
-            low = self._low_groups(pool)
+            low = pool.channels.derived(("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group))
             heights = np.broadcast_to(bars, known.shape)[cut]
             tokens[cut] = np.minimum(tokens[cut], tokens_until_below(low, batch.places[cut], heights))
         return tokens
-
-    def _low_groups(self, pool: Pool) -> LowGroups:
-        return pool.channels.derived(("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group))
 
 
 def _collect(votes: Votes, answers: Sequence[str | None], confidences: Sequence[float | None], bar: float) -> None:

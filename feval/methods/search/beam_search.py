@@ -14,10 +14,12 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import Node, TreeSampler, one_llm
-from feval.methods.search.trees import NEEDS, NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
+from feval.methods.protocol import one_llm
+from feval.methods.search.trees import NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
+    from feval.replay.nodes import Node
     from feval.replay.pools import Pool
 
 
@@ -26,7 +28,6 @@ class _ScoredSearch:
     """The fields of both searches."""
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = NEEDS
 
     n: Count = 16
     width: Count = 4
@@ -68,7 +69,7 @@ class BeamSearch(_ScoredSearch):
         answer: among finished paths that of the "best" score, the "majority", or the "weighted" majority (largest sum of scores).
     """
 
-    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished path has one."""
         steps: list[Node] = llm.expand(None, self.n)
         finished = [step for step in steps if step.ends]
@@ -116,7 +117,7 @@ class DVTS(_ScoredSearch):
         answer: among the finished searches that of the "best" score, the "majority", or the "weighted" majority.
     """
 
-    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished path has one."""
         paths: list[Node | None] = [None] * (self.n // self.width)
         finished: list[Node] = []

@@ -14,11 +14,13 @@ from feval.errors import UsageError
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import Node, TreeSampler, one_llm
-from feval.methods.search.trees import NEEDS, REQUEST, Aggregate, Searches, path_scores
+from feval.methods.protocol import one_llm
+from feval.methods.search.trees import REQUEST, Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
+    from feval.replay.nodes import Node
     from feval.replay.pools import Pool
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
@@ -43,7 +45,6 @@ class ParticleFiltering:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = NEEDS
 
     n: Count = 16
     rounds: Count = 40
@@ -56,7 +57,7 @@ class ParticleFiltering:
         """Steps of the first round."""
         return one_llm(self.n, llms, "Particle filtering searches the trees of one LLM")
 
-    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished particle has one."""
         particles: list[Node] = llm.expand(None, self.n)
         for _ in range(self.rounds - 1):
@@ -81,7 +82,7 @@ class ParticleFiltering:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
         return _weights(np.array([np.nan if score is None else score for score in scores]), self.scorer)
 
-    def _random(self, llm: TreeSampler, count: int) -> Floats:
+    def _random(self, llm: MeteredLLM, count: int) -> Floats:
         return more_uniforms(np.array(llm.uniform(self.seed)), count)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:

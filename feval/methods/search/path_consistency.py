@@ -15,11 +15,13 @@ from feval.estimators.stopping.criteria import Criterion
 from feval.methods.arrays import Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import Node, TreeSampler, one_llm
+from feval.methods.protocol import one_llm
 from feval.methods.search.trees import NOBODY, REQUEST, Places, Searches, along_paths
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
+    from feval.replay.nodes import Node
     from feval.replay.pools import Pool
 
 
@@ -42,7 +44,6 @@ class PathConsistency:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = "It searches trees of steps (`feval record --tree`, or `feval import jsonl` with `steps`)."
 
     n: Count = 20
     window: Count = 5
@@ -58,7 +59,7 @@ class PathConsistency:
         """First steps, where the prefix never grows."""
         return one_llm(self.n, llms, "Path-consistency searches the trees of one LLM")
 
-    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no branch has one."""
         prefix: Node | None = None
         branches: list[Node] = []

@@ -20,12 +20,13 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import TurnSampler, one_llm
+from feval.methods.protocol import one_llm
 from feval.methods.search.trees import NOBODY, REQUEST, Searches
 from feval.methods.vote import plurality, plurality_codes
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 
@@ -51,9 +52,6 @@ class SequentialRevision:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = (
-        "It revises CoTs turn by turn (`feval record --protocol`, or `feval import jsonl` with `turns`)."
-    )
 
     n: Count = 16
     turns: Count = 4
@@ -78,7 +76,7 @@ class SequentialRevision:
         """First CoTs of chains."""
         return one_llm(self.chains, llms, "Sequential revision follows the turns of one LLM")
 
-    def __call__(self, question: str, llm: TurnSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no chain has one."""
         turns = [llm.sample(self.chains)]
         while len(turns) < self.turns:
@@ -143,6 +141,7 @@ class SequentialRevision:
 
     def _recorded(self, pool: Pool) -> _Chains:
         """Every recorded chain, whole."""
+        pool.channels.require_turns()
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
         sizes = searches.recorded(np.full((len(pool.sizes), 1), REQUEST))[:, 0]

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.protocol import BatchMethod, Node, most_tokens
+from feval.methods.protocol import BatchMethod, most_tokens
 from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.replay.nodes import missing_steps
 from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
 
 if TYPE_CHECKING:
     from feval.recording.steps import Steps
+    from feval.replay.nodes import Node
     from feval.replay.pools import Pool
 
 Places = npt.NDArray[np.intp]
@@ -32,11 +33,6 @@ Aggregate = Literal["last", "min", "prod", "mean"]
 
 Choice = Literal["best", "majority", "weighted"]
 """The answer among finished paths: of the best score, the most frequent one, or that with the largest sum of scores."""
-
-NEEDS = (
-    "It searches trees of steps that were recorded with a score for each step, such as a process reward model's "
-    "(`feval import jsonl`, `steps`)."
-)
 
 
 def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
@@ -136,8 +132,13 @@ class Searches:
         """One round: the next child of each step, column by column; `NOBODY` has none. A step may come in several columns.
 
         Raises:
-            NotRecordedError: a child was not recorded.
+            NotRecordedError: a child was not recorded, or turns that reply to whole CoTs were.
         """
+        self._pool.channels.require_trees()
+        return self._grown(nodes)
+
+    def _grown(self, nodes: Places) -> Places:
+        """The same for steps and turns."""
         children = np.full(nodes.shape, NOBODY, np.intp)
         for column in range(nodes.shape[1]):
             search = np.flatnonzero(nodes[:, column] > NOBODY)
@@ -164,7 +165,7 @@ class Searches:
             asked, recorded = int(self._used[lacking[0], 0]) + k, int(self._counts[row, 0])
             where = self._pool.channels.question(row)
             raise ShortPoolError(few_first_cots(self._pool.llm, where, asked, recorded))
-        return self.expand(np.full((len(self.question), k), REQUEST))
+        return self._grown(np.full((len(self.question), k), REQUEST))
 
     def reply(self, nodes: Places) -> Places:
         """One round: the next turn that replies to each of some CoTs, all different, with the only messages recorded there.
@@ -177,7 +178,7 @@ class Searches:
             search, column = np.argwhere(several)[0]
             row = int(self.question[search])
             raise NotRecordedError(missing_messages(self._called(row, int(nodes[search, column])), None, None))
-        turns = self.expand(nodes)
+        turns = self._grown(nodes)
         self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
         self._beyond += self.of(self.beyond, turns, 0).sum(axis=1)
         return turns

@@ -62,8 +62,8 @@ def _read(path: Path, folder: Path) -> bytes:
         within, out = _recordings_in(folder), str(folder).removesuffix(".journal")
         if not within and Path(f"{out}.journal").is_dir():
             raise NotARecordingError(
-                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The `feval record` command that began "
-                "it goes on, and with --partial makes a recording of what is there."
+                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The command that began it goes on; "
+                "that of `feval record` makes a recording of what is there with --partial."
             ) from error
         advice = (
             f"There is one in {' and in '.join(map(str, within))}; name the folder itself."

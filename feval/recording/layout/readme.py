@@ -20,9 +20,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
         "",
         "A feval recording: every chain of thought (CoT) with its extracted answer, tokens and finish reason.",
         "",
-        "| dataset | LLM | questions | CoTs | per question | without answer | tokens counted by |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        *rows,
+        *_table("dataset | LLM | questions | CoTs | per question | without answer | tokens counted by", rows),
         *_scores(manifest),
         *_probes(manifest),
         "",
@@ -46,12 +44,8 @@ def _scores(manifest: dict[str, Any]) -> list[str]:
         f"| {plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
         for record in manifest.get("scores", ())
     ]
-    header = [
-        "",
-        "| dataset | LLM | scorer | kind | CoTs | with a score | with step scores |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    return [*header, *rows] if rows else []
+    header = "dataset | LLM | scorer | kind | CoTs | with a score | with step scores"
+    return ["", *_table(header, rows)] if rows else []
 
 
 def _probes(manifest: dict[str, Any]) -> list[str]:
@@ -60,12 +54,12 @@ def _probes(manifest: dict[str, Any]) -> list[str]:
         f"| {record['interval'] or 'irregular'} | {code(record['cue']) if record['cue'] else 'not stated'} |"
         for record in manifest.get("probes", ())
     ]
-    header = [
-        "",
-        "| dataset | LLM | CoTs with probes | probes | tokens between them | cue |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    return [*header, *rows] if rows else []
+    header = "dataset | LLM | CoTs with probes | probes | tokens between them | cue"
+    return ["", *_table(header, rows)] if rows else []
+
+
+def _table(header: str, rows: list[str]) -> list[str]:
+    return [f"| {header} |", f"|{' --- |' * len(header.split(' | '))}", *rows]
 
 
 def _pool(pair: dict[str, Any]) -> str:

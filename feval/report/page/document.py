@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from feval import __version__
+from feval.report.palette import page_colours
 from feval.report.text import visible
 
 UNVERIFIED = ["This page has no receipt beside it."]
@@ -58,24 +59,28 @@ def html_page(
     data: dict[str, Any],
     scripts: Sequence[str] = ("figure", "tables", "depth", "questions", "page"),
     blocks: Iterable[str] = (),
-    result: str = "",
+    result: Iterable[str] = (),
 ) -> str:
     """Return a page, to be written as UTF-8, whose scripts show the data.
 
-    They share one scope. `result` says the result before anything else. `blocks` are more JSON as `escaped_json` writes it,
-    which the scripts read only when it is needed.
+    They share one scope. `result` says the result before anything else, every second piece in bold. `blocks` are more JSON as
+    `escaped_json` writes it, which the scripts read only when it is needed.
     """
     return _PAGE.format(
         policy=_POLICY,
         title=_text(title),
-        lede=(f'<p class="result">{_text(result)}</p>' if result else "")
+        lede=(f'<p class="result">{words}</p>' if (words := _emphasised(result)) else "")
         + "".join(f'<p class="lede">{_text(line)}</p>' for line in lede),
-        style=_asset("page.css"),
+        style=_asset("page.css") + page_colours(),
         script="".join(_asset(f"{name}.js") for name in ("elements", *scripts)),
         version=_text(__version__),
         data=escaped_json(data),
         blocks="".join(f'<script type="application/json" class="block">{block}</script>\n' for block in blocks),
     )
+
+
+def _emphasised(pieces: Iterable[str]) -> str:
+    return "".join(f"<b>{_text(piece)}</b>" if i % 2 else _text(piece) for i, piece in enumerate(pieces))
 
 
 def verification(receipt: str, users: str = "") -> list[str]:

@@ -76,9 +76,10 @@ const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
 const sign = { right: "✓", wrong: "✗", none: "–" };
 
-// Names over the marks of a list; where a row of marks breaks into lines there are none.
+// Names over the marks of a list, where a row of marks fits in one line.
 function heads(names, rem) {
-  return names.length * rem > 28 ? null : el("li", { class: names.length * rem > 20 ? "heads wide" : "heads" }, el("span"),
+  const wide = names.length * (rem + 0.2);
+  return wide > 60 ? null : el("li", { class: wide > 32 ? "heads wider" : wide > 20 ? "heads wide" : "heads" }, el("span"),
     el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, name))));
 }
 
@@ -91,7 +92,7 @@ function paged(item, total, noun, head) {
   const next = el("button", { type: "button", onclick: () => turn(1) }, "Next →");
   function put() {
     const pages = Math.max(1, Math.ceil(found.length / PAGE));
-    list.replaceChildren(...(head ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    list.replaceChildren(...(head && found.length ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
     count.textContent = `${found.length.toLocaleString("en")} of ${total.toLocaleString("en")} ${noun}`;
     where.textContent = `page ${page + 1} of ${pages}`;
     back.disabled = page === 0;

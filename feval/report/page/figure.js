@@ -1,20 +1,18 @@
 // -- the curve ------------------------------------------------------------------------------------------------------
 
-const colour = (i) => `var(--c${i % 12})`;
-const DASHES = [null, "18 4", "18 4 4 4", "8 4", "18 4 4 4 4 4", "5 3", "30 6", "12 4 12 4 4 4", "30 4 8 4", "8 4 4 4", "8 4 8 4 3 4", "5 3 5 8"];
-const dashes = (i) => DASHES[i % 12];
-const MARKERS = [
-  "M-4.6 0a4.6 4.6 0 1 0 9.2 0a4.6 4.6 0 1 0-9.2 0Z", "M-4.2-4.2H4.2V4.2H-4.2Z", "M0-5.4L5 3.9H-5Z", "M0-5.8L5.2 0L0 5.8L-5.2 0Z",
-  "M0 5.4L5-3.9H-5Z", "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
-  "M-4.8-2.6L-2.6-4.8L0-2.2L2.6-4.8L4.8-2.6L2.2 0L4.8 2.6L2.6 4.8L0 2.2L-2.6 4.8L-4.8 2.6L-2.2 0Z",
-  "M-5.4 0L3.9-5V5Z", "M5.4 0L-3.9 5V-5Z", "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z",
-  "M0-6.4L1.6-2.2L6.1-2L2.6.8L3.8 5.2L0 2.7L-3.8 5.2L-2.6.8L-6.1-2L-1.6-2.2Z", "M-2.6-4.6H2.6L5.2 0L2.6 4.6H-2.6L-5.2 0Z",
-];
-const marker = (i) => MARKERS[(i + Math.floor(i / 12)) % 12];
+const colour = (i) => `var(--c${data.curves[i].look[0]})`;
+const marker = (i) => data.shapes.markers[data.curves[i].look[1]];
+const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
 const MOST_BANDS = 4; // of more lines, bands hide each other
 const state = { axis: data.axis, hidden: new Set(data.curves.length > MOST_BANDS ? ["band"] : []), at: -1 };
 const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
+
+// An amount with a prefix of the SI in place of zeros.
+function dollars(value) {
+  const [size, unit] = [[1, "$", 0.1], [1e-3, "m$", 1e-3], [1e-6, "µ$", 1e-6], [1e-9, "n$", 0]].find(([, , least]) => value >= least * (1 - 1e-9));
+  return `${plain(value / size)} ${unit}`;
+}
 
 function ticks(low, high, most) {
   let found = [];
@@ -97,7 +95,7 @@ function drawPlot() {
   for (const tick of ticks(x0, x1, Math.floor((width - left) / 62))) {
     const x = X(tick);
     plot.append(svg("line", { x1: x, x2: x, y1: top, y2: height - bottom, stroke: "var(--line)" }));
-    plot.append(svg("text", { x, y: height - bottom + 17, "text-anchor": "middle" }, plain(tick)));
+    plot.append(svg("text", { x, y: height - bottom + 17, "text-anchor": "middle" }, chosenAxis().key === "usd" ? dollars(tick) : plain(tick)));
   }
   plot.append(svg("path", { d: `M${left} ${top}V${height - bottom}H${width - right}`, fill: "none", stroke: "var(--strong)" }));
   plot.append(svg("text", { class: "axis-name", x: width - right, y: height - 8, "text-anchor": "end" }, `${chosenAxis().label} (log scale)`));
@@ -204,9 +202,9 @@ plot.addEventListener("keydown", (event) => {
 });
 
 function swatch(s) {
-  const made = svg("svg", { width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" });
+  const made = svg("svg", { width: s.kind === "curve" ? 44 : 30, height: 14, viewBox: s.kind === "curve" ? "-7 0 44 14" : "0 0 30 14", "aria-hidden": "true" });
   if (s.kind === "curve") {
-    made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 2.3, "stroke-dasharray": dashes(s.i) }));
+    made.append(svg("path", { d: "M-6 7H36", stroke: colour(s.i), "stroke-width": 2.3, "stroke-dasharray": dashes(s.i) }));
     made.append(svg("path", { d: marker(s.i), transform: "translate(15 7)", fill: colour(s.i) }));
   } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
   else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": ["7 4", "2 3", "9 3 2 3"][(s.i || 0) % 3] }));
@@ -237,7 +235,7 @@ function toggles() {
 // The figure stands alone in the picture, so colours that the page's style names are written out.
 function savePicture() {
   const [, , width, height] = plot.getAttribute("viewBox").split(" ").map(Number), style = getComputedStyle(document.documentElement);
-  const names = ["paper", "ink", "soft", "line", "strong", "grey", ...Array.from({ length: 12 }, (_, i) => "c" + i)];
+  const names = ["paper", "ink", "soft", "line", "strong", "grey", ...data.shapes.markers.map((_, i) => "c" + i)];
   const key = [...document.querySelectorAll("#curve .legend button[aria-pressed=true]")].filter((button) => button.dataset.key !== "band");
   const rows = Math.ceil(key.length / 2), whole = plot.cloneNode(true);
   whole.querySelector(".ring")?.remove();
@@ -248,7 +246,7 @@ function savePicture() {
   key.forEach((button, i) => {
     const line = button.querySelector("svg").cloneNode(true), [x, y] = [12 + (i % 2) * (width / 2), height + 8 + 20 * Math.floor(i / 2)];
     for (const [name, value] of Object.entries({ x, y })) line.setAttribute(name, value);
-    whole.append(line, svg("text", { class: "key", x: x + 38, y: y + 11 }, button.textContent));
+    whole.append(line, svg("text", { class: "key", x: x + 52, y: y + 11 }, button.textContent));
   });
   const picture = new Image();
   picture.onload = () => {

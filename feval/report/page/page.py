@@ -14,6 +14,7 @@ from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_scale, page_tables
+from feval.report.palette import page_shapes, places
 from feval.report.tables.cost_axes import AXES, cost_words, questions_of
 from feval.report.tables.headline import best_at, three_budgets
 from feval.report.text import counted, counted_questions, percent, plain_number
@@ -63,35 +64,35 @@ def _evaluations(comparison: Comparison) -> list[Evaluation]:
     return [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
 
 
-def _result(comparison: Comparison) -> str:
-    """The result in two sentences: the best method at three budgets, and whether methods differ."""
+def _result(comparison: Comparison) -> list[str]:
+    """The result in two sentences, methods in every second piece: the best at three budgets, and whether methods differ."""
     if not comparison.curves:
-        return ""
+        return []
     budgets, scale = three_budgets(comparison), page_scale(comparison) if comparison.plan.cost == "usd" else 1
-    unit = f"{cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
-    parts: list[str] = []
+    unit = f" {cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
+    pieces = ["Most accurate: "]
     places = best_at(comparison, budgets)
     for i, (budget, place) in enumerate(zip(budgets, places, strict=True)):
         most = scale * budget
-        within = f"within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{'' if i else f' {unit}'}"
+        pieces[-1] += f"{'; ' if i else ''}within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{unit}, "
+        unit = ""
         if place is None:
-            parts.append(f"{within}, there is none")
+            pieces[-1] += "there is none"
         elif i and place == places[i - 1]:
-            parts.append(f"{within}, the same")
+            pieces[-1] += "the same"
         else:
             curve = comparison.curves[place[0]]
             point = curve.points[place[1]]
             label = budget_label(curve.entry, point)
-            parts.append(
-                f"{within}, {curve.label}{f' ({label})' if label else ''} with {percent(point.accuracy)} % right"
-            )
-    best = f"Most accurate: {'; '.join(parts)}."
-    if not comparison.tests:
-        return best
-    level = 1 - comparison.plan.confidence
-    clear = sum(row.p_holm is not None and row.p_holm <= level for row in comparison.differences)
-    significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
-    return f"{best} At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')} {significant}."
+            right = f"{f' ({label})' if label else ''} with {percent(point.accuracy)}\N{NO-BREAK SPACE}% right"
+            pieces += [curve.label, right]
+    pieces[-1] += "."
+    if comparison.tests:
+        level = 1 - comparison.plan.confidence
+        clear = sum(row.p_holm is not None and row.p_holm <= level for row in comparison.differences)
+        significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
+        pieces[-1] += f" At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')} {significant}."
+    return pieces
 
 
 def _lede(comparison: Comparison) -> list[str]:
@@ -114,13 +115,14 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     plan, evaluations = comparison.plan, _evaluations(comparison)
     first = evaluations[0] if evaluations else None
     prices = llms[0].prices if llms else None
+    unpriced = "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
     kinds = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
         ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
         ("recordings", ", ".join(first.recording_hashes) if first else "-"),
         ("LLMs", ", ".join(llm.name for llm in llms)),
-        ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
+        ("price list", f"{prices.id}, digest {prices.digest}{unpriced}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("token counter", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
@@ -145,8 +147,10 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
-            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve)} for curve in comparison.curves
+            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve), "look": places(i)}
+            for i, curve in enumerate(comparison.curves)
         ],
+        "shapes": page_shapes(),
         "baselines": [{**_point(one, ""), "label": ", ".join(one.llms)} for one in comparison.baselines],
         "ceilings": [{"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings],
         "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],

@@ -12,7 +12,8 @@ function explorer(book) {
     wrong: (q) => followed.every((m) => !right(q, decided(q, m))),
     right: (q) => followed.every((m) => right(q, decided(q, m))),
   };
-  const list = paged(item, book.questions.length, "questions", followed.length ? heads(followed.map((m) => m.label), 1.25) : null);
+  const rem = followed.length > 30 ? 0.95 : 1.25; // width of a mark
+  const list = paged(item, book.questions.length, "questions", followed.length ? heads(followed.map((m) => m.label), rem) : null);
   const search = el("input", { class: "field", type: "search", placeholder: "Search questions, golds and answers", "aria-label": "Search questions, golds and answers", oninput: () => { view.search = search.value; put(); } });
   const haystacks = new Map();
   const haystack = (q) => {
@@ -30,7 +31,7 @@ function explorer(book) {
       return el("span", { class: "mark " + t, title: `${m.label} ${m.points[last(m)]}: ${word(q, d[0])}` }, sign[t]);
     });
     const tally = `${followed.filter((m) => right(q, decided(q, m))).length} of ${followed.length} methods right`;
-    return entry(q, followed.length ? el("span", { class: "marks", role: "img", "aria-label": tally }, ...marks) : null, () => detail(q));
+    return entry(q, followed.length ? el("span", { class: "marks", style: `--mark: ${rem}rem`, role: "img", "aria-label": tally }, ...marks) : null, () => detail(q));
   }
 
   function detail(q) {
@@ -65,8 +66,8 @@ function explorer(book) {
     const which = chosen.method ? ` by ${chosen.method.label}${chosen.method.points[chosen.point] ? ", " + chosen.method.points[chosen.point] : ""}` : "";
     if (book.trees[l]) {
       const answer = chosen.method ? decided(q, chosen.method, chosen.point)[0] : -1;
-      const own = q.t ? tree(q, q.t[l], book.trees[l], grown, answer, word, tone, mark) : [el("p", { class: "note" }, "This question's tree is not in this page; the recording has it.")];
-      return [el("h3", null, name, " ", el("span", { class: "badge" }, grown ? `${book.turns[l] ? "followed" : "searched"}${which}` : book.turns[l] ? "CoTs and turns" : "tree of steps")), ...own];
+      const own = q.t ? tree(q, q.t[l], book.trees[l], grown ?? (chosen.method ? [] : null), answer, word, tone, mark) : [el("p", { class: "note" }, "This question's tree is not in this page; the recording has it.")];
+      return [el("h3", null, name, " ", el("span", { class: "badge" }, chosen.method ? `${grown ? (book.turns[l] ? "followed" : "searched") : "not asked"}${which}` : book.turns[l] ? "CoTs and turns" : "tree of steps")), ...own];
     }
     const [codes, tokens, texts, reached] = q.d[l];
     const at = chosen.method ? chosen.method.llms[chosen.point].indexOf(l) : -1;

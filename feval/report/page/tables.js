@@ -13,12 +13,16 @@ function interval({ i: [low, middle, high], open }, reach) {
     svg("circle", { cx: X(middle), cy: 9, r: 3.4, fill: filled ? "var(--accent)" : "var(--paper)", stroke: filled ? "var(--accent)" : "var(--ink)", "stroke-width": 1.5 }));
 }
 
+// Words that break into two lines only where one alone is too long: names have hyphens.
+const unbroken = (text) => String(text).split(" ").flatMap((part, i) => [i ? " " : "", el("span", { class: "word" }, part)]);
+
 function table(spec) {
   const body = el("tbody");
   const reach = spec.columns.map((_, i) => Math.max(1e-12, ...spec.rows.filter((r) => r[i] && r[i].i).flatMap((r) => r[i].i.map(Math.abs))));
   const cell = (value, i) => value && value.i
     ? el("td", { class: "number" }, interval(value, reach[i]))
-    : el("td", { class: spec.columns[i].number ? "number" : String(shown(value)).length > 24 ? "words long" : "words" }, shown(value) ?? "-");
+    : spec.columns[i].number ? el("td", { class: "number" }, shown(value) ?? "-")
+      : el("td", { class: String(shown(value)).length > 24 ? "words long" : "words" }, unbroken(shown(value) ?? "-"));
   const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
   const compare = (a, b, sign) => {
     const none = (v) => v === null || v === undefined;
@@ -33,7 +37,7 @@ function table(spec) {
       head.setAttribute("aria-sort", up ? "descending" : "ascending");
       order = (a, b) => compare(key(a[i]), key(b[i]), up ? -1 : 1);
       again();
-    } }, column.name));
+    }, title: column.title }, column.name));
     return head;
   });
   // Pairs grow with the square of the methods: a long table of them starts with those of one method, and all can be had.

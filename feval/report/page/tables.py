@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
 Cell = str | dict[str, Any] | None
+_MEANINGS = {
+    "on the frontier, % of resamples": "in how many resampled sets of questions no other point is as cheap and as accurate",
+    "p (Holm)": "p, adjusted for all differences that are tested together",
+    "reversed, % of resamples": "in how many resampled sets of questions the other method is the more accurate one",
+    "not reached, % of resamples": "in how many resampled sets of questions the curve stays below this accuracy",
+    "first, % of resamples": "in how many resampled sets of questions no other method is stronger",
+}
+"""What a heading means, shown when a pointer rests on it."""
 
 
 def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
@@ -36,7 +44,11 @@ def _table(
     pairs: str | None = None,
 ) -> dict[str, Any]:
     """A table; columns that begin with "#" hold numbers, and a long table shows the pairs of method `pairs` first."""
-    heads = [{"name": column.removeprefix("#"), "number": column.startswith("#")} for column in columns]
+    names = [column.removeprefix("#") for column in columns]
+    heads = [
+        {"name": name, "number": column.startswith("#"), "title": _MEANINGS.get(name)}
+        for name, column in zip(names, columns, strict=True)
+    ]
     return {
         "id": name,
         "link": link,
@@ -108,7 +120,8 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     own = comparison.plan.cost in OTHER_COSTS
     own_unit, _, own_cost = _costs(comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points))
     usd = f"USD / {questions_of(scale)}"
-    costs = (f"#{usd}", "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
+    dollars = any(point.usd_per_question is not None for _, _, point in points)
+    costs = (*((f"#{usd}",) if dollars else ()), "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
     if by_round:
         costs = (*costs, f"#{by_round.replace('USD/question', usd)}")
     columns = (
@@ -126,7 +139,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             budget,
             _percent(point.accuracy),
             _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low),
-            _count(None if point.usd_per_question is None else scale * point.usd_per_question, decimals),
+            *((_count(_scaled(point.usd_per_question, scale), decimals),) if dollars else ()),
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
@@ -142,10 +155,13 @@ def _results(comparison: Comparison) -> dict[str, Any]:
 
 
 def _per_round(point: Evaluation, scale: int, decimals: int) -> Cell:
-    usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
     if point.usd_per_question is None:
-        return _count(tokens, 1)
-    return _count(None if usd is None else scale * usd, decimals)
+        return _count(point.tokens_per_question_per_round, 1)
+    return _count(_scaled(point.usd_per_question_per_round, scale), decimals)
+
+
+def _scaled(usd: float | None, scale: int) -> float | None:
+    return None if usd is None else scale * usd
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
@@ -173,8 +189,8 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
         curve = curves[point.label]
         budget = budget_label(curve.entry, curve.points[point.point])
         rows.append((point.label, budget, cost(point.cost), _percent(point.accuracy), _percent(point.stays)))
-    columns = ("method", "budget", f"#{unit}", "#accuracy %", "#stays on it, % of resamples")
-    intro = "Points that no other point matches at the same cost or less. The last column is how often resampled questions agree."
+    columns = ("method", "budget", f"#{unit}", "#accuracy %", "#on the frontier, % of resamples")
+    intro = "Points that no other point matches at the same cost or less."
     return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
 
 
@@ -188,7 +204,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
-                f"{signed_points(row.difference)} ({signed_points(row.low)} to {signed_points(row.high)})",
+                "{} ({} to {})".format(*(signed_points(x, small=False) for x in (row.difference, row.low, row.high))),
                 row.difference,
             ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},
@@ -200,13 +216,13 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
     ]
     difference = (f"#difference ({interval_name(comparison.plan.confidence)})", "#around 0")
     accuracies = (f"#{unit}", "#first %", "#second %")
-    columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#order flips, %")
+    columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#reversed, % of resamples")
     intro = (
         "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
         "dot: the interval leaves 0 out; where nothing was tested the dot is open."
     )
     tested = (
-        "Intervals and p come from flipping the signs of the questions' differences, the order flips from "
+        "Intervals and p come from flipping the signs of the questions' differences, reversals from "
         f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
         f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
     )
@@ -264,7 +280,7 @@ def _reaches(comparison: Comparison) -> dict[str, Any]:
         )
         for row in comparison.reaches
     ]
-    columns = ("method", "#accuracy %", f"#{unit}", _interval(comparison), "#never, % of resamples")
+    columns = ("method", "#accuracy %", f"#{unit}", _interval(comparison), "#not reached, % of resamples")
     return _table("reaches", "Cost to reach", "Cost to reach an accuracy", "", columns, rows)
 
 

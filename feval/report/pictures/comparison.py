@@ -21,7 +21,7 @@ from feval.report.pictures.drawing import (
     band_ends,
     dashes,
     heading,
-    legend_columns,
+    legend_below,
     legend_label,
     log_axis,
     look,
@@ -35,7 +35,7 @@ from feval.report.pictures.drawing import (
 )
 from feval.report.tables.cost_axes import cost_words
 from feval.report.tables.tables import timing_notes
-from feval.report.text import counted_questions, interval_name
+from feval.report.text import counted_questions, interval_name, price_words
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -57,7 +57,6 @@ _HOLLOW: dict[str, Any] = {
 }
 _WIDTH = 6.4
 _SHORT_NAME = 26
-_LONG_NAME = 44
 _LEAST_BAND = 2
 
 
@@ -82,7 +81,8 @@ def plot_comparison(comparison: Comparison, axes: Axes | None = None) -> Axes:
 
 def _size(comparison: Comparison) -> tuple[float, float]:
     entries = list(_entries(comparison))
-    return _WIDTH, 0.62 * _WIDTH - 0.18 * (-len(entries) // legend_columns(entries))
+    legend = legend_below(entries)
+    return _WIDTH, 0.62 * _WIDTH - 0.021 * legend["fontsize"] * (-len(entries) // legend["ncols"])
 
 
 def _figure(comparison: Comparison) -> Figure:
@@ -229,7 +229,9 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     first = comparison.curves[0].points[0]
     kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
     seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
-    prices = f"prices {first.prices}" if first.prices else "no prices"
+    prices = price_words(
+        first.prices, (point.usd_per_question for curve in comparison.curves for point in curve.points)
+    )
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
@@ -245,11 +247,11 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
         handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8, linestyle=dashes(position))
-        entries[legend_label(curve.label, _LONG_NAME, entries)] = handle
+        entries[legend_label(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         style = _CEILINGS[position % len(_CEILINGS)]
         name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
-        entries[legend_label(name, _LONG_NAME, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
+        entries[legend_label(name, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from feval.forecast.coupling_results import Coupling
-from feval.report.pictures.drawing import DASHED, heading, legend_columns, log_ticks, look, new_figure, png, shortened
+from feval.report.pictures.drawing import DASHED, heading, legend_below, log_ticks, look, new_figure, png, shortened
 from feval.report.tables.coupled import short_names
 from feval.report.text import counted, plain_number
 
@@ -36,7 +36,7 @@ def _figure(coupling: Coupling) -> Figure:
         _errors(panels[1, 0], coupling)
         _winrates(panels[1, 1], coupling)
         names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in coupling.covariances]
-        figure.legend(handles, names, loc="outside lower center", ncols=legend_columns(names))
+        figure.legend(handles, names, **legend_below(names))
     else:  # without golds
         _winrates(figure.subplots(), coupling)
     figure.suptitle(

@@ -105,7 +105,7 @@ def _panels(panels: Sequence[Sequence[Curve]]) -> Figure:
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     handles = [Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9) for c, m in map(look, places.values())]
-    labels = [legend_label(llm, 40) for llm in places]
+    labels = [legend_label(llm) for llm in places]
     fitting = int(_LETTERS_PER_INCH * _PANELS_WIDTH) // (9 + max(map(len, labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(columns, fitting)))
     return figure
@@ -258,7 +258,7 @@ def _entries(curves: Sequence[Curve]) -> dict[str, Any]:
     for position, curve in enumerate(curves):
         colour, marker = look(position)
         handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
-        entries[legend_label(f"{curve.method}, {curve.llm}" if several else curve.llm, 40, entries)] = handle
+        entries[legend_label(f"{curve.method}, {curve.llm}" if several else curve.llm, entries)] = handle
     return entries | _meanings(curves)
 
 

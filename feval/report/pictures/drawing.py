@@ -15,27 +15,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from feval.report.palette import COLOURS, DASHES, MARKERS, places
 from feval.report.text import dollars, plain_number, visible
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
 
-# Okabe and Ito's palette (2008), safe for common colour blindness, without its yellow, which is too light for a line; then five
-# colours that are as far from these as they are from each other; black is last.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00",
-           "#7B3FB5", "#8C510A", "#C2185B", "#8A9A00", "#1B2F7A", "#000000")  # fmt: skip
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
-DASHES: tuple[Any, ...] = (
-    "solid", (0, (9, 2)), (0, (9, 2, 2, 2)), (0, (4, 2)), (0, (9, 2, 2, 2, 2, 2)), (0, (2.5, 1.5)), (0, (15, 3)),
-    (0, (6, 2, 6, 2, 2, 2)), (0, (15, 2, 4, 2)), (0, (4, 2, 2, 2)), (0, (4, 2, 4, 2, 1.5, 2)), (0, (2.5, 1.5, 2.5, 4)),
-)  # fmt: skip
 MOST_BANDS = 4
 """Of more lines, bands would hide each other: they are left out."""
 
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
 _ENOUGH_TICKS = 4
+_LONGEST_NAME = 72
 _SMALL = "heading"
 """Id of the small lines below a title."""
 
@@ -59,6 +52,7 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "feval",  # ids of SVG elements are hashes of their content and this salt, which is random by default
     "svg.fonttype": "path",
     "legend.fontsize": 8.5,
+    "legend.handlelength": 3.2,  # shows a whole pattern of dashes
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
 
@@ -99,8 +93,7 @@ def with_legend(figure: Figure, draw: Draw) -> Axes:
     """Draw on new axes of a figure, with the legend below them, where there is no data to hide."""
     axes = figure.subplots()
     if entries := draw(axes):
-        columns = legend_columns(list(entries))
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+        figure.legend(entries.values(), entries.keys(), **legend_below(list(entries)))
     return axes
 
 
@@ -164,13 +157,15 @@ def vertical_room(low: float, high: float, margin: float = 0.06) -> float:
 
 
 def look(position: int) -> tuple[str, str]:
-    """Return colour and marker of a line; of the first twelve none comes twice, and the first 144 differ from each other."""
-    return COLOURS[position % len(COLOURS)], MARKERS[(position + position // len(COLOURS)) % len(MARKERS)]
+    """Return colour and marker of a line, see `feval.report.palette`."""
+    colour, marker, _ = places(position)
+    return COLOURS[colour], list(MARKERS)[marker]
 
 
 def dashes(position: int) -> Any:
-    """Return the dashes of a line, as many as there are colours."""
-    return DASHES[position % len(DASHES)]
+    """Return the dashes of a line."""
+    pattern = DASHES[places(position)[2]]
+    return (0, pattern) if pattern else "solid"
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -191,21 +186,27 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def legend_label(name: str, length: int, others: Collection[str] = ()) -> str:
+def legend_label(name: str, others: Collection[str] = ()) -> str:
     """Return a name for a legend that no other entry has.
 
     Matplotlib leaves out labels that begin with an underscore, so a blank goes before it.
     """
-    name = shortened(name, length)
+    name = shortened(name, _LONGEST_NAME)
     name = f" {name}" if name.startswith("_") else name
     while name in others:
         name += " "
     return name
 
 
-def legend_columns(labels: Sequence[str]) -> int:
-    """Return how many legend entries fit side by side: a line has about 100 letters, a handle takes 9 of them."""
-    return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))
+def legend_below(labels: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a legend below the axes: how many entries fit side by side, and small letters for many entries.
+
+    A line has about 107 letters of the usual size, a handle takes 11 of them.
+    """
+    size = 8.5 if len(labels) <= len(COLOURS) + 4 else 7.0
+    fitting = int(910 / size) // (11 + max(map(len, labels)))
+    columns = max(1, min(4 if len(labels) == 4 else 3, fitting))
+    return {"loc": "outside lower center", "fontsize": size, "ncols": columns}
 
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:

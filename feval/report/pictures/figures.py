@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
+from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
-    COLOURS,
     DASHED,
     heading,
-    legend_columns,
+    legend_below,
     legend_label,
     log_axis,
     look,
@@ -58,10 +58,8 @@ def _drawing(figure: Figure) -> Drawing:
     )
     names: list[str] = []
     for label in handles:
-        names.append(legend_label(label, 44, names))
-    drawing.legend(
-        handles.values(), names, loc="outside lower center", ncols=legend_columns(names) if count == 1 else 3
-    )
+        names.append(legend_label(label, names))
+    drawing.legend(handles.values(), names, **legend_below(names) | ({"ncols": 3} if count > 1 else {}))
     return drawing
 
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
-    COLOURS,
     DASHED,
     DOTTED,
     accuracy_axis,
@@ -105,7 +105,7 @@ def _draw_on(axes: Axes, forecast: Forecast) -> dict[str, Any]:
 
 
 def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:
-    colour, marker = look(position) if position < len(COLOURS) - 1 else ("#8C510A", "X")  # the pool is black
+    colour, marker = look(position if position < len(COLOURS) - 1 else position + 1)  # the pool is black
     m = [point.m for point in curve.points]
     low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in curve.points), strict=True))
     bounds = curve.method == "two-call"

@@ -41,7 +41,7 @@ def _draw(axes: Axes, shares: Mapping[str, Floats], title: str, lines: Sequence[
         [line] = axes.plot(np.arange(1, len(known) + 1), known, color=colour, linewidth=1.8, drawstyle="steps-mid")
         if len(known):
             axes.axhline(float(known.mean()), color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.7)
-        entries[legend_label(name, 40, entries)] = line
+        entries[legend_label(name, entries)] = line
     axes.set_xlabel("questions, sorted; dashed: mean")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(-3, 103)

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from feval.report.pictures.drawing import COLOURS, heading, new_figure, png, svg
+from feval.report.palette import COLOURS
+from feval.report.pictures.drawing import heading, new_figure, png, svg
 from feval.report.tables.surface import surface_notes
 from feval.report.text import dollars, plain_number
 

@@ -8,8 +8,25 @@ from typing import TYPE_CHECKING, TypeVar
 from feval.evaluation.costs import mean_cost
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
-from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, signed_points
+from feval.report.tables.tables import (
+    Column,
+    Table,
+    columns,
+    per_round_cell,
+    per_round_column,
+    point_cells,
+    timing_notes,
+)
+from feval.report.text import (
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+    signed_points,
+)
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -80,12 +97,7 @@ def _results(comparison: Comparison) -> Table:
                 label,
                 budget or "-",
                 *((point.kind,) if several else ()),
-                percent(point.accuracy),
-                percents(point.accuracy_low, point.accuracy_high),
-                fixed(point.usd_per_question, dollars),
-                fixed(point.tokens_per_question, 1),
-                fixed(point.samples_per_question, 2),
-                fixed(point.calls_per_question, 2),
+                *point_cells(point, dollars),
                 *((fixed(mean_cost(point, own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
@@ -98,11 +110,12 @@ def _results(comparison: Comparison) -> Table:
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
     first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
+    usd = (point.usd_per_question for curve in comparison.curves for point in curve.points)
     split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
     draws = f"; seeded points average {comparison.plan.replicates} draws of each question, seed {comparison.plan.seed}"
     return (
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
-        f"billing {first.billing}; prices {first.prices or 'none'}",
+        f"billing {first.billing}; {price_words(first.prices, usd)}",
         *timing_notes(comparison.timing),
         *comparison.warnings,
     )
@@ -124,12 +137,12 @@ def frontier_table(comparison: Comparison) -> Table:
     cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
-        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#stays %"),
+        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"),
         rows=tuple(
             (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
             for p in comparison.frontier
         ),
-        notes=("stays: share of resampled question sets in which no other point is as cheap and as good",),
+        notes=("frontier %: share of resampled question sets in which no other point is as cheap and as good",),
     )
 
 
@@ -148,7 +161,7 @@ def differences_table(
         columns=(
             *columns("method", "minus", f"#{per_question(comparison)}", "#points"),
             Column(interval_name(comparison.plan.confidence), number=True),
-            Column("flips %", number=True, spare=True),
+            Column("reversed %", number=True, spare=True),
             Column("p", number=True, spare=True),
             Column("p (Holm)", number=True),
         ),

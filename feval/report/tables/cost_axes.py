@@ -42,8 +42,8 @@ def cost_decimals(cost: str, values: Iterable[float | None]) -> int:
 
 
 def usd_scale(amounts: Iterable[float | None]) -> int:
-    """Return for how many questions pages write USD: 1,000 where none costs a cent, else 1."""
-    return 1000 if max((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
+    """Return for how many questions pages write USD: 1,000 where a question may cost less than a cent, else 1."""
+    return 1000 if min((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
 
 
 def questions_of(scale: int) -> str:

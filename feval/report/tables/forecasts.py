@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Table, columns
-from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
+from feval.report.text import (
+    counted,
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+)
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
@@ -183,7 +192,7 @@ def _votes(plan: BudgetPlan) -> Table:
     votes = ("#votes", "#plurality %", f"#{level} interval", "#majority, surely %", "#sure gain")
     costs = ("#certified", "#together", f"#{unit}/question", "#questions paid")
     beyond = options[-1].plurality_kind == "plug-in"
-    prices = f"prices {plan.prices}" if plan.prices else "no prices"
+    prices = price_words(plan.prices, [plan.purchase.usd])
     return Table(
         title="Votes",
         columns=columns(*votes, *costs),
@@ -215,6 +224,12 @@ def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str
     )
 
 
+_EMPTY = {
+    "Overtaking by voting": "No LLM overtakes another: with votes they come in the order that they have with one call."
+}
+"""Title of a table that may have no rows -> what that means."""
+
+
 def figure_tables(figure: Figure) -> list[Table]:
     """Return the figure's tables; what is not known is a dash."""
     tables = []
@@ -223,7 +238,7 @@ def figure_tables(figure: Figure) -> list[Table]:
         numbers = {name for name in names if any(isinstance(row[name], int | float) for row in rows)}
         heads = columns(*(("#" if name in numbers else "") + name.replace("_", " ") for name in names))
         cells = tuple(tuple(_written(row[name]) for name in names) for row in rows)
-        tables.append(Table(f"{title} on {figure.dataset}", heads, cells, () if rows else ("none",)))
+        tables.append(Table(f"{title} on {figure.dataset}", heads, cells, () if rows else (_EMPTY.get(title, "none"),)))
     return tables
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from feval.cards.cards import price_ids
+from feval.cards.prices import price_list
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, size
 
@@ -90,12 +92,19 @@ def _facts(info: Mapping[str, Any]) -> Table:
         ("size", size(info["bytes"])),
         ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
         ("made by", _operation(info["operation"])),
-        ("prices", str(info["prices"])),
+        ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
         *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
         *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
         *(("note", str(note)) for note in _listed(info["notes"])),
     ]
     return Table("", columns("", ""), tuple(rows))
+
+
+def _prices(named: str, llms: Sequence[str]) -> str:
+    """The price list by its id, and whether it has any of the LLMs, where feval knows it."""
+    if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
+        return named
+    return f"no price: {named} has none of these LLMs"
 
 
 def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
@@ -127,8 +136,8 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
-    heading = "#" + (" or ".join(sorted({_kind(pair) for pair in pairs})) or "CoTs")
-    names = ("dataset", "LLM", heading, "#per question", *shares, "token counter")
+    kinds = sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})
+    names = ("dataset", "LLM", "#" + (", ".join(kinds) or "CoTs"), "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
 
 

@@ -46,7 +46,7 @@ def _prices() -> list[Row]:
 
 def _methods() -> list[Row]:
     return [
-        {"name": name, "description": _first_sentence(method), "fields": method_fields(name)}
+        {"name": name, "description": (inspect.getdoc(method) or "").partition("\n")[0], "fields": method_fields(name)}
         for name, method in METHODS.items()
     ]
 
@@ -94,10 +94,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _first_sentence(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 _QUESTION_WIDTH = 80

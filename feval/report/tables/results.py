@@ -8,8 +8,25 @@ from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
 from feval.report.tables.cost_axes import cost_decimals, cost_words
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
-from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
+from feval.report.tables.tables import (
+    Column,
+    Table,
+    columns,
+    per_round_cell,
+    per_round_column,
+    point_cells,
+    timing_notes,
+)
+from feval.report.text import (
+    counted,
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+)
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
@@ -80,12 +97,7 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens:
     return (
         label(evaluation),
         " > ".join(evaluation.llms),
-        percent(evaluation.accuracy),
-        percents(evaluation.accuracy_low, evaluation.accuracy_high),
-        fixed(evaluation.usd_per_question, decimals),
-        fixed(evaluation.tokens_per_question, 1),
-        fixed(evaluation.samples_per_question, 2),
-        fixed(evaluation.calls_per_question, 2),
+        *point_cells(evaluation, decimals),
         *(fixed(number, 1) for number in generated),
         *((_seconds(evaluation),) if evaluation.timing is not None else ()),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),
@@ -125,7 +137,7 @@ def grade_table(grade: Grade) -> Table:
     values = grade.to_dict()
     usd = values["usd_per_question"]
     draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
-    prices = f"prices {grade.prices}" if grade.prices else "no prices"
+    prices = price_words(grade.prices, [usd])
     return Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
         columns=_columns("run", grade.confidence),
@@ -159,7 +171,7 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
         f"{evaluation.method}: {', '.join(_settings(evaluation))}" for evaluation in evaluations if evaluation.fields
     ]
     first = evaluations[0]
-    prices = f"prices {first.prices}" if first.prices else "no prices"
+    prices = price_words(first.prices, (evaluation.usd_per_question for evaluation in evaluations))
     counters = ", ".join(dict.fromkeys(counter for evaluation in evaluations for counter in evaluation.counters))
     learnt = max(evaluation.train_questions for evaluation in evaluations)
     split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []

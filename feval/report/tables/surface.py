@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Table, columns
-from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
+from feval.report.text import (
+    counted,
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +89,7 @@ def surface_notes(surface: Surface) -> tuple[str, str]:
     probed = "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
     questions = counted_questions(surface.questions, surface.left_out)
     grid = f"{counted(len(surface.widths), 'width')} x {counted(len(surface.depths), 'depth')}"
-    prices = f"prices {surface.prices}" if surface.prices else "no prices"
+    prices = price_words(surface.prices, (point.usd_per_question for point in surface.points[:1]))
     return (
         f"exact: expectation over all subsets of the recorded traces, probed {probed}; {questions}",
         f"{grid}; billing {surface.billing}; {prices}; token counter {surface.counter}",

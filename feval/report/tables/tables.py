@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
 from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
-from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, visible
+from feval.report.text import (
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+    visible,
+)
 
 if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve
+    from feval.evaluation.evaluation import Evaluation
     from feval.replay.clock import Timing
 
 
@@ -36,12 +46,25 @@ def columns(*names: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn."""
+    """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn.
+
+    Columns of dollars that no row has are left out.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        cells = zip(*self.rows, strict=True)
+        unknown = [
+            column.name.startswith("USD") and {*own} == {"-"} for column, own in zip(self.columns, cells, strict=False)
+        ]
+        if any(unknown):
+            known = [place for place, left_out in enumerate(unknown) if not left_out]
+            object.__setattr__(self, "columns", tuple(self.columns[place] for place in known))
+            object.__setattr__(self, "rows", tuple(tuple(row[place] for place in known) for row in self.rows))
 
 
 def plain(table: Table) -> str:
@@ -74,8 +97,8 @@ def without_spares(table: Table) -> Table:
     spares = [column.name for column in table.columns if column.spare]
     if not spares:
         return table
-    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
     note = f"left out on a narrow terminal: {', '.join(spares)}"
+    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
     return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
 
 
@@ -92,6 +115,18 @@ def per_round_cell(costs: Costs, usd_decimals: int) -> str:
     if costs.usd_per_question is None:
         return fixed(costs.tokens_per_question_per_round, 1)
     return fixed(costs.usd_per_question_per_round, usd_decimals)
+
+
+def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
+    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per question."""
+    return (
+        percent(point.accuracy),
+        percents(point.accuracy_low, point.accuracy_high),
+        fixed(point.usd_per_question, usd_decimals),
+        fixed(point.tokens_per_question, 1),
+        fixed(point.samples_per_question, 2),
+        fixed(point.calls_per_question, 2),
+    )
 
 
 def curve_table(curve: Curve) -> Table:
@@ -164,7 +199,7 @@ def subtitles(curve: Curve) -> tuple[str, ...]:
     """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter; seconds."""
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
-    prices = f"prices {curve.prices}" if curve.prices else "no prices"
+    prices = price_words(curve.prices, (point.usd_per_question for point in curve.points))
     if curve.field != "n" and kind == "recorded":
         how = "CoTs in recorded order"
     fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())

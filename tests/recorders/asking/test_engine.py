@@ -239,6 +239,9 @@ def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path: P
     said = "Nothing answers: the connection to 10.0.0.1:8000 failed. Check the address (--base-url)"
     assert str(outcome.error).startswith(said)
     assert clock.now() < 4
+    silent = FakeBackend([Unreachable("10.0.0.1:8000 took no connection within 8 s", 8.0)] * 1000)
+    waited = go(tmp_path, plan(4, 5), silent, limits=Limits(1))
+    assert (isinstance(waited.error, Fatal), waited.requests) == (True, 1)
     after_a_reply = FakeBackend([None, *[gone] * 5])
     assert go(tmp_path, plan(4, 5), after_a_reply, limits=Limits(1)).complete
 

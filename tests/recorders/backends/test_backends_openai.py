@@ -7,8 +7,10 @@ import gzip
 import json
 import math
 import resource
+import socket
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +26,7 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.backends.faults import of_error_in_reply, retry_after
-from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
+from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -167,6 +169,20 @@ def test_what_may_work_next_time_is_transient(fault: str, words: str) -> None:
     assert len(caught.value.reason) < 400
     assert caught.value.retry_after == (0.01 if fault == "503 seconds" else None)
     assert len(server.seen) == 1
+
+
+def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recorders.backends.openai_compatible._CONNECT_TIMEOUT_S", 0.05)
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # nobody accepts them, so the queue is full and the next one is dropped
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        backend = OpenAICompatible(Endpoint(f"http://127.0.0.1:{full.getsockname()[1]}/v1", KEY))
+        with pytest.raises(Unreachable, match=r"took no connection within 0\.05 s") as caught:
+            completions(backend, request(), [0])
+    assert caught.value.after_s == 0.05
 
 
 @pytest.mark.parametrize(

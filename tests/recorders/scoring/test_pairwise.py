@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scoring_doubles import Server, chat, command
 from settings_files import settings_file
-from small import pool, question
+from small import pool, question, write_rows
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -23,16 +23,7 @@ from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, Stora
 from feval.estimators.coupling.winrates import preference_cycle
 from feval.forecast.coupled import couple
 from feval.forecast.coupling_results import Coupling
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    open_recording,
-    verify_recording,
-)
+from feval.recording import LLMInfo, PoolRows, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.replay import load
@@ -67,15 +58,11 @@ def written(
     out: Path, qualities: Mapping[str, Sequence[Sequence[int]]], noise: Any = SHARED, gold: str | None = "1"
 ) -> Path:
     """A recording in which every CoT states its quality; LLMs named @apart have noise of their own."""
-    with RecordingWriter(out, operation={"name": "made"}, prices="none") as writer:
-        count = len(next(iter(qualities.values())))
-        questions = [question(index, gold) for index in range(count)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
-        for name, rows in qualities.items():
-            decoding = {} if noise is None or name.endswith("@apart") else {"noise": noise}
-            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
-            writer.add_pools("toy", info, "words", texts(name, rows))
-    return out
+    llms = []
+    for name, rows in qualities.items():
+        decoding = {} if noise is None or name.endswith("@apart") else {"noise": noise}
+        llms.append((LLMInfo(name, temperature=1.0, decoding=decoding), texts(name, rows)))
+    return write_rows(out, [gold] * len(next(iter(qualities.values()))), *llms, prices="none")
 
 
 @pytest.fixture
@@ -306,11 +293,8 @@ def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_pa
 
 def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "1")])
-        for name in ("a/x", "a/y"):
-            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding={"noise": SHARED})
-            writer.add_pools("toy", info, "words", [pool(0, ["1", "2"])])
+    infos = (LLMInfo(name, temperature=1.0, decoding={"noise": SHARED}) for name in ("a/x", "a/y"))
+    write_rows(path, ["1"], *((info, [pool(0, ["1", "2"])]) for info in infos), prices="none")
     with Server(lambda *_: (200, chat("Verdict: tie"))) as server:
         done = judged(path, tmp_path / "out", server)
         assert len(server.seen) == 4  # call 0 against call 1 and call 1 against call 0, in both orders

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scoring_doubles import FAST, Server, rewards, run, score
-from small import pool, question, write_toy
+from small import pool, write_rows, write_toy
 
 from feval.errors import NotRecordedError, StorageError
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording
+from feval.recording import open_recording
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, LockedJournalError, StoppedError, Transient
 from recorders.journal.journal import journal_folder
@@ -189,9 +189,7 @@ def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: 
 
 def test_a_recording_without_texts_has_nothing_to_score(toy: Path, tmp_path: Path, functions: str) -> None:
     pools = [replace(pool(0, ["4", "5"]), texts=[None, None]), replace(pool(1, ["4"]), texts=[None])]
-    with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
+    write_rows(tmp_path / "bare", ["4", "4"], ("alpha", pools))
     with pytest.raises(NotRecordedError, match="bare holds no text of the 3 CoTs that were named"):
         run(tmp_path / "bare", tmp_path / "out", f"python:{functions}:length")
     assert not (tmp_path / "out").exists()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_http import Raw
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -275,14 +274,6 @@ def test_with_a_token_only_its_bearers_are_answered() -> None:
         for key, status in ((None, 401), ("none", 401), (TOKEN, 200)):
             headers = {} if key is None else {"Authorization": f"Bearer {key}"}
             assert raw(running, "GET", "/v1/models", **headers)[0] == status
-
-
-@pytest.mark.parametrize(
-    "head", ["", "host: localhost\r\nhost: localhost\r\n", "host: localhost\r\norigin: a\r\norigin: b\r\n"]
-)
-def test_heads_are_checked_as_those_of_serve(service: Server[TinyModels], head: str) -> None:
-    with Raw(service.port) as connection:
-        assert connection.send(f"GET /v1/models HTTP/1.1\r\n{head}\r\n".encode()).receive().status == 400
 
 
 def test_an_unknown_model_is_not_served() -> None:

@@ -17,14 +17,16 @@ from typer.testing import CliRunner
 
 from feval import load
 from feval.cli import app
-from feval.errors import FevalError, StorageError, UsageError
+from feval.errors import CardError, FevalError, StorageError, UsageError
 from feval.recording import Recording, open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.trees import child_seed
+from recorders.asking.turns import Protocol
 from recorders.backends.tiny import Tiny
 from recorders.errors import Fatal, JournalError, MissingError, Refused
 from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.work.protocols import read_protocol
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 from recorders.work.task import RecordingTask
@@ -229,10 +231,16 @@ def test_each_turn_may_have_a_message_of_its_own(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, "Look again.\n")
+    assert read_protocol(path) == Protocol(path.stem, ("Look again.",))
+    with pytest.raises(CardError, match="has no text for the turns"):
+        read_protocol(written(tmp_path, "\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "fields", "sentence"),
     [
-        ("Look again.", {}, "has no front matter"),
         ("---\nname: a b\n---\nLook.", {}, "The protocol .* name"),
         ("---\nname: a\nturns: 4\n---\nLook.", {}, "It has name, and may have title and no_answer"),
         ("---\nname: a\n---\n \n", {}, "has no text for the turns"),
