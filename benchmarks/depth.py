@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import ROOT, Goal, Workspace, cpu_ms
+from feval import import_recording, load
+from feval.evaluation.surface import surface
 from feval.methods import AnswerConvergence, ParallelProbe, TokenBudget
 from feval.recording.probes import Probes
 from feval.replay.channels import ArrayChannels
@@ -27,8 +29,8 @@ ANSWERS, WIDTH, REPLICATES = 100, 64, 100
 LOOP_REPLICATES = 4  # the loop is slow; its time per replicate is what counts
 
 
-def goals(workspace: Workspace) -> Iterator[Goal]:  # noqa: ARG001  the data has the size of the published stores
-    """How much longer the loop takes, and what a probe takes in memory."""
+def goals(workspace: Workspace) -> Iterator[Goal]:
+    """How much longer the loop takes, what a probe takes in memory, and how long the surface takes."""
     pool = synthetic_pool()
     probes = pool.probes()
     parts = (probes.starts, probes.offsets, probes.codes, probes.output_tokens)
@@ -47,6 +49,21 @@ def goals(workspace: Workspace) -> Iterator[Goal]:  # noqa: ARG001  the data has
     for store in ("Qwen3-4B", "Qwen3-0.6B"):
         pool, _, _ = probed_store(ROOT.parent / "shared", f"{store}.aime24")
         yield over_loop(f"Parallel-Probe, {store}", pool, *loops["Parallel-Probe"])
+        yield whole_surface(store, workspace)
+
+
+def whole_surface(store: str, workspace: Workspace) -> Goal:
+    """How long the surface of a published store takes, opening included."""
+    folder, source = workspace.folder / store, ROOT.parent / f"shared/real/probed/{store}.aime24.json.gz"
+    if not folder.exists():
+        import_recording("probed-traces", source, folder, dataset="aime24", llm=store, answer_kind="verbatim")
+
+    def points() -> int:
+        dataset, [llm] = load("aime24", recording=folder, prices="none")
+        return len(surface(dataset, llm).points)
+
+    ms = cpu_ms({"surface": points})["surface"]
+    return Goal(f"surface of all widths and depths, {store}", ms, 1000, "ms", note=f"{points():,} points")
 
 
 def over_loop(name: str, pool: Pool, method: Any, loop: Loop, least: float) -> Goal:

@@ -6,6 +6,7 @@ the block before it, line by line.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -39,10 +40,10 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
     run_page(README, folder, environment)
 
 
-def test_the_example_compares_methods_on_any_recording(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_example_compares_methods_on_any_recording(tmp_path: Path) -> None:
     with bundled_recording() as recording:
         line = Block("sh", f'"{sys.executable}" -W error "{ROOT}/examples/compare_methods.py" "{recording}"', {})
-        said = run(line, tmp_path, environment)
+        said = run(line, tmp_path, os.environ | {"PYTHONPATH": str(ROOT)})
     rows = {(row[:22].strip(), row[22:58].strip()): row[58:].split() for row in said.splitlines()[2:]}
     assert len(rows) == 5 * 3 + 2
     assert rows["5 votes", "feval/tiny-42k"][4] == "5.00"

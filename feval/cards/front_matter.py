@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,7 @@ def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
         CardError: not readable, or not plain YAML; the message names the file and, where there is one, the line.
     """
     card = Path(path)
-    yaml_text = _front_matter(card, read_card_text(card))
-    return _parse(card, yaml_text)
+    return deepcopy(_parse(card, _front_matter(card, read_card_text(card))))
 
 
 def read_body(path: str | os.PathLike[str]) -> str:
@@ -148,8 +148,9 @@ def _front_matter(path: Path, text: str) -> str:
     raise CardError(f"The front matter of the card {path} does not end: a second line '---' is missing.")
 
 
+@lru_cache(16)
 def _parse(path: Path, text: str) -> dict[str, Any]:
-    """Read YAML text whose line numbers are those of the card."""
+    """Read YAML text whose line numbers are those of the card; every recording and every evaluation reads the same few cards."""
     try:
         _refuse_bombs(path, text)
         loader = _loader_class()(text)

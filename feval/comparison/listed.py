@@ -10,6 +10,8 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
@@ -73,16 +75,39 @@ def listed_plan(
         )
     places = [recording.address or str(recording.path) for recording in recordings]
     options = {"cost": _usual_cost(replayed)} | options
+    trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     if not methods:
         scored = {
             llm.name: [name for name in llm.pool.channels.scorers() if not are_verdicts(name)] for llm in replayed
         }
-        return Listed(suggested_plan(dataset, places, most, scored=scored).changed(**options), {})
-    trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
+        whole = {name: cots for name, cots in most.items() if name not in trees}
+        grown = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
+        plan = suggested_plan(dataset, places, whole, scored=scored, searches=grown)
+        return Listed(plan.changed(**options), {})
     lister = _Lister(most, trees, budgets, fields or {})
     tables = [table for given in methods for table in lister.tables(given)]
     content = {"dataset": dataset, "recordings": places, "method": _labelled(tables)}
     return Listed(Plan.from_dict(content).changed(**options), lister.users)
+
+
+def _searches(llm: LLM, scorers: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Methods for an LLM that was recorded as trees or turn by turn, with as many paths as every question can serve."""
+    parents = llm.pool.steps().parents.astype(np.int64)
+    places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
+    first, children = int((parents == -1).sum(axis=1).min()), np.bincount(places[parents >= -1])
+    branch = int(children[children > 0].min())  # of the steps that have some
+    tables: dict[str, tuple[dict[str, Any], list[int]]]
+    if llm.pool.channels.has_turns:
+        tables = {"sequential-revision": ({"turns": 2}, [2 * n for n in usual_counts(first)])}
+    elif scorers:
+        width, own = min(branch, 2), {"scorer": scorers[0]} if len(scorers) > 1 else {}
+        counts = [width * n for n in usual_counts(first // width)]
+        tables = {name: (own | {"width": width}, counts) for name in ("beam-search", "dvts")}
+        tables["particle-filtering"] = own, usual_counts(branch)
+    else:
+        tables = {"path-consistency": ({"window": 1}, usual_counts(branch))}
+    for name, (fields, counts) in tables.items():
+        yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {"n": counts}}
 
 
 def _usual_cost(llms: Sequence[LLM]) -> str:

@@ -361,7 +361,7 @@ class ComparisonRequest(Request):
 
 def suggested_plan(
     dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
-    scored: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    scored: Mapping[str, Sequence[str]] = MappingProxyType({}), searches: Sequence[dict[str, Any]] = (),
 ) -> Plan:  # fmt: skip
     """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
@@ -371,8 +371,10 @@ def suggested_plan(
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
         scored: LLM -> who rated its CoTs; best-of-n joins for each of them.
+        searches: methods on LLMs that were recorded as trees or turn by turn, as a comparison file writes them.
     """
-    entries = []
+    entries = [*searches]
+    several = len({*most, *(llm for entry in searches for llm in entry["llms"])}) > 1
     for llm, pool in most.items():
         entries.extend(suggested_methods([llm], pool))
         scorers = scored.get(llm, ())
@@ -383,7 +385,7 @@ def suggested_plan(
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:
-        if len(most) > 1 and len(entry["llms"]) == 1:
+        if several and len(entry["llms"]) == 1:
             entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"
     return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 

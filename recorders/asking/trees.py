@@ -168,7 +168,7 @@ class Tree(Levels):
     NAME, IN_DECODING, unit = "tree", "steps", "steps"
 
     def __post_init__(self) -> None:
-        for name, value in (("samples", self.first), ("branch", self.branch), ("depth", self.depth)):
+        for name, value in (("branch", self.branch), ("samples", self.first), ("depth", self.depth)):
             if not 1 <= value <= MOST_STEPS:
                 raise OutOfRangeError(f"The setting {name} of a tree is 1 to {MOST_STEPS:,}; {value:,} was given.")
         if not self.stop.strip(" "):

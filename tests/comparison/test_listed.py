@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
+from recorded_turns import write_full_turns
 from small import write_toy
 from typer.testing import CliRunner
 
@@ -225,3 +228,17 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
         assert [chosen[label] for label in labels] == [
             pytest.approx([1 / 3, 0, 0] if "judge" in label else [1 / 3, 2 / 3, 1]) for label in labels
         ]
+
+
+@pytest.mark.parametrize(
+    ("write", "names"),
+    [
+        (write_full_trees, ["beam-search", "dvts", "particle-filtering"]),
+        (partial(write_trees, trees=TREES[:2], scores=[]), ["path-consistency"]),
+        (partial(write_full_turns, branch=1), ["sequential-revision"]),
+    ],
+)
+def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: list[str], tmp_path: Path) -> None:
+    recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
+    comparison = compare(recording, **FEW)
+    assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())

@@ -18,6 +18,7 @@ from searched import Step, Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
+from feval.methods.protocol import has_exact_form
 from feval.replay.pools import ArrayChannels, Pool
 
 NAN = float("nan")
@@ -29,6 +30,7 @@ METHODS = [
     SequentialRevision(3, 3, answer="majority"),
     SequentialRevision(2, 1),
 ]
+SEEDED = [SequentialRevision(6, 3, answer="weighted"), SequentialRevision(4, 2, answer="all")]
 
 
 @st.composite
@@ -65,8 +67,18 @@ def revision_walk(method: Any, walk: Walk) -> str | None:
     for _ in range(method.turns - 1):
         for chain, step in zip(chains, walk.take([chain[-1] for chain in chains]), strict=True):
             chain.append(step)
-    if method.answer == "best":
-        return walk.choose([step for chain in chains for step in chain], "best")
+    if method.answer in ("best", "all"):
+        return walk.choose(
+            [step for chain in chains for step in chain], "best" if method.answer == "best" else "majority"
+        )
+    if method.answer == "weighted":
+        sums: Counter[str] = Counter()
+        for chain in chains:
+            if (answer := walk.choose(chain, "weighted")) is not None:
+                sums[answer] += max(
+                    s for step in chain if walk.answer(step) == answer and (s := walk.score(step)) is not None
+                )  # type: ignore[assignment,type-var]
+        return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
     own = [[walk.answer(step) for step in chain] for chain in chains]
     return vote([each[-1] if method.answer == "last" else vote(each) for each in own])
 
@@ -84,7 +96,7 @@ def check(method: Any, pool: Pool, order: np.ndarray) -> None:
             assert getattr(decided.ledgers[0], name)[r, q] == value, name
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", [*METHODS, *SEEDED], ids=str)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None:
@@ -171,6 +183,10 @@ def test_chains_that_were_not_recorded_are_errors() -> None:
         SequentialRevision(2, 2).decide([other], [order])
     with pytest.raises(UsageError, match=r"CoTs of deep have several replies, .* with order 'seeded'"):
         SequentialRevision(2, 2).exact(pool, np.array([0]))
+    for method in SEEDED:
+        assert not has_exact_form(method)
+        with pytest.raises(UsageError, match=f"expectation is known of answer='{method.answer}'; .* 'seeded'"):
+            method.exact(pool, np.array([0]))
     with pytest.raises(OutOfRangeError, match="n is a multiple of turns; n=6 and turns=4"):
         SequentialRevision(6, 4)
     steps = tree_pool([tree[:2]])

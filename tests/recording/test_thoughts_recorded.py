@@ -279,10 +279,12 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
 
 
 def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path: Path) -> None:
-    first = recorded(tmp_path / "first", work=replace(WORK, samples=3))
+    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
     backend = thinking()
-    assert_split(recorded(tmp_path / "whole", backend, start=first.path))
+    whole = recorded(tmp_path / "whole", backend, start=first.path)
+    assert_split(whole)
     assert backend.asked == {("sums/0", 3): 1, ("sums/0", 4): 1}
+    assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE  # counts that were split stay so
 
 
 def test_the_replay_sees_replies(tmp_path: Path) -> None:
@@ -473,12 +475,6 @@ def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
     assert llm.counter == SPLIT_USAGE
     apart = recorded(tmp_path / "apart", limits=Limits(samples_per_request=1))
     assert apart.manifest.pairs["sums", LLM]["counter"] == USAGE
-
-
-def test_counts_that_were_split_stay_so_in_a_recording_that_begins_with_them(tmp_path: Path) -> None:
-    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
-    whole = recorded(tmp_path / "whole", start=first.path)
-    assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
 
 
 def test_a_recording_that_grows_keeps_its_thoughts_and_says_that_counts_were_split(tmp_path: Path) -> None:

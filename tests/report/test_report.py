@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
 from small import write_toy
 
 from feval.cli.output import print_table
@@ -27,7 +28,7 @@ from feval.recording import verify_recording
 from feval.report import palette
 from feval.report.files import save_files
 from feval.report.pictures.curve import _figure, curves_png
-from feval.report.pictures.drawing import own_style
+from feval.report.pictures.drawing import new_figure, on_axes, own_style
 from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
@@ -178,6 +179,18 @@ def test_no_two_of_72_lines_look_alike() -> None:
     assert len(set(palette.MARKERS.values())) == len(set(palette.DASHES)) == len(set(palette.COLOURS)) == 12
     shared = [sum(a == b for a, b in zip(one, other, strict=True)) for one, other in combinations(looks[:72], 2)]
     assert max(shared) == 1  # of colour, marker and dashes
+
+
+def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes() -> None:
+    axes = new_figure(6, 5).subplots()
+
+    def draw(axes: Axes) -> dict[str, Any]:
+        return {f"line {i}": axes.plot([0, 1], [i, i])[0] for i in range(45)}
+
+    on_axes(axes, (6, 5), draw)
+    legend = axes.get_legend()
+    assert len(legend.get_texts()) == 45
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_decimals_show_the_smallest_value_with_three_digits() -> None:

@@ -62,7 +62,9 @@ def write_trees(
     )
     own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
     trees_of = (LLMInfo("tree", temperature=0.7, decoding=DECODING), rows)
-    return write_rows(out, golds, trees_of, *others, info=replace(TOY, **info), scores={"tree": own}, scorer=PRM)
+    return write_rows(
+        out, golds, trees_of, *others, info=replace(TOY, **info), scores={"tree": own} if scores else {}, scorer=PRM
+    )
 
 
 def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4) -> Path:

@@ -33,8 +33,9 @@ class PathConsistency:
     Adaptive-Consistency) reaches the threshold, the prefix becomes one step longer, along the first branch through it that gives
     the leading answer and goes on behind that step; where there is none, it stays. No scores are needed. Kept of the paper: the
     confidence of the answers so far, prefixes that grow with it, and the vote over all branches. A tree gives no prefix that
-    ends within a step, and no more branches from a prefix than children were recorded. Defaults, and the choice of the first of
-    several such branches (in the order of the draw, so at random), are ours.
+    ends within a step, and no more branches from a prefix than children were recorded. The paper's experiments draw 20 branches,
+    and set window and threshold per task (reviews at openreview.net/forum?id=xIW3HfQmta); those two defaults, and the choice of
+    the first of several such branches (in the order of the draw, so at random), are ours.
 
     Attributes:
         n: branches.

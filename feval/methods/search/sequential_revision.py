@@ -22,7 +22,7 @@ from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Aggregate, Count, frozen_method
 from feval.methods.protocol import one_llm
 from feval.methods.search.trees import NOBODY, REQUEST, Searches
-from feval.methods.vote import plurality, plurality_codes
+from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
@@ -40,22 +40,24 @@ class SequentialRevision:
     an answer or a score is never the best, and a chain without an answer does not vote. A turn replies to the only messages that
     were recorded behind the one before it, such as those of `feval record --protocol`.
 
-    The paper's models are trained to revise, see up to four answers before, and may revise on beyond that; here each turn sees
-    the conversation that was recorded. With a verifier the paper weights within chains and across them; "best" takes the best.
+    The paper (appendix I) selects in two ways: with a verifier, "weighted", the answer with the largest sum of scores within each
+    chain, then among these, each with the best score that a turn of the chain gave it; or by "all", one majority of all turns.
+    Neither has an exact form. Its models are trained to revise, see up to four answers before, and may revise on beyond that;
+    here each turn sees the conversation that was recorded.
 
     Attributes:
         n: CoTs and turns in all; a multiple of turns.
         turns: of a chain, its first CoT included.
-        answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored turn.
-        scorer: whose scores, for "best"; `None` for the only one.
-        aggregate: the score of a turn, for "best": its "score", or an aggregate of its step scores.
+        answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored turn; or "weighted" or "all".
+        scorer: whose scores, for "best" and "weighted"; `None` for the only one.
+        aggregate: the score of a turn, for these: its "score", or an aggregate of its step scores.
     """
 
     searches: ClassVar[Literal[True]] = True
 
     n: Count = 16
     turns: Count = 4
-    answer: Literal["last", "majority", "best"] = "last"
+    answer: Literal["last", "majority", "best", "weighted", "all"] = "last"
     scorer: str | None = None
     aggregate: Aggregate = "score"
 
@@ -72,6 +74,11 @@ class SequentialRevision:
         """How many run side by side."""
         return self.n // self.turns
 
+    @property
+    def seeded_only(self) -> bool:
+        """Whether no exact expectation is known."""
+        return self.answer in ("weighted", "all")
+
     def draws(self, llms: int) -> tuple[int, ...]:
         """First CoTs of chains."""
         return one_llm(self.chains, llms, "Sequential revision follows the turns of one LLM")
@@ -82,12 +89,20 @@ class SequentialRevision:
         while len(turns) < self.turns:
             turns.append(llm.reply(turns[-1]))
         answers = list(zip(*(turn.answers for turn in turns), strict=True))
-        if self.answer != "best":
+        if self.answer == "all":
+            return plurality([answer for chain in answers for answer in chain])
+        if self.answer in ("last", "majority"):
             return plurality([each[-1] if self.answer == "last" else plurality(each) for each in answers])
         scores = zip(*(turn.scores(self.scorer, self.aggregate) for turn in turns), strict=True)
-        pairs = [pair for chain in zip(answers, scores, strict=True) for pair in zip(*chain, strict=True)]
-        valid = [(answer, score) for answer, score in pairs if answer is not None and score is not None]
-        return max(valid, key=lambda pair: pair[1], default=(None, 0.0))[0]
+        chains = [
+            [(answer, score) for answer, score in zip(*chain, strict=True) if answer is not None and score is not None]
+            for chain in zip(answers, scores, strict=True)
+        ]
+        if self.answer == "weighted":
+            own = [weighted_plurality(*zip(*chain, strict=True)) if chain else None for chain in chains]
+            best = [max((s for a, s in chain if a == o), default=0.0) for chain, o in zip(chains, own, strict=True)]
+            return weighted_plurality(own, best)
+        return max((pair for chain in chains for pair in chain), key=lambda pair: pair[1], default=(None, 0.0))[0]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -96,11 +111,20 @@ class SequentialRevision:
         while len(turns) < self.turns:
             turns.append(searches.reply(turns[-1]))
         places = np.stack(turns, axis=2)
+        flat = places.reshape(len(places), -1)
         if self.answer == "best":
             scores = pool.aggregated(self.scorer, self.aggregate)
-            return searches.decisions(searches.elected(places.reshape(len(places), -1), scores, "best"))
-        codes = searches.of(pool.codes, places.reshape(len(places), -1), -1).reshape(places.shape)
-        return searches.decisions(plurality_codes(self._of_chains(codes)))
+            return searches.decisions(searches.elected(flat, scores, "best"))
+        codes = searches.of(pool.codes, flat, -1)
+        if self.answer == "all":
+            return searches.decisions(plurality_codes(codes))
+        if self.answer == "weighted":
+            score = searches.of(pool.aggregated(self.scorer, self.aggregate), flat, np.nan).reshape(places.shape)
+            codes = np.where(np.isnan(score), -1, codes.reshape(places.shape))
+            own = weighted_plurality_codes(codes, np.nan_to_num(score))
+            best = np.where((codes == own[:, :, None]) & (codes >= 0), score, -np.inf).max(axis=2)
+            return searches.decisions(weighted_plurality_codes(own, np.where(own < 0, 0, best)))
+        return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
 
     def _of_chains(self, codes: Integers) -> Integers:
         """[..., chains] the answers of chains of turns [..., chains, turns]."""
@@ -111,7 +135,7 @@ class SequentialRevision:
         """The expectation over all draws, where every chain was recorded unbranched: that of a vote of whole chains.
 
         Raises:
-            UsageError: a CoT has several replies.
+            UsageError: a CoT has several replies, or the answer is "weighted" or "all".
             NotRecordedError: a chain has fewer turns.
             ShortPoolError: too few chains.
         """
@@ -142,6 +166,10 @@ class SequentialRevision:
     def _recorded(self, pool: Pool) -> _Chains:
         """Every recorded chain, whole."""
         pool.channels.require_turns()
+        if self.seeded_only:
+            raise UsageError(
+                f"No exact expectation is known of answer={self.answer!r}; evaluate it with order 'seeded'."
+            )
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
         sizes = searches.recorded(np.full((len(pool.sizes), 1), REQUEST))[:, 0]

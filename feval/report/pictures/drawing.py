@@ -110,7 +110,14 @@ def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
             axes.spines[["top", "right"]].set_visible(False)
             entries = draw(axes)
             _short_heading(axes)
-            axes.legend(entries.values(), entries.keys(), fontsize=7.5)
+            # More entries than lines can be told apart by colour stand beside the axes, where they hide no data.
+            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+            few = len(entries) <= len(COLOURS) + 4
+            axes.legend(
+                entries.values(),
+                entries.keys(),
+                **({"fontsize": 7.5} if few else beside | {"fontsize": 6.0, "labelspacing": 0.15}),
+            )
         figure = axes.get_figure(root=True)
         figure.draw_without_rendering()  # ticks take their style when they are first laid out
     return axes

@@ -7,28 +7,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from watched import Watched, gone_on, recorded
 
 from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import METHODS
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import Recording, verify_recording
 from feval.recording.content import ProbeRows
 from feval.replay import load
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.probing import Probing, prefix
-from recorders.backends.tiny import Tiny
-from recorders.errors import CostLimitReached, Fatal, MissingError
+from recorders.errors import CostLimitReached, MissingError
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 from recorders.tiny.tokenizer import ANSWER, END, QUESTION
-from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 from recorders.work.task import RecordingTask
 
@@ -43,30 +41,6 @@ def task(probing: bool = True, *, samples: int = SAMPLES, every: int = EVERY) ->
         DATASET, LLM, samples=samples, decoding=decoding, probe_every=every if probing else None
     )
     return make_task(settings, load_questions(DATASET, first=QUESTIONS))
-
-
-class Watched(Tiny):
-    """Notes what is asked; after `most` probes or CoTs no request works any more."""
-
-    def __init__(self, most: float = math.inf) -> None:
-        super().__init__()
-        self.most = most
-        self.cots: list[tuple[str, int]] = []
-        self.probes: list[tuple[str, str]] = []
-
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        if len(self.cots) + len(self.probes) >= self.most:
-            raise Fatal("the server is gone")
-        if request.prefill is None:
-            self.cots += [(request.question_id, sample) for sample in samples]
-        else:
-            self.probes.append((request.question_id, request.prefill.text))
-        return await super().complete(request, samples)
-
-
-def recorded(out: Path, work: RecordingTask, backend: Tiny | None = None, **options: Any) -> Recording:
-    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
-    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +108,10 @@ def test_methods_of_depth_run_on_it(probed: Recording) -> None:
 def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(
     probed: Recording, tmp_path: Path, most: int
 ) -> None:
-    first, second = Watched(most), Watched()
-    limits = Limits(2, samples_per_request=1)
-    with pytest.raises(Fatal):
-        recorded(tmp_path / "r", task(), first, limits=limits)
-    journal = tmp_path / "r.journal/journal.jsonl"
-    journal.write_bytes(journal.read_bytes() + b'{"v":1,"probing":"torn')  # what a kill leaves
-    again = recorded(tmp_path / "r", task(), second, limits=limits)
-    assert not {*first.cots} & {*second.cots}
+    again, first, second = gone_on(tmp_path / "r", task(), most, Limits(2, samples_per_request=1))
     assert len(first.cots) + len(second.cots) == QUESTIONS * SAMPLES
     assert len(first.probes) + len(second.probes) == sum(len(rows.offsets) for rows in rows_of(probed))
     assert again.hash == probed.hash
-    assert not (tmp_path / "r.journal").exists()
 
 
 def test_cots_without_probes_get_them_and_are_not_asked_for_again(probed: Recording, tmp_path: Path) -> None:

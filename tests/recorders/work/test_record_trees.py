@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from places import ROOT
 from typer.testing import CliRunner
+from watched import Watched, gone_on, recorded
 
 from feval import load
 from feval.cli import app
@@ -28,8 +28,7 @@ from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
 from recorders.errors import Fatal, MissingError
-from recorders.request import Backend, Completion, Decoding, Request
-from recorders.work.record import record_dataset
+from recorders.request import Completion, Decoding, Request
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 from recorders.work.task import RecordingTask
 
@@ -41,27 +40,6 @@ def task(**changes: Any) -> RecordingTask:
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
     settings: dict[str, Any] = {"decoding": decoding, "tree": True, "branch": 2, "depth": DEPTH} | changes
     return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2))
-
-
-class Watched(Tiny):
-    """Notes what is asked; after `most` steps no request works any more."""
-
-    def __init__(self, most: float = math.inf) -> None:
-        super().__init__()
-        self.most = most
-        self.asked: list[tuple[str, str, int]] = []
-
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        if len(self.asked) >= self.most:
-            raise Fatal("the server is gone")
-        path = request.prefill.text if request.prefill else ""
-        self.asked += [(request.question_id, path, sample) for sample in samples]
-        return await super().complete(request, samples)
-
-
-def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
-    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
-    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +74,8 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
 
 
 def test_a_run_that_stops_goes_on_without_asking_anything_twice(tree: Recording, tmp_path: Path) -> None:
-    first, second = Watched(31), Watched()
-    limits = Limits(4)
-    with pytest.raises(Fatal):
-        recorded(tmp_path / "r", task(), first, limits=limits)
-    journal = tmp_path / "r.journal/journal.jsonl"
-    journal.write_bytes(journal.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
-    assert recorded(tmp_path / "r", task(), second, limits=limits).hash == tree.hash
+    again, first, second = gone_on(tmp_path / "r", task(), 31, Limits(4))
+    assert again.hash == tree.hash
     assert not {*first.asked} & {*second.asked}
     assert len(first.asked) + len(second.asked) == tree.manifest.pairs[DATASET, LLM]["cots"]
 
@@ -165,7 +138,7 @@ import os, signal, sys, time
 import numpy as np
 from pathlib import Path
 sys.path[:0] = [sys.argv[3]]
-from test_record_trees import Tiny, Limits, record_dataset, task
+from test_record_trees import Tiny, Limits, recorded, task
 
 out, asked = Path(sys.argv[1]), Path(sys.argv[2])
 moments = np.random.Generator(np.random.Philox(key=3))
@@ -176,8 +149,7 @@ class Logged(Tiny):
         return await super().complete(request, samples)
 
 def record():
-    record_dataset(task(), Logged(), out, limits=Limits(4, samples_per_request=1), now=lambda: "2026-11-23T00:00:00Z",
-        prices="tiny-2026-11")
+    recorded(out, task(), Logged(), limits=Limits(4, samples_per_request=1))
 
 log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 for number in range(15):

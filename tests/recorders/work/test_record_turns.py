@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from places import ROOT
 from recording_doubles import FakeBackend, completions
 from typer.testing import CliRunner
+from watched import Watched, gone_on, recorded
 
 from feval import load
 from feval.cli import app
@@ -25,9 +24,8 @@ from recorders.asking.trees import child_seed
 from recorders.asking.turns import Protocol
 from recorders.backends.tiny import Tiny
 from recorders.errors import Fatal, JournalError, MissingError, Refused
-from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.protocols import read_protocol
-from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 from recorders.work.task import RecordingTask
 
@@ -46,26 +44,6 @@ def task(protocol: Path | None, first: int = 2, **changes: Any) -> RecordingTask
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
     settings: dict[str, Any] = {"decoding": decoding, "samples": CHAINS, "turns": TURNS, "protocol": protocol} | changes
     return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=first))
-
-
-class Watched(Tiny):
-    """Notes what is asked; after `most` turns no request works any more."""
-
-    def __init__(self, most: float = math.inf) -> None:
-        super().__init__()
-        self.most = most
-        self.asked: list[tuple[str, tuple[Message, ...], int]] = []
-
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        if len(self.asked) >= self.most:
-            raise Fatal("the server is gone")
-        self.asked += [(request.question_id, request.conversation, sample) for sample in samples]
-        return await super().complete(request, samples)
-
-
-def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
-    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
-    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +82,7 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(turns: Recording,
                 reply = Message("assistant", pool.texts[parent] or "")
                 conversations.append((*conversations[parent], reply, Message("user", said)))
             path = (place % CHAINS,) + (0,) * (place // CHAINS)
-            expected.add((pool.question_id, conversations[place], child_seed(path[:-1], path[-1])))
+            expected.add((pool.question_id, conversations[place], None, child_seed(path[:-1], path[-1])))
     assert set(asked.asked) == expected
     assert len(asked.asked) == len(expected)
 
@@ -146,13 +124,8 @@ def test_recorded_turns_are_replayed(turns: Recording) -> None:
 def test_a_run_that_stops_goes_on_without_asking_anything_twice(
     turns: Recording, protocol: Path, tmp_path: Path
 ) -> None:
-    first, second = Watched(9), Watched()
-    with pytest.raises(Fatal):
-        recorded(tmp_path / "r", task(protocol), first, limits=Limits(4))
-    journal = tmp_path / "r.journal/journal.jsonl"
-    journal.write_bytes(journal.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
-    assert recorded(tmp_path / "r", task(protocol), second, limits=Limits(4)).hash == turns.hash
-    assert not {*first.asked} & {*second.asked}
+    again, first, second = gone_on(tmp_path / "r", task(protocol), 9, Limits(4))
+    assert again.hash == turns.hash
     assert len(first.asked) + len(second.asked) == 2 * CHAINS * TURNS
 
 
@@ -269,7 +242,7 @@ import os, signal, sys, time
 import numpy as np
 from pathlib import Path
 sys.path[:0] = [sys.argv[4]]
-from test_record_turns import Limits, Tiny, record_dataset, task
+from test_record_turns import Limits, Tiny, recorded, task
 
 out, asked, protocol = map(Path, sys.argv[1:4])
 moments = np.random.Generator(np.random.Philox(key=3))
@@ -280,8 +253,7 @@ class Logged(Tiny):
         return await super().complete(request, samples)
 
 def record():
-    record_dataset(task(protocol), Logged(), out, limits=Limits(4, samples_per_request=1), now=lambda: "2026-11-23T00:00:00Z",
-        prices="tiny-2026-11")
+    recorded(out, task(protocol), Logged(), limits=Limits(4, samples_per_request=1))
 
 log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 for number in range(15):

@@ -1,0 +1,64 @@
+"""The tiny model as a backend that notes what it is asked, and recordings by it that are the same whenever they are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feval.recording import Recording, open_recording
+from recorders.asking.pace import Limits
+from recorders.backends.tiny import Tiny
+from recorders.errors import Fatal
+from recorders.request import Backend, Completion, Message, Request
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
+
+Asked = tuple[str, tuple[Message, ...], str | None, int]
+"""Question, conversation, beginning of the reply, sample."""
+
+
+class Watched(Tiny):
+    """Notes what is asked; after `most` samples no request works any more."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        super().__init__()
+        self.most = most
+        self.asked: list[Asked] = []
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        if len(self.asked) >= self.most:
+            raise Fatal("the server is gone")
+        begun = request.prefill.text if request.prefill else None
+        self.asked += [(request.question_id, request.conversation, begun, sample) for sample in samples]
+        return await super().complete(request, samples)
+
+    @property
+    def cots(self) -> list[Asked]:
+        return [each for each in self.asked if each[2] is None]
+
+    @property
+    def probes(self) -> list[Asked]:
+        return [each for each in self.asked if each[2] is not None]
+
+
+def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
+    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
+    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
+
+
+def gone_on(out: Path, work: RecordingTask, most: float, limits: Limits) -> tuple[Recording, Watched, Watched]:
+    """A recording that stopped after so many samples, with a torn line behind its journal; what was asked before and after."""
+    before, after = Watched(most), Watched()
+    with pytest.raises(Fatal):
+        recorded(out, work, before, limits=limits)
+    journal = out.with_name(f"{out.name}.journal")
+    lines = journal / "journal.jsonl"
+    lines.write_bytes(lines.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
+    recording = recorded(out, work, after, limits=limits)
+    assert not journal.exists()
+    assert not {*before.cots} & {*after.cots}
+    return recording, before, after
