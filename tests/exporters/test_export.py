@@ -27,7 +27,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.exporters import FORMATS, export_recording
-from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
+from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, add_scores, merge, open_recording
 from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
@@ -320,12 +320,9 @@ def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
     ("parquet", "Title, licence, prices"),
 ])  # fmt: skip
 def test_what_a_table_loses_is_listed(tmp_path: Path, to: str, lost: str) -> None:
-    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "number", "old-1", "Be brief."), [question(0, "4"), question(1, "5")]
-        )
-        writer.add_pools("toy", LLMInfo("m"), "words", [pool(0, ["4"])])
-    assert export_recording(tmp_path / "rec", tmp_path / "x", to).left_out[0].startswith(lost)
+    info = DatasetInfo("toy", "Toy", "number", "old-1", "Be brief.")
+    rec = write_rows(tmp_path / "rec", ["4", "5"], ("m", [pool(0, ["4"])]), info=info)
+    assert export_recording(rec, tmp_path / "x", to).left_out[0].startswith(lost)
 
 
 @pytest.mark.slow
