@@ -15,6 +15,7 @@ from small import SCORER, content, in_parts, pool, put_manifest, restate, scored
 from feval.errors import DamagedRecordingError
 from feval.publish.configs import configs_of
 from feval.publish.front_matter import front_matter
+from feval.publish.licences import Licence
 from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.partial import Part, check_leaf, check_votes, listed_parts
 from feval.replay import load
@@ -159,7 +160,7 @@ def test_the_page_of_a_recording_lists_all_files_of_a_split(whole: Path, cut: Pa
     paths = {path for config in configs[1] for split in config.splits for path in split.paths}
     assert paths == {path for path in open_recording(cut).manifest.files if path.endswith(".parquet")}
     fields = front_matter(
-        open_recording(cut), configs[1], title="t", licence="mit", licence_details="", languages=[], kept={}
+        open_recording(cut), configs[1], title="t", licence=Licence("mit"), licence_details="", languages=[], kept={}
     )
     [texts] = [config for config in fields["configs"] if config["config_name"] == "toy-texts"]
     assert len(texts["data_files"]) == 2
