@@ -204,6 +204,15 @@ def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
     assert numbers["differences"] == json.loads(json.dumps(expected["differences"]))
 
 
+def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> None:
+    asked = ["curve", "self-consistency", "single-call", "--recording", str(toy), "--llm", LLMS[0], "--n", "3"]
+    first, everything = (
+        CliRunner().invoke(app, [*asked, "--receipt", "none", *option]).stdout for option in ([], ["--all"])
+    )
+    assert ("--all" in first, "Ranking" in first) == (True, False)
+    assert ("--all" in everything, "Ranking" in everything) == (False, True)
+
+
 def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
     done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
     assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
