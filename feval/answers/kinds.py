@@ -108,7 +108,8 @@ def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | 
     rules = answer_kind(kind)
     if gold is None or kind == "verbatim":
         return gold
-    return (rules.gold or rules.canonical)(gold.rpartition("\n#### ")[2], choices)
+    _, marks, last = gold.rstrip("\r\n").rpartition("\n#### ")
+    return (rules.gold or rules.canonical)(last if marks and "\n" not in last else gold, choices)
 
 
 def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:

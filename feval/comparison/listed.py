@@ -77,9 +77,7 @@ def listed_plan(
     options = {"cost": _usual_cost(replayed)} | options
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     if not methods:
-        scored = {
-            llm.name: [name for name in llm.pool.channels.scorers() if not are_verdicts(name)] for llm in replayed
-        }
+        scored = {llm.name: _rated(llm.pool.channels.scorers()) for llm in replayed}
         whole = {name: cots for name, cots in most.items() if name not in trees}
         grown = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
         plan = suggested_plan(dataset, places, whole, scored=scored, searches=grown)
@@ -90,17 +88,24 @@ def listed_plan(
     return Listed(Plan.from_dict(content).changed(**options), lister.users)
 
 
-def _searches(llm: LLM, scorers: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Methods for an LLM that was recorded as trees or turn by turn, with as many paths as every question can serve."""
+def _rated(scorers: Sequence[str]) -> list[dict[str, str]]:
+    """For each scorer of single CoTs the fields of a method that name it: none where it is the only scorer."""
+    return [{"scorer": name} if len(scorers) > 1 else {} for name in scorers if not are_verdicts(name)]
+
+
+def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, Any]]:
+    """Methods for an LLM that was recorded as trees or turn by turn, with paths that every question with CoTs can serve."""
     parents = llm.pool.steps().parents.astype(np.int64)
     places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
-    first, children = int((parents == -1).sum(axis=1).min()), np.bincount(places[parents >= -1])
-    branch = int(children[children > 0].min())  # of the steps that have some
+    roots, children = (parents == -1).sum(axis=1), np.bincount(places[parents >= -1])
+    first, branch = (
+        int(counts[counts > 0].min()) for counts in (roots, children)
+    )  # of questions and steps that have some
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
         tables = {"sequential-revision": ({"turns": 2}, [2 * n for n in usual_counts(first)])}
-    elif scorers:
-        width, own = min(branch, 2), {"scorer": scorers[0]} if len(scorers) > 1 else {}
+    elif scored:
+        width, own = min(branch, 2), scored[0]
         counts = [width * n for n in usual_counts(first // width)]
         tables = {name: (own | {"width": width}, counts) for name in ("beam-search", "dvts")}
         tables["particle-filtering"] = own, usual_counts(branch)

@@ -361,7 +361,7 @@ class ComparisonRequest(Request):
 
 def suggested_plan(
     dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
-    scored: Mapping[str, Sequence[str]] = MappingProxyType({}), searches: Sequence[dict[str, Any]] = (),
+    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}), searches: Sequence[dict[str, Any]] = (),
 ) -> Plan:  # fmt: skip
     """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
@@ -370,18 +370,17 @@ def suggested_plan(
         recordings: folders, relative to the comparison file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
-        scored: LLM -> who rated its CoTs; best-of-n joins for each of them.
+        scored: LLM -> for each scorer of its CoTs the fields that name it, none for the only one; best-of-n joins for each.
         searches: methods on LLMs that were recorded as trees or turn by turn, as a comparison file writes them.
     """
     entries = [*searches]
     several = len({*most, *(llm for entry in searches for llm in entry["llms"])}) > 1
     for llm, pool in most.items():
         entries.extend(suggested_methods([llm], pool))
-        scorers = scored.get(llm, ())
-        for scorer in scorers:
-            entries.append({"name": "best-of-n", "llms": [llm], "budgets": {"n": usual_counts(pool)}})
-            if len(scorers) > 1:
-                entries[-1] |= {"label": f"best-of-n by {scorer}", "fields": {"scorer": scorer}}
+        for fields in scored.get(llm, ()):
+            label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
+            table = {"name": "best-of-n", "label": label, "llms": [llm], "fields": fields}
+            entries.append(table | {"budgets": {"n": usual_counts(pool)}})
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:

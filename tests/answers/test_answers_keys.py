@@ -64,6 +64,10 @@ def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, 
     assert canonical_gold(kind, f"48/2 = <<48/2=24>>24 clips in May.\n#### {close}", OPTIONS) == key
 
 
+def test_a_heading_within_a_gold_closes_nothing() -> None:
+    assert canonical_gold("text", "An essay\n#### On cats\nThey purr.") == "an essay #### on cats they purr"
+
+
 def test_keys_come_in_the_order_of_the_raw_answers() -> None:
     result = keys("number", ["3.0", None, "three", "1/2", "3", "x"], "3")
     assert result.answers == ["3", None, "3", "0.5", "3", None]

@@ -224,7 +224,9 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
     rows = [row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)]
     made: Any = {"dataset": "toy", "answer_kind": "number"}
     by_two = ["best-of-n by reward", "best-of-n by judge"]
-    for scores, labels in ("reward", ["best-of-n"]), (["reward", "judge"], by_two):
+    beside_verdicts = {"reward": "reward", "judge:vs=other": "judge"}
+    cases: list[Any] = [("reward", ["best-of-n"]), (["reward", "judge"], by_two), (beside_verdicts, by_two[:1])]
+    for scores, labels in cases:
         recording = from_dataframe(rows, scores=scores, **made)
         plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))  # as `--init` writes it
         assert [(entry.label, entry.sweep) for entry in plan.entries] == [
@@ -251,3 +253,10 @@ def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: 
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
+
+
+def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> None:
+    plan = listed_plan([open_recording(write_trees(tmp_path / "r"))], (), short_pools="drop").plan
+    assert [(entry.method, entry.sweep) for entry in plan.entries] == [
+        (name, ("n", (1,))) for name in ("beam-search", "dvts", "particle-filtering")
+    ]
