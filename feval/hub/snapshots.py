@@ -232,10 +232,14 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in paths]
     if moves:
         _warn_of_branch(address, pinned)
-    stems = {_stem(str(file)) for file in files}
-    return (
-        files[0] if len(files) == 1 else Path(*stems) if len(stems) == 1 else _linked(client, paths, files)
-    ), replace(pinned, path=address.path)
+    pattern = Path(_stem(str(files[0])))
+    if len(files) == 1:
+        place = files[0]
+    elif {*pattern.parent.glob(pattern.name)} == {*files}:  # no other shard was fetched before
+        place = pattern
+    else:
+        place = _linked(client, paths, files)
+    return place, replace(pinned, path=address.path)
 
 
 def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]:

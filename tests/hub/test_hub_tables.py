@@ -12,6 +12,7 @@ from huggingface_hub import constants
 
 from feval.errors import HubError, UnpinnedWarning, UsageError
 from feval.hub import fetch_table
+from feval.importers.tables.files import table_files
 from feval.recording import open_recording
 
 COMMIT = "c" * 40
@@ -43,6 +44,14 @@ def test_the_files_of_a_split_are_one_table(answers: HubDouble, tmp_path: Path) 
     count = len(answers.requests)
     assert fetch_table(f"hf://us/answers@{COMMIT}/data/train-00000-of-00002.jsonl")[0].is_file()
     assert len(answers.requests) == count, "what is in the cache is not asked for again"
+
+
+def test_shards_that_were_fetched_before_are_not_of_another_table(hub: HubDouble) -> None:
+    shards = [f"data/train-000{part}-of-00011.jsonl" for part in ("00", "01", "10")]
+    hub.add_dataset("us/shards", {path: json.dumps(COT).encode() for path in shards}, COMMIT)
+    assert len(table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train")[0])) == 3
+    names = [path.name for path in table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train-0000")[0])]
+    assert names == [path.replace("/", "%2F") for path in shards[:2]]
 
 
 README = """---
