@@ -114,7 +114,8 @@ class Channels(ABC):
         names = list(self.scorers())
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
-                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them, such as scorer={names[0]!r}."
+                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them: --set scorer={names[0]}, or "
+                f"scorer={names[0]!r} in Python."
             )
         if not names or (scorer is not None and scorer not in names):
             by = "" if scorer is None else f" by {scorer!r}"
