@@ -97,8 +97,9 @@ class _Folder(NewFolder):
 def _check(recording: Recording, pair: Pair, to: str, layout: FolderFormat) -> None:
     dataset, llm = pair
     if recording.has_steps(*pair):
+        shape = "conversations of several turns" if recording.manifest.pairs[pair].get("turns") else "trees of steps"
         raise UsageError(
-            f"{llm} was recorded on {dataset} as trees of steps, which {to} has no place for. Name the LLMs to export, --llm, or "
+            f"{llm} was recorded on {dataset} as {shape}, which {to} has no place for. Name the LLMs to export, --llm, or "
             "export a table."
         )
     if layout.needs_golds and not len(right_shares(recording, *pair)):

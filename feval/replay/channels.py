@@ -114,7 +114,8 @@ class Channels(ABC):
         names = list(self.scorers())
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
-                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them, such as scorer={names[0]!r}."
+                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them: --set scorer={names[0]}, or "
+                f"scorer={names[0]!r} in Python."
             )
         if not names or (scorer is not None and scorer not in names):
             by = "" if scorer is None else f" by {scorer!r}"
@@ -293,7 +294,7 @@ class RecordedChannels(Channels):
             return None
         votes, of_question = self._recording.votes(self._dataset), dict[str, list[float | None]]()
         for question, values in self._recording.scan(part, *pair, ["question_id", column]):
-            of_question[question] = values[column]
+            of_question[question] = values.get(column, [])  # recordings of the first formats may lack it
         seconds = np.full(votes.llms[self._llm].codes.shape, np.nan)
         for row, question in enumerate(votes.question_ids):
             own = of_question.get(question, [])

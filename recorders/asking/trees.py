@@ -177,7 +177,7 @@ class Tree(Levels):
         if self.steps > MOST_STEPS:
             raise OutOfRangeError(
                 f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "
-                f"{MOST_STEPS:,} steps that a question may have; record fewer or a lower one."
+                f"{MOST_STEPS:,} steps that a question may have; lower --depth, --branch or --samples."
             )
 
     @property

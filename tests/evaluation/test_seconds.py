@@ -25,6 +25,7 @@ from feval.methods import AdaptiveConsistency, EarlyStopping, ModelSwitch, SelfC
 from feval.receipts.verifying import verify_receipt
 from feval.replay import LLM, Dataset
 from feval.replay.clock import Clock, makespan
+from recorders.demo import bundled_recording
 
 ANSWERS = {
     "quick": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
@@ -244,6 +245,13 @@ def test_replies_without_durations_are_counted(folder: Path) -> None:
     assert evaluate(SelfConsistency(2), dataset, quick, cost="seconds", rows=[0, 2]).questions == 2
     assert evaluate(SelfConsistency(2), dataset, slow, cost="seconds").seconds is not None
     assert evaluate(SelfConsistency(2), dataset, quick, serving=PROFILE, cost="seconds").seconds is not None  # type: ignore[arg-type]
+
+
+def test_recordings_of_a_format_without_durations_have_none() -> None:
+    with bundled_recording() as recording:
+        dataset, [llm] = load("tiny_sums", ["feval/tiny-30k"], recording)
+        with pytest.raises(NotRecordedError, match=r"8,000 of 8,000 replies .* without a duration"):
+            evaluate(SelfConsistency(2), dataset, llm, cost="seconds")
 
 
 def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from small import write_toy
-from test_export import LINES, TREE, recorded
+from test_export import LINES, TREE, TURNS, recorded
 
 from feval import import_recording
 from feval.errors import ConflictError, FevalError, NotRecordedError, StorageError, UsageError
@@ -178,6 +178,7 @@ def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
     ("lines", "to", "error", "message"),
     [
         ([TREE], "lm-eval", UsageError, "m@steps was recorded on toy as trees of steps, which lm-eval has no place for"),
+        (TURNS, "lm-eval", UsageError, "m@revise was recorded on toy as conversations of several turns, which lm-eval"),
         ([LINES[0] | {"gold": None}], "every-eval-ever", NotRecordedError, "No question of toy that a answered has a gold"),
         ([LINES[3] | {"question": "?", "samples": [{"answer": "2", "tokens": 1}]}], "lm-eval", NotRecordedError,
          "Question 'q1' has a CoT of b without a text, and lm-eval's samples are texts; export a table instead"),

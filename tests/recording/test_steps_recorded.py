@@ -149,6 +149,7 @@ def test_info_calls_steps_steps(llms: list[str], headline: str, heading: str, tr
     assert headline in info_headline(recording)
     [pools] = [table for table in info_tables(recording) if table.title == "pools"]
     assert [column.name for column in pools.columns][2] == heading
+    assert {row[1]: row[4] for row in pools.rows} == {llm: "-" if llm == "tree" else "0.00" for llm in llms}
 
 
 def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:

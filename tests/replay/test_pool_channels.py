@@ -134,7 +134,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     plain = [ScoreRows("toy/0", [0], [0.5])]
     both = add_scores(scored, tmp_path / "both", ScorerInfo("other", "judge"), {("toy", "strong"): plain})
     _, [strong, _] = load("toy", recording=both)
-    with pytest.raises(NotRecordedError, match="several scorers: judge:toy, other"):
+    with pytest.raises(NotRecordedError, match=r"judge:toy, other\. Name one of them: --set scorer=judge:toy"):
         strong.pool.scores()
     assert strong("toy/0").scores("other").count(0.5) == 1
     with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):

@@ -128,6 +128,7 @@ def test_trees_have_their_steps(tmp_path: Path) -> None:
     assert (first["tree"]["scorers"], first["tree"]["kind"]) == (["prm"], "tree of steps")
     codes = data["questions"][0]["d"][0][0]
     assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]  # the steps that end a solution
+    assert [column["name"] for column in data["tables"][0]["columns"]][3::4] == ["steps", "tokens each"]
 
 
 def test_turns_have_what_was_sent(tmp_path: Path) -> None:

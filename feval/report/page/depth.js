@@ -59,7 +59,7 @@ const depth = ({ el, svg, plain }) => {
         hidden ? el("span", { class: "note", title: "steps after it are not shown" }, " …") : null));
       if (!hidden) waiting.push(...[...(children.get(i) ?? [])].reverse().map((child) => [child, level + 1]));
     }
-    return [el("p", { class: "note" }, taken ? "○ step that the method took, ● on a path that ends in its answer, · not taken." : "The recorded steps."), el("ol", { class: "tree" }, ...rows)];
+    return [el("p", { class: "note" }, taken ? "○ step that the method took, ● on a path that ends in its answer, · not taken." : "All that was recorded."), el("ol", { class: "tree" }, ...rows)];
   }
   return { traces, tree };
 };

@@ -17,7 +17,7 @@ from feval.report.looking.questions import LLMOnQuestion, RecordedQuestion, answ
 from feval.report.page.depth import NOT_SHOWN, trace_answers, tree, turn_text
 from feval.report.page.document import escaped_json, html_page
 from feval.report.page.questions import Caps, cut
-from feval.report.tables.info import info_tables
+from feval.report.tables.info import info_tables, pool_kinds
 from feval.report.text import counted, fixed, percent, size
 
 LIMITS = Caps(questions=20_000, answer=200, cot=20_000, texts=40_000_000, step=2_000, steps=1_000)
@@ -159,7 +159,9 @@ def _count_long(asked: RecordedQuestion, limits: Caps) -> int:
 
 def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """How every LLM did on every dataset, over all of its questions."""
-    names = ("dataset", "LLM", "#questions", "#CoTs", "#accuracy %", "#no answer %", "#cut off %", "#tokens / CoT")
+    held = pool_kinds(recording.manifest.pairs[dataset, llm] for dataset, llms in pairs.items() for llm in llms)
+    each = "/ CoT" if held == "CoTs" else "each"
+    names = ("dataset", "LLM", "#questions", f"#{held}", "#accuracy %", "#no answer %", "#cut off %", f"#tokens {each}")
     rows = []
     for dataset, llms in pairs.items():
         seen = overview(recording, dataset, llms)

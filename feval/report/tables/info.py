@@ -23,7 +23,7 @@ def info_dict(recording: Recording) -> dict[str, Any]:
     """Return a recording's manifest as one JSON object, without the lists of files and leaves.
 
     Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate` (shares of its CoTs; null
-    without CoTs) and `questions` (of its dataset).
+    without CoTs, the first also of steps) and `questions` (of its dataset).
     """
     raw = recording.manifest.raw
     return {
@@ -46,6 +46,8 @@ def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
     rates = {
         f"{name}_rate": count / cots if cots and isinstance(count, int) else None for name, count in counts.items()
     }
+    if _kind(pair) == "steps":  # only those that end a solution answer, and the manifest does not count them
+        rates["no_answer_rate"] = None
     dataset = recording.manifest.datasets.get(pair["dataset"], {})
     return {**pair, **rates, "questions": dataset.get("questions")}
 
@@ -136,9 +138,13 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
-    kinds = sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})
-    names = ("dataset", "LLM", "#" + (", ".join(kinds) or "CoTs"), "#per question", *shares, "token counter")
+    names = ("dataset", "LLM", f"#{pool_kinds(pairs)}", "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
+
+
+def pool_kinds(pairs: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the pools of some of a manifest's pairs consist of: CoTs, steps, turns."""
+    return ", ".join(sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})) or "CoTs"
 
 
 def _kind(pair: Mapping[str, Any]) -> str:
