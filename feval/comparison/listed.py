@@ -103,7 +103,11 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
     )  # of questions and steps that have some
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
-        tables = {"sequential-revision": ({"turns": 2}, [2 * n for n in usual_counts(first)])}
+        one = (
+            int(np.bincount(places[parents >= 0]).max(initial=0)) <= 1
+        )  # of several replies no exact expectation is known
+        revised: dict[str, Any] = {"turns": 2} | ({} if one else {"answer": "all"})
+        tables = {"sequential-revision": (revised, [2 * n for n in usual_counts(first)])}
     elif scored:
         width, own = min(branch, 2), scored[0]
         counts = [width * n for n in usual_counts(first // width)]

@@ -238,6 +238,7 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
         (write_full_trees, ["beam-search", "dvts", "particle-filtering"]),
         (partial(write_trees, trees=TREES[:2], scores=[]), ["path-consistency"]),
         (partial(write_full_turns, branch=1), ["sequential-revision"]),
+        (write_full_turns, ["sequential-revision"]),
     ],
 )
 def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: list[str], tmp_path: Path) -> None:
