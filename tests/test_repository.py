@@ -71,6 +71,10 @@ def test_no_path_of_a_machine_stands_anywhere() -> None:
     assert matching(MACHINE_PATHS) == []
 
 
+def test_no_merge_is_unfinished() -> None:
+    assert matching(re.compile(r"^(?:<{7}|>{7}) \S")) == []
+
+
 def test_no_package_registry_is_named() -> None:
     assert matching(REGISTRIES) == []
 

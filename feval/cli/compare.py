@@ -13,6 +13,7 @@ from feval.cli.options import (
     DatasetName,
     Machines,
     Sandbox,
+    ShowAll,
     TimeLimit,
     UsersMethods,
     machine_options,
@@ -68,7 +69,7 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print how long it will take; compute nothing else.")
     ] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
+    show_all: ShowAll = False,
     options: dict[str, Any],
     machines: Machines,
     time_limit: TimeLimit = 60.0,

@@ -21,6 +21,7 @@ from feval.cli.options import (
     RecordingFolders,
     Sandbox,
     Settings,
+    ShowAll,
     TimeLimit,
     machine_options,
     note_missing_dollars,
@@ -135,6 +136,7 @@ def curve(
         typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
     settings: Settings = None,
+    show_all: ShowAll = False,
     machines: Machines,
     options: dict[str, Any],
     saved: ResultFiles,
@@ -149,7 +151,7 @@ def curve(
     """
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
-        running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show}
+        running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show, "show_all": show_all}
         _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running)
         return
     field, values = _swept(method, budget_field(method), n, sweep)
@@ -200,9 +202,7 @@ def _curves(
     n: str | None,
     sweep: str | None,
     options: Mapping[str, Any],
-    machines: Machines,
-    saved: ResultFiles,
-    show: Output,
+    **running: Any,
 ) -> None:
     """Compare several methods, or one on several LLMs, without a comparison file."""
     for field, value in fields.items():
@@ -216,7 +216,7 @@ def _curves(
     given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
     shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
-    show_comparison(plan, saved, show, machines, recordings=opened, methods=users)
+    show_comparison(plan, **running, recordings=opened, methods=users)
 
 
 def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[int | float]]:

@@ -67,6 +67,7 @@ TimeLimit = Annotated[
 Sandbox = Annotated[
     bool, typer.Option("--sandbox", help="For a method of your own: run it in bubblewrap, without network and home.")
 ]
+ShowAll = Annotated[bool, typer.Option("--all", help="Print every table of a comparison, after the headline.")]
 RecordingFolder = Annotated[
     Path,
     typer.Argument(

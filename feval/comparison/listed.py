@@ -79,8 +79,9 @@ def listed_plan(
     if not methods:
         scored = {llm.name: _rated(llm.pool.channels.scorers()) for llm in replayed}
         whole = {name: cots for name, cots in most.items() if name not in trees}
-        grown = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
-        plan = suggested_plan(dataset, places, whole, scored=scored, searches=grown)
+        others = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
+        others += [table for llm in replayed if llm.name not in trees for table in _depths(llm, most[llm.name])]
+        plan = suggested_plan(dataset, places, whole, scored=scored, others=others)
         return Listed(plan.changed(**options), {})
     lister = _Lister(most, trees, budgets, fields or {})
     tables = [table for given in methods for table in lister.tables(given)]
@@ -98,16 +99,12 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
     parents = llm.pool.steps().parents.astype(np.int64)
     places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
     roots, children = (parents == -1).sum(axis=1), np.bincount(places[parents >= -1])
-    first, branch = (
-        int(counts[counts > 0].min()) for counts in (roots, children)
-    )  # of questions and steps that have some
+    first, branch = (int(counts[counts > 0].min()) for counts in (roots, children))  # where there are any
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
-        one = (
-            int(np.bincount(places[parents >= 0]).max(initial=0)) <= 1
-        )  # of several replies no exact expectation is known
-        revised: dict[str, Any] = {"turns": 2} | ({} if one else {"answer": "all"})
-        tables = {"sequential-revision": (revised, [2 * n for n in usual_counts(first)])}
+        # Several replies to a CoT have no exact form.
+        answer = {} if np.bincount(places[parents >= 0]).max(initial=0) <= 1 else {"answer": "all"}
+        tables = {"sequential-revision": ({"turns": 2} | answer, [2 * n for n in usual_counts(first)])}
     elif scored:
         width, own = min(branch, 2), scored[0]
         counts = [width * n for n in usual_counts(first // width)]
@@ -117,6 +114,25 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
         tables = {"path-consistency": ({"window": 1}, usual_counts(branch))}
     for name, (fields, counts) in tables.items():
         yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {"n": counts}}
+
+
+def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
+    """Methods for traces that were probed, on the scale of their probes; `most` traces can be had on every question."""
+    if not llm.pool.channels.has_probes or not ((probes := llm.pool.probes()).codes >= 0).any():
+        return
+    longest, last = int(probes.counts().max()), int(probes.offsets.max())
+    first, width = probes.interval or max(1, last // longest), min(16, most)
+    tables: dict[str, tuple[dict[str, Any], str, list[int]]] = {
+        "token-budget": ({"n": width}, "tokens", [first << k for k in range(16) if first << k <= last]),
+        "answer-convergence": ({"width": width}, "streak", [n for n in (2, 3, 5, 8, 14, 20) if n <= longest]),
+    }
+    if probes.interval is not None:  # the authors' numbers, or as large a part of a trace of 80 probes
+        fields = {"interval": first, "stable": min(40, -(-longest // 2)), "warmup": min(15, longest // 5)}
+        fields |= {"patience": min(7, -(-longest // 11)), "steps": max(100, longest)}
+        tables["parallel-probe"] = fields, "width", [n for n in usual_counts(most) if n <= 64]
+    for name, (fields, swept, values) in tables.items():
+        if values:
+            yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {swept: values}}
 
 
 def _usual_cost(llms: Sequence[LLM]) -> str:

@@ -361,7 +361,7 @@ class ComparisonRequest(Request):
 
 def suggested_plan(
     dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
-    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}), searches: Sequence[dict[str, Any]] = (),
+    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}), others: Sequence[dict[str, Any]] = (),
 ) -> Plan:  # fmt: skip
     """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
@@ -371,10 +371,10 @@ def suggested_plan(
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
         scored: LLM -> for each scorer of its CoTs the fields that name it, none for the only one; best-of-n joins for each.
-        searches: methods on LLMs that were recorded as trees or turn by turn, as a comparison file writes them.
+        others: methods on trees, turns and probed traces, as a comparison file writes them.
     """
-    entries = [*searches]
-    several = len({*most, *(llm for entry in searches for llm in entry["llms"])}) > 1
+    entries: list[dict[str, Any]] = []
+    several = len({*most, *(llm for entry in others for llm in entry["llms"])}) > 1
     for llm, pool in most.items():
         entries.extend(suggested_methods([llm], pool))
         for fields in scored.get(llm, ()):
@@ -383,6 +383,7 @@ def suggested_plan(
             entries.append(table | {"budgets": {"n": usual_counts(pool)}})
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
+    entries.extend(others)
     for entry in entries:
         if several and len(entry["llms"]) == 1:
             entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"

@@ -13,6 +13,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -276,7 +277,8 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
             link = folder / quote(path, safe="")
             if not link.exists():
                 link.unlink(missing_ok=True)
-                link.symlink_to(file.absolute())
+                with suppress(FileExistsError):  # of another process
+                    link.symlink_to(file.absolute())
     except OSError as error:
         raise client.disk_failed(error.strerror or str(error)) from error
     return folder

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from feval.errors import UsageError
@@ -26,16 +27,22 @@ def split_paths(address: Address) -> list[str]:
     The address is pinned. Its path is CONFIGURATION/SPLIT; either may be left out where there is only one.
 
     Raises:
-        UsageError: there is no such split, or there are several; or its files are in another place.
+        UsageError: there is no such split, or there are several; its files are in another place; or a folder here has the name of
+            the repository, which the library would read.
     """
     try:
         if int(version("datasets").partition(".")[0]) < _FIRST_WITHOUT_SCRIPTS:
             return []
     except (PackageNotFoundError, ValueError):
         return []
+    whole, path = replace(address, path=""), address.path.strip("/")
+    if Path(address.repo_id).exists():
+        raise UsageError(
+            f"The library `datasets` would read the folder {address.repo_id} here in place of {whole}. Go to another folder, or "
+            "name a file, or how the names of several begin."
+        )
     import datasets
 
-    whole, path = replace(address, path=""), address.path.strip("/")
     names = _found(datasets.get_dataset_config_names, whole)
     config = next((name for name in names if f"{path}/".startswith(f"{name}/")), names[0] if len(names) == 1 else None)
     if config is None:

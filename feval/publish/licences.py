@@ -34,7 +34,7 @@ USUAL = {
 
 _HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-_LINK = re.compile(r"https?://[^\s()<>]+|LICENSE\.md")
+_LINK = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%\[\]-]{1,2000}|LICENSE\.md")
 _OWN = "feval/"
 
 

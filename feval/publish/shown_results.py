@@ -27,7 +27,7 @@ from feval.report.text import counted
 
 _BEGIN = "<!-- feval:results-begin (feval push writes this) -->"
 _END = "<!-- feval:results-end -->"
-_SECTION = re.compile(rf"\n+{re.escape(_BEGIN)}\n(.*?)^{re.escape(_END)}\n", re.DOTALL | re.MULTILINE)
+_SECTION = re.compile(rf"\n+{re.escape(_BEGIN)}\n(.*?)^{re.escape(_END)}(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _WORDS_END = re.compile(rf"^{re.escape(END)}(?=\r?\n)", re.MULTILINE)
 _BLOCK = re.compile(r"^<!-- feval:result (\S+) -->$", re.MULTILINE)
 _MOST_ROWS, _FOLDED_ROWS = 200, 12
@@ -63,9 +63,12 @@ def _after_words(page: str) -> tuple[str, str]:
     """Return a page up to where its results are, and the rest."""
     page = page.replace("\r\n", "\n")
     words = _WORDS_END.search(page)
-    place = words.end() if words else page.rfind(f"\n{_BEGIN}\n")
-    before, after = (page, "") if place < 0 else (page[:place], page[place:])
-    return (before, after) if words else (before.rstrip("\n"), after)
+    if words:
+        return page[: words.end()], page[words.end() :]
+    end = f"{page}\n".rfind(f"\n{_END}\n")
+    begin = page[: max(end, 0)].rfind(f"\n{_BEGIN}\n")  # a mark without its other one is the page's own words
+    place = len(page) if begin < 0 else begin
+    return page[:place].rstrip("\n"), page[place:]
 
 
 def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, prices: PriceList | None) -> str | None:

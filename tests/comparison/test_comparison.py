@@ -36,7 +36,7 @@ from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
 from feval.report.tables import questions_parquet
-from feval.report.tables.comparisons import comparison_tables
+from feval.report.tables.comparisons import comparison_tables, differences_table
 from feval.report.tables.headline import best_at
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -407,7 +407,9 @@ def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy:
     assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
         (result.curves[0].points[1].accuracy, result.curves[1].points[0].accuracy)
     )
-    assert "taken at its most expensive point" in run(written(toy, result.plan), "--all").stdout
+    sentence = "no cost: the two share none, and each is taken at its most expensive point"
+    assert sentence in run(written(toy, result.plan), "--all").stdout
+    assert sentence in differences_table(result, result.differences).notes
 
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:

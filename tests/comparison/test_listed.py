@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
-from small import write_toy
+from small import pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval import (
@@ -31,6 +31,7 @@ from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.errors import FevalError, FevalWarning, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
+from feval.recording import ProbeRows
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [["a"] * 5 + ["b"], ["y", "x", "y", "y", None, "y"], ["b", "b", "a", "b", "c", "b"], ["d", "e", "d"] * 2]
@@ -204,6 +205,15 @@ def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
     assert numbers["differences"] == json.loads(json.dumps(expected["differences"]))
 
 
+def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> None:
+    asked = ["curve", "self-consistency", "single-call", "--recording", str(toy), "--llm", LLMS[0], "--n", "3"]
+    first, everything = (
+        CliRunner().invoke(app, [*asked, "--receipt", "none", *option]).stdout for option in ([], ["--all"])
+    )
+    assert ("--all" in first, "Ranking" in first) == (True, False)
+    assert ("--all" in everything, "Ranking" in everything) == (False, True)
+
+
 def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
     done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
     assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
@@ -238,7 +248,7 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
         (write_full_trees, ["beam-search", "dvts", "particle-filtering"]),
         (partial(write_trees, trees=TREES[:2], scores=[]), ["path-consistency"]),
         (partial(write_full_turns, branch=1), ["sequential-revision"]),
-        (write_full_turns, ["sequential-revision"]),
+        (partial(write_full_turns, branch=2), ["sequential-revision"]),
     ],
 )
 def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: list[str], tmp_path: Path) -> None:
@@ -252,3 +262,41 @@ def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> 
     assert [(entry.method, entry.sweep) for entry in plan.entries] == [
         (name, ("n", (1,))) for name in ("beam-search", "dvts", "particle-filtering")
     ]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "tokens", "interval"),
+    [
+        ([[5, 10, 15, 20], [5, 10, 15], [5]], [5, 10, 20], 5),
+        ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24], None),  # at any offsets: 24 tokens are 4 probes
+    ],
+)
+def test_probed_traces_are_compared_on_the_scale_of_their_probes(
+    offsets: list[list[int]], tokens: list[int], interval: int | None, tmp_path: Path
+) -> None:
+    samples, places = zip(*((sample, at) for sample, each in enumerate(offsets) for at in each), strict=True)
+    answers = ["4" for _ in places]
+    probes = [ProbeRows(f"toy/{row}", samples, places, answers, answers) for row in range(2)]
+    cots = [pool(row, ["4", "5", "4"], tokens=[26, 17, 8]) for row in range(2)]
+    llms = ("traced", cots), ("whole", cots)
+    recording = open_recording(write_rows(tmp_path / "r", GOLDS[:2], *llms, probes={"traced": probes}, cue="So:"))
+    comparison = compare(recording, **FEW)
+    assert not comparison.missing
+    curves = [curve for curve in comparison.curves if curve.entry.llms == ("traced",)]
+    expected = {
+        "self-consistency": [{"n": n, "no_answer": "drop"} for n in (1, 2, 3)],
+        "token-budget": [{"n": 3, "tokens": most} for most in tokens],
+        "answer-convergence": [{"width": 3, "streak": streak} for streak in (2, 3)],
+    }
+    if interval is not None:
+        fields = {"interval": interval, "stable": 2, "warmup": 0, "patience": 1, "steps": 100}
+        expected["parallel-probe"] = [{"width": width, **fields} for width in (1, 2, 3)]
+    assert {curve.entry.method: [point.fields for point in curve.points] for curve in curves} == expected
+
+
+@pytest.mark.parametrize(("branch", "answer", "kind"), [(1, "last", "exact"), (2, "all", "seeded")])
+def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
+    branch: int, answer: str, kind: str, tmp_path: Path
+) -> None:
+    comparison = compare(open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW)
+    assert [(curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves] == [(answer, kind)]

@@ -123,7 +123,7 @@ def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named: 
         fetch_table(named + path)
 
 
-def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         "feval.hub.splits.version", lambda _: "3.6.0"
     )  # of `datasets`, which may run a repository's code
@@ -131,6 +131,14 @@ def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.M
         UsageError, match=r"it has several: data/test-\*-of-00001.jsonl, data/train-\*-of-00002.jsonl\."
     ):
         fetch_table(f"hf://us/answers@{COMMIT}")
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UsageError, match="would read the folder us/answers here in place"),
+    ):
+        patch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
+        patch.chdir(tmp_path)
+        Path("us/answers").mkdir(parents=True)
+        fetch_table(f"hf://us/answers@{COMMIT}/main/train")
     with pytest.raises(UsageError, match="there is none"):
         fetch_table(f"hf://us/answers@{COMMIT}/nothing")
     with pytest.raises(HubError, match="no such repository"):

@@ -311,6 +311,8 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
         ),
         (Licence("other", "My own", OWN.link), "found 'My own'"),
         (Licence("other", OWN.name, "javascript:alert(1)"), "found 'javascript"),
+        (Licence("other", OWN.name, "https://x/a|b"), "found 'https://x/a|b'"),
+        (Licence("other", OWN.name, "https://x/\x1b[31m"), "found 'https"),
         (Licence("mit", "my-licence"), "belong to the licence `other`, and not to mit"),
     ],
 )

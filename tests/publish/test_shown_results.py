@@ -14,7 +14,7 @@ from feval.errors import ConflictError, ReleaseError
 from feval.hub import RepoState
 from feval.publish.owner_section import END
 from feval.publish.release import Release, Seen, prepare
-from feval.publish.shown_results import shown_results, with_results
+from feval.publish.shown_results import _BEGIN, _END, shown_results, with_results
 
 REPO = "somebody/recording"
 MINE = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
@@ -118,13 +118,22 @@ def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["# By hand\n", "# By hand\r\n\r\nWords.\r\n", "---\nlicense: mit\n---\n", "No end of line"]
+    "page",
+    [
+        "# By hand\n",
+        "# By hand\r\n\r\nWords.\r\n",
+        "---\nlicense: mit\n---\n",
+        "No end of line",
+        f"A mark alone:\n{_BEGIN}\nwords\n",
+        f"The other:\n{_END}\n\n{_BEGIN}",
+    ],
 )
 def test_a_page_that_feval_did_not_write_keeps_its_text(page: str) -> None:
     assert with_results(page, {}) == page
     first = with_results(page, {"a": "### a"})
     assert first.startswith(page.replace("\r\n", "\n").rstrip("\n") + "\n\n<!-- feval:results-begin")
     assert first.endswith("### a\n\n<!-- feval:results-end -->\n")
+    assert with_results(first.rstrip("\n"), {"a": "### a"}) == first, "an editor took the last end of line"
     edited = first + "\nMore words.\n"
     second = with_results(edited, {"b": "### b"})
     assert shown_results(second) == {"b": "### b"}

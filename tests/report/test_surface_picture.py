@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 
 from feval.evaluation.surface import Surface, SurfacePoint
@@ -48,6 +49,22 @@ def test_names_on_the_axis_do_not_touch() -> None:
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) > 4
     assert all(left.x1 + 5 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -> None:
+    shown = surface([1, 2, 3, 7, 20], [12, 30, 50, 1000], 0.5)
+    cheap = [replace(point, usd_per_question=1e-6 * point.output_tokens) for point in shown.points]
+    figure = drawn(replace(shown, points=tuple(cheap)))
+    [axes, *_], [legend] = figure.axes, figure.legends
+    [lines] = [each for each in axes.collections if isinstance(each, QuadContourSet)]
+    assert set(lines.get_linestyle()) == {(0.0, None)}
+    assert legend.get_lines()[0].get_linestyle() == "-"
+    units = {"µ$": 1.0, "m$": 1e3}
+    named = {label.get_text(): label.get_position() for label in axes.texts if label.get_text()[-2:] in units}
+    assert list(named) == ["30 µ$", "100 µ$", "300 µ$", "1 m$", "3 m$", "10 m$"]
+    for name, (tokens, n) in named.items():  # a trace costs 1 µ$ per token
+        cost, unit = name.split()
+        assert tokens * n == pytest.approx(float(cost) * units[unit])
 
 
 def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:

@@ -107,19 +107,15 @@ def _cost_lines(axes: Axes, surface: Surface, widths: list[int], limits: list[in
     levels = [level for decade in decades for level in (10.0**decade, 3 * 10.0**decade) if low < level < high]
     if not levels:
         return
-    axes.contour(limits, widths, np.log(costs), levels=np.log(levels), colors="white", linewidths=0.9, alpha=0.85)
-    x, y = (np.interp(np.log(values), np.log([values[0], values[-1]]), [0.0, 1.0]) for values in (limits, widths))
-    off_diagonal = np.abs(x[None, :] - y[:, None])
-    for level in levels:  # its name stands where the line crosses the diagonal
-        row, column = np.unravel_index(np.argmin(np.abs(np.log(costs / level)) + off_diagonal), costs.shape)
+    # Costs are linear in widths, and nearly so between neighbouring depths: lines of the costs themselves are true.
+    lines = axes.contour(limits, widths, costs, levels=levels, colors="white", linewidths=0.9, alpha=0.85)
+    first, last = np.log([(limits[0], widths[0]), (limits[-1], widths[-1])])
+    for level, line in zip(levels, lines.get_paths(), strict=True):  # its name stands where it crosses the diagonal
+        places = np.asarray(line.vertices)
+        off_diagonal = np.abs(np.diff((np.log(places) - first) / (last - first)).ravel())
+        x, y = places[off_diagonal.argmin()].tolist()
         name = axes.text(
-            limits[column],
-            widths[row],
-            _written(level, usd=_known(surface)),
-            fontsize=7,
-            color="white",
-            ha="center",
-            va="center",
+            x, y, _written(level, usd=_known(surface)), fontsize=7, color="white", ha="center", va="center"
         )
         name.set_path_effects([withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)])
 

@@ -156,6 +156,8 @@ def differences_table(
         notes = (*rest, *_difference_notes(comparison, rows))
     else:
         rows = selection
+    if any(row.cost is None for row in rows):
+        notes = (*notes, "no cost: the two share none, and each is taken at its most expensive point")
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
@@ -186,11 +188,9 @@ def _difference_notes(comparison: Comparison, rows: Sequence[AccuracyDifference]
     floor = (
         f"on {comparison.curves[0].points[0].questions:,} questions it cannot be less than {comparison.smallest_p:.2g}"
     )
-    apart = any(row.cost is None for row in comparison.differences)
     return (
         f"{comparison.tests} comparisons by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
         *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
-        *(("no cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
     )
 
 
