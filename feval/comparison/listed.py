@@ -102,8 +102,8 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
     first, branch = (int(counts[counts > 0].min()) for counts in (roots, children))  # where there are any
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
-        # Several replies to a step have no exact form.
-        answer = {} if children.max() == 1 else {"answer": "all"}
+        # Several replies to a CoT have no exact form.
+        answer = {} if np.bincount(places[parents >= 0]).max(initial=0) <= 1 else {"answer": "all"}
         tables = {"sequential-revision": ({"turns": 2} | answer, [2 * n for n in usual_counts(first)])}
     elif scored:
         width, own = min(branch, 2), scored[0]

@@ -122,4 +122,4 @@ def decimals_for(values: Iterable[float], significant: int = 3) -> int:
 
 def fixed(value: float | None, decimals: int) -> str:
     """Write a number with so many decimals, so that a column lines up; an unknown one is a dash."""
-    return "-" if value is None else f"{value:,.{decimals}f}"
+    return "-" if value is None else f"{round(value, decimals + 9):,.{decimals}f}"  # rounded twice, as in `percent`

@@ -292,3 +292,11 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(
         fields = {"interval": interval, "stable": 2, "warmup": 0, "patience": 1, "steps": 100}
         expected["parallel-probe"] = [{"width": width, **fields} for width in (1, 2, 3)]
     assert {curve.entry.method: [point.fields for point in curve.points] for curve in curves} == expected
+
+
+@pytest.mark.parametrize(("branch", "answer", "kind"), [(1, "last", "exact"), (2, "all", "seeded")])
+def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
+    branch: int, answer: str, kind: str, tmp_path: Path
+) -> None:
+    comparison = compare(open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW)
+    assert [(curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves] == [(answer, kind)]

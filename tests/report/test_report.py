@@ -224,6 +224,7 @@ def test_equal_shares_look_equal_whatever_their_last_bits(share: float) -> None:
 def test_unknown_numbers_are_a_dash() -> None:
     assert fixed(None, 3) == "-"
     assert fixed(1234.5678, 1) == "1,234.6"
+    assert fixed(1.5849999999999997, 2) == fixed(1.5850000000000004, 2)  # computed in two ways
 
 
 def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
