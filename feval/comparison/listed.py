@@ -94,7 +94,8 @@ def _searches(llm: LLM, scorers: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Methods for an LLM that was recorded as trees or turn by turn, with as many paths as every question can serve."""
     parents = llm.pool.steps().parents.astype(np.int64)
     places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
-    first, children = int((parents == -1).sum(axis=1).min()), np.bincount(places[parents >= -1])
+    roots, children = (parents == -1).sum(axis=1), np.bincount(places[parents >= -1])
+    first = int(roots[roots > 0].min())
     branch = int(children[children > 0].min())  # of the steps that have some
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:

@@ -29,7 +29,7 @@ from feval import (
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.errors import FevalError, FevalWarning, UnknownNameError, UsageError
+from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -242,3 +242,12 @@ def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: 
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
+
+
+def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
+    pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
+    recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
+    with pytest.raises(ShortPoolError, match="has no recorded CoT on some question .* with --short-pools drop"):
+        compare(recording, **FEW)
+    comparison = compare(recording, short_pools="drop", **FEW)
+    assert (comparison.left_out.short_pools, comparison.missing) == (("toy/1", "toy/2", "toy/3"), ())
