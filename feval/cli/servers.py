@@ -163,7 +163,7 @@ def proxy(
     record: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")],
     dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
     questions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON Lines; looked for in the last user message.")
+        Path | None, typer.Option(metavar="FILE", help="JSON Lines or CSV; looked for in the last user message.")
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,

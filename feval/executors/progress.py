@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
@@ -102,9 +103,10 @@ class Lines:
     def update(self, done: int, total: int | None) -> None:
         """Print how much is done, if that is a tenth more than the last time."""
         tenths = 10 * done // total if total else 0
-        if tenths > self._tenths and sys.stderr is not None:
+        if tenths > self._tenths:
             self._tenths = tenths
-            sys.stderr.write(f"{self._label}: {10 * tenths} %\n")
+            with suppress(AttributeError, OSError, ValueError):  # nobody reads it: no reason for work to fail
+                sys.stderr.write(f"{self._label}: {10 * tenths} %\n")
 
     def describe(self, label: str) -> None:
         """Change the words before it."""
@@ -147,11 +149,13 @@ class ProgressBar:
         if self._timer is None:
             return
         self._timer.cancel()
-        with self._lock:
-            self.shown = False
-            if self._bar is not None:
-                self._bar.stop()
-        _taken.release()
+        try:
+            with self._lock:
+                self.shown = False
+                if self._bar is not None:
+                    self._bar.stop()
+        finally:
+            _taken.release()
 
     def __call__(self, done: int, total: int | None) -> None:
         """Report that `done` of `total` steps are done."""
@@ -239,7 +243,10 @@ def reports(
 
 
 def _on_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, it is something else that has `write`, or it is closed
+        return False
 
 
 def _in_notebook() -> bool:

@@ -9,6 +9,7 @@ puzzles of Tree of Thoughts (24.csv: CSV with a column Puzzles) are questions wh
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -75,6 +76,8 @@ def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> lis
     if _PUZZLES in header:
         return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
     if any(name in _NAMES and _NAMES[name].name == "question" for name in header):
+        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
+            raise SourceError(f"{path.name} has the column {twice[0]!r:.60} twice; rename one of them.")
         return [
             _json_question(_cells(header, record, where), f"{dataset}/{row}", where)
             for row, record in enumerate(filter(None, rows))

@@ -116,8 +116,8 @@ class Pool:
 
     @property
     def usual(self) -> int:
-        """The most frequent number of CoTs, the largest of several."""
-        sizes, counts = np.unique(self.sizes, return_counts=True)
+        """The most frequent number of CoTs of a question that has some, the largest of several; 0 where none has."""
+        sizes, counts = np.unique(self.sizes[self.sizes > 0], return_counts=True)
         return int(sizes[counts == counts.max()].max()) if len(sizes) else 0
 
     def scores(self, scorer: str | None = None) -> Scores:

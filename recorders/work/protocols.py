@@ -46,7 +46,8 @@ def read_protocol(path: Path, template: str | None = None) -> Protocol:
         facts = _Facts.model_validate(read_front_matter(path) if named else {"name": path.stem})
     except ValidationError as error:
         raise CardError(
-            f"The protocol {path} {sentence(error)}. It has name, and may have title and no_answer."
+            f"The protocol {path} {sentence(error)}. It has name (a file of text only has its own), and may have "
+            "title and no_answer."
         ) from error
     before, *sections = _HEADING.split(read_body(path) if named else text)
     numbers, texts = sections[::2], [text.strip() for text in sections[1::2] or [before]]

@@ -29,7 +29,7 @@ from feval import (
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.errors import FevalError, FevalWarning, UnknownNameError, UsageError
+from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows
 
@@ -300,3 +300,12 @@ def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
 ) -> None:
     comparison = compare(open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW)
     assert [(curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves] == [(answer, kind)]
+
+
+def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
+    pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
+    recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
+    with pytest.raises(ShortPoolError, match="has no recorded CoT on some question .* with --short-pools drop"):
+        compare(recording, **FEW)
+    comparison = compare(recording, short_pools="drop", **FEW)
+    assert (comparison.left_out.short_pools, comparison.missing) == (("toy/1", "toy/2", "toy/3"), ())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from recording_doubles import FakeBackend, task
@@ -46,6 +48,16 @@ def test_a_script_sees_nothing_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -
     assert work() == [None]
     feval.set_progress(True)
     assert isinstance(work()[0], ProgressBar)
+
+
+@pytest.mark.parametrize("stream", ["none", "closed", "left"])
+def test_work_goes_on_where_nobody_reads_standard_error(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = io.StringIO()
+    there.close()
+    left = SimpleNamespace(write=Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(sys, "stderr", {"none": None, "closed": there, "left": left}[stream])
+    assert work() == [None]
+    Lines("comparing").update(1, 2)
 
 
 def test_a_terminal_sees_one_bar_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

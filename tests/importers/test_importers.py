@@ -710,6 +710,8 @@ def test_a_questions_file_may_be_csv(save: Save) -> None:
         SourceError, match=r"record 1 of short\.csv should be 3 cells, as the first line has; found a list of 2"
     ):
         read_questions(save("short.csv", b"question_id,question,answer\n1,x\n"), "toy", Reader())
+    with pytest.raises(SourceError, match="has the column 'answer' twice"):
+        read_questions(save("twice.csv", b"question,answer,answer,,\nx,1,2,,\n"), "toy", Reader())
 
 
 def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:

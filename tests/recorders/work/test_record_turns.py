@@ -209,13 +209,15 @@ def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
     assert read_protocol(path) == Protocol(path.stem, ("Look again.",))
     with pytest.raises(CardError, match="has no text for the turns"):
         read_protocol(written(tmp_path, "\n"))
+    with pytest.raises(CardError, match=r"'look again' in the field 'name' .*a file of text only has its own"):
+        read_protocol(path.rename(tmp_path / "look again.txt"))
 
 
 @pytest.mark.parametrize(
     ("text", "fields", "sentence"),
     [
         ("---\nname: a b\n---\nLook.", {}, "The protocol .* name"),
-        ("---\nname: a\nturns: 4\n---\nLook.", {}, "It has name, and may have title and no_answer"),
+        ("---\nname: a\nturns: 4\n---\nLook.", {}, r"It has name \(.*\), and may have title and no_answer"),
         ("---\nname: a\n---\n \n", {}, "has no text for the turns"),
         ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\n\n", {}, "has no text for turn 3"),
         ("---\nname: a\n---\n# Turn 1\nx\n", {}, "should begin with the heading '# Turn 2'"),
