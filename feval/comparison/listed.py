@@ -117,7 +117,10 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
 
 
 def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
-    """Methods for traces that were probed, on the scale of their probes; `most` traces can be had on every question."""
+    """Methods for probed traces, on the scale of their probes; `most` traces can be had on every question.
+
+    These have exact forms. With Parallel-Probe, which has none, all methods of the comparison would be drawn.
+    """
     if not llm.pool.channels.has_probes or not ((probes := llm.pool.probes()).codes >= 0).any():
         return
     longest, last = int(probes.counts().max()), int(probes.offsets.max())
@@ -126,10 +129,6 @@ def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
         "token-budget": ({"n": width}, "tokens", [first << k for k in range(16) if first << k <= last]),
         "answer-convergence": ({"width": width}, "streak", [n for n in (2, 3, 5, 8, 14, 20) if n <= longest]),
     }
-    if probes.interval is not None:  # the authors' numbers, or as large a part of a trace of 80 probes
-        fields = {"interval": first, "stable": min(40, -(-longest // 2)), "warmup": min(15, longest // 5)}
-        fields |= {"patience": min(7, -(-longest // 11)), "steps": max(100, longest)}
-        tables["parallel-probe"] = fields, "width", [n for n in usual_counts(most) if n <= 64]
     for name, (fields, swept, values) in tables.items():
         if values:
             yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {swept: values}}

@@ -265,14 +265,14 @@ def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("offsets", "tokens", "interval"),
+    ("offsets", "tokens"),
     [
-        ([[5, 10, 15, 20], [5, 10, 15], [5]], [5, 10, 20], 5),
-        ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24], None),  # at any offsets: 24 tokens are 4 probes
+        ([[5, 10, 15, 20], [5, 10, 15], [5]], [5, 10, 20]),
+        ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24]),  # at any offsets: 24 tokens are 4 probes
     ],
 )
 def test_probed_traces_are_compared_on_the_scale_of_their_probes(
-    offsets: list[list[int]], tokens: list[int], interval: int | None, tmp_path: Path
+    offsets: list[list[int]], tokens: list[int], tmp_path: Path
 ) -> None:
     samples, places = zip(*((sample, at) for sample, each in enumerate(offsets) for at in each), strict=True)
     answers = ["4" for _ in places]
@@ -282,15 +282,13 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(
     recording = open_recording(write_rows(tmp_path / "r", GOLDS[:2], *llms, probes={"traced": probes}, cue="So:"))
     comparison = compare(recording, **FEW)
     assert not comparison.missing
+    assert compare(recording, llms=["traced"], **FEW).kinds == ("exact",)
     curves = [curve for curve in comparison.curves if curve.entry.llms == ("traced",)]
     expected = {
         "self-consistency": [{"n": n, "no_answer": "drop"} for n in (1, 2, 3)],
         "token-budget": [{"n": 3, "tokens": most} for most in tokens],
         "answer-convergence": [{"width": 3, "streak": streak} for streak in (2, 3)],
     }
-    if interval is not None:
-        fields = {"interval": interval, "stable": 2, "warmup": 0, "patience": 1, "steps": 100}
-        expected["parallel-probe"] = [{"width": width, **fields} for width in (1, 2, 3)]
     assert {curve.entry.method: [point.fields for point in curve.points] for curve in curves} == expected
 
 
@@ -305,7 +303,7 @@ def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
 def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
-    with pytest.raises(ShortPoolError, match="has no recorded CoT on some question .* with --short-pools drop"):
+    with pytest.raises(ShortPoolError, match=r"has no recorded CoT on some question .* with --short-pools drop"):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)
     assert (comparison.left_out.short_pools, comparison.missing) == (("toy/1", "toy/2", "toy/3"), ())
