@@ -170,7 +170,11 @@ def dataset_card(dataset_id: str) -> DatasetCard:
     """
     card = find_dataset_card(dataset_id)
     if card is None:
-        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), _ADVICE)
+        advice = (
+            f"{_ADVICE} Questions in a file of your own need none: --questions FILE --answer-kind KIND (in Python: source=FILE, "
+            "answer_kind=KIND)."
+        )
+        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
     return card
 
 

@@ -64,7 +64,7 @@ class RecordSettings(AskingSettings):
         typer.Option("--model", metavar="NAME", help="The provider's name for it. Default: --llm before '@'."),
     ] = None
     questions: Annotated[
-        Path | None, typer.Option("--questions", metavar="FILE", help="JSON Lines or CSV. Default: the Hub's.")
+        Path | None, typer.Option("--questions", metavar="FILE", help="JSON Lines or CSV. Default: from the Hub.")
     ] = None
     first: Annotated[int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")] = None
     samples: Annotated[

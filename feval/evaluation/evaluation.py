@@ -409,12 +409,12 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
         raise UnknownNameError.of("order", order, ORDERS)
     if order == "exact" and not exact:
         raise UsageError(
-            f"No exact expectation over all draws is known for {methods.method_name(method)}; evaluate it with order 'seeded' or "
-            "'recorded'."
+            f"No exact expectation over all draws is known for {methods.method_name(method)}; take --order seeded or "
+            "recorded (in Python: order='seeded')."
         )
     if order != "exact" and not (callable(method) or isinstance(method, (BatchMethod, MethodFile))):
         raise UsageError(
-            f"The {methods.method_name(method)} is an expectation over all draws; evaluate it with order 'exact'."
+            f"The {methods.method_name(method)} is an expectation over all draws; take --order exact (in Python: order='exact')."
         )
     return order
 

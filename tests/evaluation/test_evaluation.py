@@ -117,7 +117,7 @@ def test_the_oracle_is_pass_at_n(replay: Replay) -> None:
     dataset, [strong, _] = replay
     result = evaluate(Oracle(2), dataset, strong)
     assert result.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
-    with pytest.raises(UsageError, match="order 'exact'"):
+    with pytest.raises(UsageError, match="--order exact"):
         evaluate(Oracle(2), dataset, strong, order="seeded")
     with pytest.raises(OutOfRangeError, match="n=0"):
         Oracle(0)

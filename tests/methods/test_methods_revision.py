@@ -181,11 +181,11 @@ def test_chains_that_were_not_recorded_are_errors() -> None:
                 call()
     with pytest.raises(NotRecordedError, match="without its messages, and the turns recorded there reply to several"):
         SequentialRevision(2, 2).decide([other], [order])
-    with pytest.raises(UsageError, match=r"CoTs of deep have several replies, .* with order 'seeded'"):
+    with pytest.raises(UsageError, match=r"CoTs of deep have several replies, .* with --order seeded"):
         SequentialRevision(2, 2).exact(pool, np.array([0]))
     for method in SEEDED:
         assert not has_exact_form(method)
-        with pytest.raises(UsageError, match=f"expectation is known of answer='{method.answer}'; .* 'seeded'"):
+        with pytest.raises(UsageError, match=f"expectation is known of answer='{method.answer}'; .* --order seeded"):
             method.exact(pool, np.array([0]))
     with pytest.raises(OutOfRangeError, match="n is a multiple of turns; n=6 and turns=4"):
         SequentialRevision(6, 4)

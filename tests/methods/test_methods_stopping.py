@@ -435,7 +435,7 @@ def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
 def test_a_walk_over_too_many_counts_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the foretelling this test takes minutes; the estimate, from few states of a column, is near what is walked."""
     pool = pool_of([[answer for answers in (40, 30, 22, 16, 10, 6, 3, 1) for answer in range(answers)]])
-    with pytest.raises(UsageError, match=r"would visit more than 400,000,000 counts of answers.*Use seeded replicates"):
+    with pytest.raises(UsageError, match=r"would visit more than 400,000,000 counts of answers.*--order seeded"):
         AdaptiveConsistency(budget=64).exact(pool, np.array([0]))
     ends = ends_of_rule(AdaptiveConsistency(budget=10).rule.stop_mask, np.array([0, 9, *[4] * 9]), 10)
     pools = AnswerCounts.of(np.array([9, 4]), np.array([[4, 3, 3, 2, 2, 1, 1], [9, 3, 3, 2, 1, 1, 1]]), np.zeros(2))

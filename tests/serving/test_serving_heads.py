@@ -164,11 +164,13 @@ def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
 
 
 def test_heads_that_do_not_come_hold_no_thread_and_end(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "_MOST_S", 0.2)
+    monkeypatch.setattr(heads, "_MOST_S", 0.5)
     threads = threading.active_count()
+    halves = []
     with contextlib.ExitStack() as stack:
-        halves = [stack.enter_context(Raw(server.port)) for _ in range(200)]
-        for number, half in enumerate(halves):
+        for number in range(200):
+            half = stack.enter_context(Raw(server.port))
+            halves.append(half)
             if number % 3 == 0:  # a connection that was used before
                 assert half.send(request("GET", "/")).receive().status == 200
             half.send((b"GET / HTTP/1.1\r\n", b"\r\n\r\nG", b"")[number % 3])

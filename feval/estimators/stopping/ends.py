@@ -161,7 +161,7 @@ def require_budget(budget: int) -> None:
     if budget > LARGEST_BUDGET:
         raise UsageError(
             f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
-            "Take seeded replicates (order 'seeded'), or a smaller budget."
+            "Take seeded draws with --order seeded (in Python: order='seeded'), or a smaller budget."
         )
 
 

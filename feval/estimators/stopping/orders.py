@@ -266,7 +266,8 @@ class _Walk:
         if self.walked > self.most_states:
             raise UsageError(
                 f"The exact expectation over all orders would visit more than {self.most_states:,} counts of answers: the pools "
-                "contain too many different answers. Use seeded replicates (order 'seeded'), a smaller budget, or fewer CoTs."
+                "contain too many different answers. Take seeded draws with --order seeded (in Python: order='seeded'), or a "
+                "smaller budget."
             )
 
 

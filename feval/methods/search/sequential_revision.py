@@ -168,7 +168,8 @@ class SequentialRevision:
         pool.channels.require_turns()
         if self.seeded_only:
             raise UsageError(
-                f"No exact expectation is known of answer={self.answer!r}; evaluate it with order 'seeded'."
+                f"No exact expectation is known of answer={self.answer!r}; take seeded draws with --order seeded (in Python: "
+                "order='seeded')."
             )
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
@@ -178,8 +179,8 @@ class SequentialRevision:
         while len(turns) < self.turns:
             if (searches.recorded(turns[-1]) > 1).any():
                 raise UsageError(
-                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then; evaluate sequential "
-                    "revision with order 'seeded'."
+                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then; take seeded "
+                    "draws with --order seeded (in Python: order='seeded')."
                 )
             turns.append(searches.reply(turns[-1]))
         beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)

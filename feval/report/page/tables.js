@@ -13,8 +13,8 @@ function interval({ i: [low, middle, high], open }, reach) {
     svg("circle", { cx: X(middle), cy: 9, r: 3.4, fill: filled ? "var(--accent)" : "var(--paper)", stroke: filled ? "var(--accent)" : "var(--ink)", "stroke-width": 1.5 }));
 }
 
-// Words that break into two lines only where one alone is too long: names have hyphens.
-const unbroken = (text) => String(text).split(" ").flatMap((part, i) => [i ? " " : "", el("span", { class: "word" }, part)]);
+// Words that break into two lines only where one alone is too long: names have hyphens, and fields in brackets.
+const unbroken = (text) => (String(text).match(/ |\(?[^ (]+|\(/g) ?? []).map((part) => (part === " " ? part : el("span", { class: "word" }, part)));
 
 function table(spec) {
   const body = el("tbody");
@@ -65,7 +65,7 @@ function table(spec) {
     choose(labels[menu.selectedIndex - 1]);
   }
   again();
-  const frame = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
+  const frame = el("div", { class: spec.pairs ? "scroll pairs" : "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
     el("table", null, el("thead", null, el("tr", null, ...heads)), body));
   const numbers = (value) => { const text = shown(value); return /^[-+]?[\d,]+(\.\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text; };
   const csv = action("CSV", () => saveTable(`${spec.id}.csv`, spec.columns.map((column) => column.name), (order ? [...rows].sort(order) : rows).map((row) => row.map(numbers))));
