@@ -45,7 +45,9 @@ def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accura
 
 def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off() -> None:
     axes = Figure().subplots()
-    said = "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in proportion to their tokens"
+    said = (
+        "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in proportion to their tokens"
+    )
     heading(axes, "title", ["short", said])
     lines = axes.texts[0].get_text().split("\n")
     assert (lines[0], " ".join(lines[1:]), max(map(len, lines)) <= 100) == ("short", said, True)
