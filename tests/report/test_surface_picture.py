@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from feval.evaluation.surface import Surface, SurfacePoint
 from feval.report.page.surface import surface_page
-from feval.report.pictures.drawing import own_style
+from feval.report.pictures.drawing import heading, own_style
 from feval.report.pictures.surface import _figure, surface_png
 
 
@@ -42,6 +42,16 @@ def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accura
     low, high = bar.get_ylim()
     assert 0 <= low <= 100 * accuracy <= high <= 100
     assert high - low >= 1
+
+
+def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off() -> None:
+    axes = Figure().subplots()
+    said = (
+        "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in proportion to their tokens"
+    )
+    heading(axes, "title", ["short", said])
+    lines = axes.texts[0].get_text().split("\n")
+    assert (lines[0], " ".join(lines[1:]), max(map(len, lines)) <= 100) == ("short", said, True)
 
 
 def test_names_on_the_axis_do_not_touch() -> None:

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -216,11 +217,12 @@ def legend_below(labels: Sequence[str]) -> dict[str, Any]:
     return {"loc": "outside lower center", "fontsize": size, "ncols": columns}
 
 
-def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:
-    """Put a title and small lines above a picture; long ones are cut and never squeeze the axes."""
+def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) -> None:
+    """Put a title and small lines above a picture; long ones go on in a second line, are cut, and never squeeze the axes."""
+    lines = [part for line in lines for part in wrap(shortened(line, 2 * longest - 10), longest)]
     axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0))
     small = axes.annotate(
-        "\n".join(shortened(line, longest) for line in lines),
+        "\n".join(lines),
         (0, 1),
         xycoords="axes fraction",
         xytext=(0, 6),
