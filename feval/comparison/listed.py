@@ -99,10 +99,9 @@ def _searches(llm: LLM, scorers: Sequence[str]) -> Iterator[dict[str, Any]]:
     branch = int(children[children > 0].min())  # of the steps that have some
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
-        own = (
-            {"turns": 2} if children.max() == 1 else {"turns": 2, "answer": "all"}
-        )  # several replies have no exact form
-        tables = {"sequential-revision": (own, [2 * n for n in usual_counts(first)])}
+        several = np.bincount(places[parents >= 0]).max(initial=0) > 1  # replies, of which no exact form is known
+        answer = {"answer": "all"} if several else {}
+        tables = {"sequential-revision": ({"turns": 2, **answer}, [2 * n for n in usual_counts(first)])}
     elif scorers:
         width, own = min(branch, 2), {"scorer": scorers[0]} if len(scorers) > 1 else {}
         counts = [width * n for n in usual_counts(first // width)]
