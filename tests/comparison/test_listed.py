@@ -255,6 +255,9 @@ def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: 
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
+    if "sequential-revision" in names:  # of several replies to a CoT no exact form is known
+        branches = write.keywords["branch"] > 1
+        assert comparison.curves[0].entry.fields == {"turns": 2, **({"answer": "all"} if branches else {})}
 
 
 def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> None:
