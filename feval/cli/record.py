@@ -115,7 +115,9 @@ class RecordSettings(AskingSettings):
     probe_template: str | None = None
     tree: Annotated[bool, typer.Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")] = False
     branch: Annotated[int | None, typer.Option("--branch", metavar="M", help="Children of a step. Default: 4.")] = None
-    depth: Annotated[int | None, typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8.")] = None
+    depth: Annotated[
+        int | None, typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8, or what fits.")
+    ] = None
     step_stop: Annotated[str | None, typer.Option("--step-stop", metavar="TEXT", help="What ends a step.")] = None
     step_template: str | None = None
     protocol: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 from feval.answers import extract
@@ -15,7 +16,7 @@ from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Tree
+from recorders.asking.trees import MOST_STEPS, Tree
 from recorders.asking.turns import Turns
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
@@ -154,7 +155,10 @@ def tree_of(llm: str, first: int, branch: int, depth: int | None, stop: str | No
     """Return the tree of an LLM, with defaults for depth and stop text."""
     if stop is None:
         stop = ". " if llm.startswith(_TINY) else "\n\n"
-    return Tree(first, branch, _DEPTH if depth is None else depth, stop, template)
+    if depth is None:  # 8, or as many as a recording holds
+        steps = accumulate(first * branch**level for level in range(_DEPTH))
+        depth = max(1, sum(total <= MOST_STEPS for total in steps))
+    return Tree(first, branch, depth, stop, template)
 
 
 def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:

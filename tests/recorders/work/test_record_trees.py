@@ -133,6 +133,13 @@ def test_wrong_trees_are_refused_before_anything_is_asked() -> None:
     assert Tree(6, 2, DEPTH, ". ").steps == 6 * (1 + 2 + 4 + 8)
 
 
+def test_trees_are_as_deep_as_a_recording_holds() -> None:
+    for branch, depth in ((1, 8), (3, 8), (4, 7), (300, 1)):
+        assert task(branch=branch, depth=None).tree == Tree(branch, branch, depth, ". ")
+    with pytest.raises(FevalError, match="branch of a tree is 1 to 65,534"):
+        task(branch=70_000, depth=None)
+
+
 KILLED = """
 import os, signal, sys, time
 import numpy as np
