@@ -247,7 +247,7 @@ def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: 
 def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
-    with pytest.raises(ShortPoolError, match="has no recorded CoT on some question .* with --short-pools drop"):
+    with pytest.raises(ShortPoolError, match=r"has no recorded CoT on some question .* with --short-pools drop"):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)
     assert (comparison.left_out.short_pools, comparison.missing) == (("toy/1", "toy/2", "toy/3"), ())
