@@ -30,7 +30,7 @@ from feval.executors.progress import reports
 from feval.hub.addresses import Address, is_commit, parse_address
 from feval.hub.client import Client, TransientError, is_offline, without_addresses
 from feval.hub.files import RepoFile, cache_folder
-from feval.hub.splits import split_paths
+from feval.hub.splits import DESCRIPTIONS, MOST_DESCRIPTION_BYTES, split_paths
 from feval.recording.layout.format import MANIFEST, is_safe_path
 
 _LISTED_AT_ONCE = 200
@@ -252,7 +252,15 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
     stems = {_stem(path) for path in tables}
     if len(stems) == 1:
         return tables
-    if split := client.attempts(lambda: split_paths(replace(pinned, path=address.path))):
+
+    def described() -> list[Path]:
+        return [
+            _at_commit(client, pinned, name, MOST_DESCRIPTION_BYTES).folder / name
+            for name in DESCRIPTIONS
+            if name in paths
+        ]
+
+    if split := client.attempts(lambda: split_paths(replace(pinned, path=address.path), described)):
         if not any(all(path.endswith(ending) for path in split) for ending in _TABLE_ENDINGS):
             raise UsageError(
                 f"{address} has files that are not read, such as {split[0]:.120}. Read them with `datasets`, and give what it "

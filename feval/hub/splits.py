@@ -6,11 +6,14 @@ files give the same recording, with the library and without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import yaml
+from huggingface_hub import DatasetCard
 
 from feval.errors import UsageError
 from feval.hub.addresses import Address
@@ -20,15 +23,22 @@ from feval.recording.layout.format import is_safe_path
 _FIRST_WITHOUT_SCRIPTS = 4  # earlier versions may run code of a repository
 _MOST_NAMED = 8
 
+DESCRIPTIONS = ("README.md", ".huggingface.yaml")
+"""Files of a repository where the library reads which files a split has."""
 
-def split_paths(address: Address) -> list[str]:
+MOST_DESCRIPTION_BYTES = 1 << 20
+
+
+def split_paths(address: Address, described: Callable[[], Iterable[Path]]) -> list[str]:
     """Return the paths of the files of a split; none where no library is installed that can be trusted with it.
 
-    The address is pinned. Its path is CONFIGURATION/SPLIT; either may be left out where there is only one.
+    Args:
+        address: pinned. Its path is CONFIGURATION/SPLIT; either may be left out where there is only one.
+        described: returns those of `DESCRIPTIONS` that the repository has.
 
     Raises:
-        UsageError: there is no such split, or there are several; its files are in another place; or a folder here has the name of
-            the repository, which the library would read.
+        UsageError: there is no such split, or there are several; the repository names files in another place; or a folder here
+            has the name of the repository, which the library would read.
     """
     try:
         if int(version("datasets").partition(".")[0]) < _FIRST_WITHOUT_SCRIPTS:
@@ -41,6 +51,8 @@ def split_paths(address: Address) -> list[str]:
             f"The library `datasets` would read the folder {address.repo_id} here in place of {whole}. Go to another folder, or "
             "name a file, or how the names of several begin."
         )
+    for description in described():
+        _refuse_elsewhere(description, whole)
     import datasets
 
     names = _found(datasets.get_dataset_config_names, whole)
@@ -58,6 +70,40 @@ def split_paths(address: Address) -> list[str]:
     if not all(file.startswith(here) and is_safe_path(path) for file, path in zip(files[split], paths, strict=True)):
         raise UsageError(f"The split {split!r} of {whole} has files that are not in it. Name a file of it.")
     return paths
+
+
+def _refuse_elsewhere(description: Path, repository: Address) -> None:
+    """The library follows whatever a repository names, on this machine and on others: no such name is to come to it."""
+    for place in _named_places(description):
+        if place.startswith(("/", "~", "\\")) or ":" in place or ".." in place:
+            raise UsageError(
+                f"{description.name} of {repository} names files that are not in it, such as {place!r:.120}, which the library "
+                "`datasets` would follow. Name a file, or how the names of several begin."
+            )
+
+
+def _named_places(description: Path) -> Iterator[str]:
+    """Every text under `data_files` and `data_dir`, read as the library does."""
+    text = description.read_text("utf-8", "replace")
+    try:
+        data = vars(DatasetCard(text).data) if description.suffix == ".md" else yaml.safe_load(text)
+    except Exception as error:
+        raise UsageError(
+            f"{description.name} cannot be read ({type(error).__name__}). Name a file of the repository, or how the names of "
+            "several begin."
+        ) from error
+    open_, seen = [(data, False)], set[tuple[int, bool]]()
+    while open_:
+        value, is_place = open_.pop()
+        if isinstance(value, str):
+            if is_place:
+                yield value
+        elif (id(value), is_place) not in seen:  # an alias of YAML is the same object
+            seen.add((id(value), is_place))
+            if isinstance(value, dict):
+                open_ += [(each, is_place or key in ("data_files", "data_dir")) for key, each in value.items()]
+            elif isinstance(value, list):
+                open_ += [(each, is_place) for each in value]
 
 
 def _found(look: Callable[..., Any], repository: Address, *config: str) -> Any:

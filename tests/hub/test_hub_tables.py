@@ -60,10 +60,6 @@ configs:
   data_files:
   - {split: train, path: "runs/*.jsonl"}
   - {split: test, path: runs/b.jsonl}
-- config_name: elsewhere
-  data_files: hf://datasets/us/other/x.jsonl
-- config_name: on-this-machine
-  data_files: /etc/pass*
 - config_name: packed
   data_files: x.jsonl.xz
 ---
@@ -82,7 +78,6 @@ def named(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> st
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
     runs = {f"runs/{name}.jsonl": json.dumps(COT | {"sample": place}).encode() for place, name in enumerate("ab")}
-    hub.add_dataset("us/other", {"x.jsonl": b"{}"})
     hub.add_dataset("us/named", {"README.md": README.encode(), **runs, "x.jsonl.xz": b"x", "z.jsonl": b"{}"}, COMMIT)
     return f"hf://datasets/us/named@{COMMIT}"
 
@@ -107,20 +102,35 @@ def test_a_split_that_the_library_datasets_knows_is_a_table(named: str, hub: Hub
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        (
-            "",
-            "its configurations are main, elsewhere, on-this-machine, packed. Name one of them, hf://us/named@c+/main",
-        ),
+        ("", "its configurations are main, packed. Name one of them, hf://us/named@c+/main"),
         ("/main", "its splits are train, test. Name one of them, hf://us/named@c+/main/train"),
         ("/main/dev", "its splits are train, test"),
-        ("/elsewhere", "finds no splits in|has files that are not in it"),
-        ("/on-this-machine", "there is none"),
         ("/packed", "has files that are not read, such as x.jsonl.xz. Read them with `datasets`"),
     ],
 )
 def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named: str, path: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         fetch_table(named + path)
+
+
+@pytest.mark.parametrize(
+    "place", ["/etc/pass*", "~/x", "../x", "a/../../x", "hf://datasets/us/other/x.jsonl", "zip://x::http://a"]
+)
+@pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml"])
+def test_a_repository_leads_the_library_nowhere_else(
+    place: str, name: str, hub: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
+    monkeypatch.setattr("feval.hub.splits._found", lambda *_: pytest.fail("the library was asked"))
+    configs = f"configs:\n- config_name: a\n  data_files: [{{split: b, path: &here ['{place}', x.jsonl]}}]\n  data_dir: *here\n"
+    page = f"---\n{configs}---\n" if name == "README.md" else configs
+    hub.add_dataset("us/named", {name: page.encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"}, COMMIT)
+    with pytest.raises(UsageError, match=f"{name} of .* names files that are not in it, such as") as raised:
+        fetch_table(f"hf://us/named@{COMMIT}/a")
+    assert repr(place) in str(raised.value)
+    hub.add_dataset("us/named", {name: b"---\nconfigs: [\n---\n", "x.jsonl": b"{}", "y.jsonl": b"{}"}, "d" * 40)
+    with pytest.raises(UsageError, match=f"{name} cannot be read"):
+        fetch_table(f"hf://us/named@{'d' * 40}/a")
 
 
 def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
