@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval import receipts, serving
-from feval.cli.compare import show_comparison
 from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
 from feval.cli.options import (
     DEFAULT_COUNTS,
@@ -30,11 +29,10 @@ from feval.cli.options import (
     recording_folders,
 )
 from feval.cli.output import Output, foretell, quiet_matplotlib
-from feval.comparison.listed import listed_plan, takes_several
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_names import field_names, make_method, parse_settings
+from feval.evaluation.method_names import field_names, make_method, parse_settings, takes_several
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
 from feval.evaluation.surface import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
@@ -205,6 +203,9 @@ def _curves(
     **running: Any,
 ) -> None:
     """Compare several methods, or one on several LLMs, without a comparison file."""
+    from feval.cli.compare import show_comparison  # one curve does without the modules of comparisons
+    from feval.comparison.listed import listed_plan
+
     for field, value in fields.items():
         if not any(":" not in method and field in field_names(method) for method in methods):
             make_method(methods[0], {field: value})  # raises, and names the nearest

@@ -16,7 +16,7 @@ from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
-from feval.evaluation.method_names import field_names, make_method
+from feval.evaluation.method_names import field_names, make_method, takes_several
 from feval.methods import METHODS
 from feval.methods.protocol import searches
 from feval.recording import Recording
@@ -286,22 +286,6 @@ def _place(function: Any) -> str:
         path = None
     inner = getattr(function, "__qualname__", "") != name or name == "<lambda>"
     return f"{path if path is not None and Path(path).is_file() and not inner else 'python'}:{name}"
-
-
-def takes_several(method: Any) -> bool:
-    """Whether a method asks several LLMs; one that cannot be looked into is taken to ask one."""
-    call = getattr(method, "__call__", None) if isinstance(method, type) else method  # noqa: B004  not whether it can be called
-    if not callable(call) or isinstance(method, str):
-        return False
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return False  # a protocol's stand-in
-    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    required = [one for one in places if one.default is one.empty and one.name != "self"]
-    return len(required) > 2 or any(one.kind is one.VAR_POSITIONAL for one in parameters)
 
 
 def _accepted(name: str, settings: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION` for a
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -150,3 +151,19 @@ def _parsed(text: str) -> Any:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
+
+
+def takes_several(method: Any) -> bool:
+    """Whether a method asks several LLMs; one that cannot be looked into is taken to ask one."""
+    call = getattr(method, "__call__", None) if isinstance(method, type) else method  # noqa: B004  not whether it can be called
+    if not callable(call) or isinstance(method, str):
+        return False
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return False  # a protocol's stand-in
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    required = [one for one in places if one.default is one.empty and one.name != "self"]
+    return len(required) > 2 or any(one.kind is one.VAR_POSITIONAL for one in parameters)
