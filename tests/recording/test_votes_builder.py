@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_the_cots(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(spill, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(probe_columns, "_BLOCK_CELLS", 1000)
     few, many = peak_bytes(50, tmp_path), peak_bytes(400, tmp_path)
-    assert many - few < 60_000  # the CoTs that one has more would be 315,000 bytes of votes, and 630,000 of probes
+    assert many - few < 150_000  # the CoTs that one has more would be 315,000 bytes of votes, and 630,000 of probes
     assert not list(tmp_path.iterdir())
 
 
