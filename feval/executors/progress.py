@@ -74,9 +74,8 @@ class NotebookBar:
             from tqdm.auto import tqdm
 
             form = "{l_bar}{bar}| {elapsed}<{remaining}"
-            self._bar: Any = tqdm(
-                desc=label, leave=False, bar_format=form, delay=1e-9
-            )  # it is not drawn without a total
+            # With a delay it is not drawn before `update`, when the total is known.
+            self._bar: Any = tqdm(desc=label, leave=False, bar_format=form, delay=1e-9)
 
     def update(self, done: int, total: int | None) -> None:
         """Show that so many of all steps are done."""

@@ -42,9 +42,7 @@ _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
     "golds are positions, stored answers are read as written: write labels, or read the replies, `--answers text`"
 )
-_SCORES_OF = {
-    "table": "jsonl"
-}  # one origin for scores of the same columns, so that exports of either come back as they were
+_SCORES_OF = {"table": "jsonl"}  # the same columns have one origin, so that exports of either come back equal
 _FLOATS = "pandas writes whole numbers beside missing ones so: write them without, or choose the kind `number`"
 
 ANSWERS = ("stored", "text")

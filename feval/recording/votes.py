@@ -227,7 +227,7 @@ def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> 
 
 
 def _steps(details: Arrays, llm: int) -> Steps:
-    return Steps(*(details.get(f"{name}.{llm}") for name in (*_TREES, *_TURNS)))  # type: ignore[arg-type]
+    return Steps(*(details.get(f"{name}.{llm}") for name in (*_TREES, *_TURNS)))  # type: ignore[arg-type]  # all of _TREES are there
 
 
 def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays) -> Arrays:
