@@ -19,9 +19,9 @@ guessed.
 
 The key is the label as the question writes it. An answer that names no option has the key of its own text, whatever the gold is:
 without options "mango" and "apple" are two parties, "none of them" is one. One that names several options ("B or C"), denies
-("not B", "neither"), or is empty is no answer. Without options, any single letter A to Z is a label. A gold answer that names
-no option has its text as its key, too. So it is where upstream split an option at its commas (three BIG-Bench-Hard questions):
-"Monsters, Inc" is its own text, whether it is an answer or the gold, and not the two options "Monsters" and "Inc".
+("not B", "neither"), or is empty is no answer. Without options, any single letter A to Z is a label. A gold answer is read as an
+answer is, but one that names none of the options has no key. Where upstream split an option at its commas (three BIG-Bench-Hard
+questions), "Monsters, Inc" is its own text, whether it is an answer or the gold, and not the two options "Monsters" and "Inc".
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
 _VERDICT = re.compile(r"is\s(?:therefore )?(?:the )?(?:most |best )?(?:correct|right|answer|best)(?![a-z])")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _WORD = re.compile(r"[^\W_]+")
+WHOLE = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+"""A whole number, also as pandas writes it where one of a column is missing: 1.0."""
 _TO_WORDS = bytes(ord(one.lower()) if (one := chr(code)).isalnum() else 32 for code in range(128)).ljust(256)
 
 
@@ -184,12 +186,26 @@ def _mentions(text: str, options: _Options) -> bool:
 
 
 def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the label a gold answer is, or whose text it is; the key of its own text where no option has it."""
+    """Return the label of the option a gold answer is, or names; `None` where it names none of the options that there are.
+
+    It is a label, else an option's own text, which may look like an answer ("Answer: B"), else a position from 0, which no answer
+    is; anything else is read as an answer is.
+    """
     options = _options(_frozen(choices))
-    bare = gold.strip()
-    head = options.patterns.head.fullmatch(bare)
-    label = options.labels.get(bare) or (_written(head, options) if head else None)
-    return label or options.readings.get(f"text {free_text.canonical(gold)}") or free_text.canonical(gold)
+    key = options.labels.get(gold.strip()) or options.readings.get(f"text {free_text.canonical(gold)}")
+    if not any(label.strip() for label, _ in choices):
+        return key or canonical(gold, choices)
+    whole = WHOLE.fullmatch(gold.strip())
+    if whole and not key:
+        key = options.labels.get(whole[1]) or _at(whole[1], [label for label, _ in choices])
+    key = key or canonical(gold, choices)
+    return key if key in options.labels or (key and _squeezed(key) in options.runs) else None
+
+
+def _at(position: str, labels: Sequence[str]) -> str | None:
+    """The label at a position, counted from 0; `None` out of range, and where labels are numbers, too."""
+    known = len(position) < 9 and int(position) in range(len(labels)) and not all(map(str.isdecimal, labels))
+    return labels[int(position)] if known else None
 
 
 def _read(text: str, options: _Options) -> _Reading | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from feval.answers import choice, closed, date, latex, letters, number, verbatim
+from feval.answers import choice, closed, date, latex, letters, markers, number, verbatim
 from feval.answers import text as free_text
 from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import divide
@@ -33,7 +33,7 @@ class AnswerKind:
         about: what such an answer is, in a few words.
         extract: from a CoT's text and the choices to the raw answer.
         canonical: from a raw answer and the choices to the voting key.
-        gold: from a gold answer and the choices to its key; `None`: as `canonical`.
+        gold: from a gold answer and the choices to its key; `None`: as `canonical`, of what the gold marks as its answer.
     """
 
     name: str
@@ -51,15 +51,22 @@ class AnswerKeys(NamedTuple):
 
 
 def _without_choices(
-    name: str, about: str, extract: Callable[[str], str | None], canonical: Callable[[str], str | None]
+    name: str,
+    about: str,
+    extract: Callable[[str], str | None],
+    canonical: Callable[[str], str | None],
+    gold: Callable[[str], str | None] | None = None,
 ) -> AnswerKind:
-    return AnswerKind(name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw))
+    read_gold = None if gold is None else lambda text, _: gold(text)
+    return AnswerKind(name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw), read_gold)
 
 
 KINDS: dict[str, AnswerKind] = {
     kind.name: kind
     for kind in (
-        _without_choices("number", "a number, compared exactly", number.extract, number.canonical),
+        _without_choices(
+            "number", "a number, compared exactly", number.extract, number.canonical, number.canonical_gold
+        ),
         AnswerKind("choice", "one of the question's options", choice.extract, choice.canonical, choice.canonical_gold),
         _without_choices("yes-no", "yes or no", closed.YES_NO.extract, closed.YES_NO.canonical),
         _without_choices("valid-invalid", "valid or invalid", closed.VALIDITY.extract, closed.VALIDITY.canonical),
@@ -100,16 +107,20 @@ def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
 
 
 def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | None:
-    """Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
+    r"""Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
 
-    Of a worked solution that closes with a line "#### 18", as GSM8K writes its golds, it is the key of what follows the marks. A
-    gold of the kind "choice" that names no option keeps the key of its text (`feval.answers.choice`).
+    It is read as an answer is: of a worked solution that closes with "#### 18", "\boxed{18}" or "The answer is 18", it is the key
+    of what is marked there. Only a gold of two numbers, and one that names none of a question's options, have no key.
     """
     rules = answer_kind(kind)
     if gold is None or kind == "verbatim":
         return gold
-    _, marks, last = gold.rstrip("\r\n").rpartition("\n#### ")
-    return (rules.gold or rules.canonical)(last if marks and "\n" not in last else gold, choices)
+    if len(gold) > LONGEST_TEXT:
+        return None
+    if rules.gold is not None:
+        return rules.gold(gold, choices)
+    marked = markers.set_apart(gold) is not None or any(segment.final for segment in markers.segments(gold))
+    return rules.canonical((rules.extract(gold, choices) if marked else None) or gold, choices)
 
 
 def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:

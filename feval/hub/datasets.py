@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.answers import canonical, canonical_gold
+from feval.answers import canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, HubSource, dataset_card, find_dataset_card
 from feval.errors import CardError, DamagedRecordingError, SourceError
 from feval.executors.progress import reports
@@ -289,7 +289,7 @@ def _gold(row: Row, columns: HubColumns, choices: Choices, answer_kind: str, whe
     if not gold:
         return None
     if answer_kind == "number":
-        return canonical(answer_kind, gold) or gold
+        return canonical_gold(answer_kind, gold) or gold
     return _without_brackets(gold, choices)
 
 

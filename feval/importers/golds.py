@@ -1,16 +1,14 @@
-"""Golds that are positions: MMLU writes 0 to 3 where its options are A to D."""
+"""Golds that are positions, as MMLU's 0 to 3 where its options are A to D, or that are a label and a text at once."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from feval.answers import canonical
+from feval.answers.choice import WHOLE
 from feval.errors import SourceError
 from feval.importers.source import SourceQuestion
-
-_POSITION = re.compile("-?[0-9]+")
 
 
 def positions_as_labels(
@@ -18,31 +16,55 @@ def positions_as_labels(
 ) -> tuple[Sequence[SourceQuestion], list[str]]:
     """Write golds of the kind "choice" that are positions, counted from 0, as the labels of their options.
 
-    A whole number is a position unless it equals an option's label or text. Where every gold of the source is a whole number and
-    one of them can only be a position, all but labels are positions: MMLU's gold 2 beside the options 8, 2, 24, 120 is 24.
+    A whole number, `1.0` as well as `1`, is a position unless it equals an option's label or text. Where every gold of the source
+    is a whole number and one of them can only be a position, all but labels are positions: MMLU's gold 2 beside the options 8, 2,
+    24, 120 is 24. A gold that is one option's text and another's label is the text where other golds are texts, else the label.
 
     Returns the questions (all of one source, which messages call `origin`) and notes for readers.
     """
     if kind != "choice":
         return questions, []
+    questions, notes = _texts_that_are_labels(questions)
     golds = sum(question.gold is not None for question in questions)
-    numbers = [q for q in questions if _POSITION.fullmatch(_gold(q)) and _gold(q) not in dict(q.choices)]
+    numbers = [q for q in questions if WHOLE.fullmatch(_gold(q)) and not _is_label(q)]
     positions = [question for question in numbers if not _is_text(question)]
     if not positions:
-        return questions, []
+        return questions, notes
     only_positions = len(numbers) == golds and all(map(_in_range, numbers))
     labels = {question.id: _label(question, origin) for question in (numbers if only_positions else positions)}
     changed = [replace(q, gold=labels[q.id]) if q.id in labels else q for q in questions]
-    return changed, _notes(positions[0], labels, [q for q in numbers if _is_other_text(q, labels)])
+    return changed, [*notes, *_notes(positions[0], labels, [q for q in numbers if _is_other_text(q, labels)])]
+
+
+def _texts_that_are_labels(questions: Sequence[SourceQuestion]) -> tuple[Sequence[SourceQuestion], list[str]]:
+    """Tell whether golds that are one option's text and another's label are texts; if so, write the labels of those options."""
+    own = {q.id: label for q in questions for label, text in q.choices if text.strip() == _gold(q) != label}
+    both = [question for question in questions if question.id in own and _is_label(question)]
+    if not both:
+        return questions, []
+    texts = any(question.gold and not _is_label(question) and _is_text(question) for question in questions)
+    labels = {question.id: own[question.id] for question in both} if texts else {}
+    said = "texts, as other golds are" if texts else "labels, as no other gold is a text"
+    note = (
+        f"Gold answers that are one option's text and another's label: {len(both):,} (such as {_gold(both[0])} of "
+        f"{both[0].id!r}). They were read as {said}."
+    )
+    return [replace(q, gold=labels.get(q.id, q.gold)) for q in questions], [note]
 
 
 def _gold(question: SourceQuestion) -> str:
-    return (question.gold or "").strip()
+    gold = (question.gold or "").strip()
+    whole = WHOLE.fullmatch(gold)
+    return gold if whole is None else whole[1]
+
+
+def _is_label(question: SourceQuestion) -> bool:
+    return _gold(question) in dict(question.choices)
 
 
 def _is_text(question: SourceQuestion) -> bool:
-    gold = canonical("text", _gold(question))
-    return any(canonical("text", text) == gold for _, text in question.choices)
+    golds = {canonical("text", gold) for gold in (_gold(question), question.gold or "")}
+    return any(canonical("text", text) in golds for _, text in question.choices)
 
 
 def _is_other_text(question: SourceQuestion, labels: dict[str, str]) -> bool:

@@ -42,7 +42,7 @@ _VERDICT = re.compile(
 def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
     """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the number."""
     cot, mark, gold = row["answer"].rpartition("####")
-    answer = answers.canonical("number", gold)
+    answer = answers.canonical_gold("number", gold)
     cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
     return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from datetime import date
 
 import pytest
 from hypothesis import given, settings
@@ -66,6 +67,72 @@ def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, 
 
 def test_a_heading_within_a_gold_closes_nothing() -> None:
     assert canonical_gold("text", "An essay\n#### On cats\nThey purr.") == "an essay #### on cats they purr"
+
+
+MARKED = (
+    "{}", "{}.", "**{}**", "The answer is {}", "So 3 + 4 = 7, and the answer is {}.", "#### {}", "Two of 3.\n#### {}",
+    "Answer: {}", r"\boxed{{{}}}", r"$\boxed{{{}}}$", '{{"answer": "{}"}}', "<answer>{}</answer>", "Not 5.\n**Answer:** {}\n",
+)  # fmt: skip
+SPELLINGS = {
+    "number": st.one_of(
+        st.integers(-(10**9), 10**9).map("{:,}".format),
+        st.decimals(-1000, 1000, places=3).map(str),
+        st.fractions(0, 50, max_denominator=20).map(str),
+        st.builds("{} {}/{}".format, st.integers(1, 9), st.integers(1, 3), st.integers(4, 9)),
+        st.builds(r"\frac{{{}}}{{{}}}".format, st.integers(0, 99), st.integers(1, 99)),
+        st.builds("{}{} {}".format, st.sampled_from(["", "$", "-"]), st.integers(0, 99), st.sampled_from(["km", "%", "m^2", ""])),
+        st.sampled_from(["5e3", "3 x 10^5", "10k", "29,00 €", "2 million", "seven", "x = 5", "2 + 3 = 5", "2:00"]),
+    ),
+    "choice": st.sampled_from(["A", "(b)", "C.", "C) 4,000", "b: the cat", "option D", "Paris", "the cat", "4000"]),
+    "yes-no": st.sampled_from(["yes", "No", "Not plausible", "TRUE"]),
+    "valid-invalid": st.sampled_from(["valid", "Invalid", "deductively invalid"]),
+    "date": st.dates(date(1900, 1, 1)).map("{:%m/%d/%Y}".format) | st.sampled_from(["May 1, 2021", "2021-05-01"]),
+    "letters": st.from_regex("[a-z]{2,6}", fullmatch=True) | st.sampled_from(["y-A-j-o", "'y', 'a', 'j', 'o'"]),
+    "text": st.sampled_from(["the cat", "The  Cat", "'two cats'", "naïve"]),
+    "latex": st.sampled_from([r"$\frac12$", "$x+1$", r"$(3,\infty)$", "$x = 5$", r"\(2^{10}\)", "$1{,}000$"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXTRACTING)
+@settings(deadline=None)
+@given(data=st.data())
+def test_what_a_cot_may_answer_reads_the_same_as_a_gold(kind: str, data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(MARKED)).format(data.draw(SPELLINGS[kind]))
+    key = canonical(kind, extract(kind, text, OPTIONS), OPTIONS)
+    assert key is not None
+    assert canonical_gold(kind, text, OPTIONS) == key
+    assert canonical_gold(kind, key, OPTIONS) == key
+
+
+@pytest.mark.parametrize(
+    ("gold", "key"),
+    [
+        *(
+            (gold, None)
+            for gold in ("3:1", "(2, 3)", "(1, 0, 1)", "2 hours 30 minutes", "two hours 30 minutes", "5 - 3", "10-20 %")
+        ),
+        *(
+            (gold, None)
+            for gold in (
+                "x = 5, y = 6",
+                "1; 2",
+                "first 5, then x = 6",
+                "The answer is 2 hours 30 minutes.",
+                "5 at 10:30",
+            )
+        ),
+        *(
+            (gold, "18")
+            for gold in ("18 (eighteen)", "16 - 3 = 13 eggs; she has 18.\n#### 18", "The answer is 18. She has 9 left.")
+        ),
+        *(
+            (gold, "18")
+            for gold in ("18 m^{2}", "9 x 2 = 18", "3 eggs, so the answer is 18.\nDone.", "eighteen", "18 (18.0)")
+        ),
+    ],
+)
+def test_a_number_gold_is_what_it_marks_or_its_only_number(gold: str, key: str | None) -> None:
+    assert canonical_gold("number", gold) == key
 
 
 def test_keys_come_in_the_order_of_the_raw_answers() -> None:

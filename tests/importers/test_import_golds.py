@@ -64,13 +64,21 @@ def test_golds_of_another_kind_stay() -> None:
     assert positions_as_labels([number], "number", "x.jsonl") == ([number], [])
 
 
+def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counted() -> None:
+    vitamins = question("A", "D", "C", "B", "A", id="q1")
+    kept, (note,) = positions_as_labels([question("C", "cat", "dog", "cow", id="q0"), vitamins], "choice", "x.jsonl")
+    assert [q.gold for q in kept] == ["C", "A"]
+    assert "another's label: 1 (such as A of 'q1'). They were read as labels" in note
+    assert golds(question("cow", "cat", "dog", "cow", id="q0"), vitamins) == ["cow", "D"]
+
+
 def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
     texts = ("8", "2", "24", "120")
     assert golds(question("24", *texts, id="q0"), question("2", *texts, id="q1")) == ["24", "2"]
     assert golds(question("five", "five", "six", id="q0"), question("2", *texts, id="q1")) == ["five", "2"]
 
 
-@pytest.mark.parametrize("gold", ["4", "-1", "10", "9" * 4000])
+@pytest.mark.parametrize("gold", ["4", "-1", "10", "4.0", "9" * 4000])
 def test_a_position_out_of_range_is_refused(gold: str) -> None:
     with pytest.raises(
         SourceError,
@@ -96,7 +104,7 @@ def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused() -> 
 MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", "hen"]}
 
 
-@pytest.mark.parametrize("gold", [1, "1", 1.0])
+@pytest.mark.parametrize("gold", [1, "1", 1.0, "1.0"])
 def test_generic_rows(imported: Import, gold: Any) -> None:
     cots = [MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
@@ -104,6 +112,24 @@ def test_generic_rows(imported: Import, gold: Any) -> None:
     assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
     assert rows(recording)["answer"] == ["B", "A"]
     assert "positions, counted from 0" in notes(recording)
+
+
+@pytest.mark.parametrize(
+    ("kind", "read", "unread"),
+    [("choice", "**B**", "Berlin"), ("number", "10 eggs", "3:1"), ("number", "#### 5", "(2, 3)")],
+)
+def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
+    imported: Import, kind: str, read: str, unread: str
+) -> None:
+    cots = [
+        MMLU | {"id": name, "gold": gold, "text": "The answer is B."} for name, gold in (("q", read), ("r", unread))
+    ]
+    recording = imported("jsonl", lines(*cots), answer_kind=kind)
+    assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
+    assert [q.answer for q in recording.questions("toy")] == [read, unread]
+    assert f"Gold answers that cannot be read as {kind} (accuracies need one, or --unlabelled drop): 1." in notes(
+        recording
+    )
 
 
 def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> None:

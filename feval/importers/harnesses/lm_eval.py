@@ -122,7 +122,8 @@ def _doc(line: Any, number: int, where: str) -> _Doc:
     if "target" not in line:
         member(line, "target", str, where)
     gold, others = gold_of(line["target"], where)
-    short = gold.rpartition(_GSM8K_MARK)[2] if gold is not None else None
+    last = gold.rpartition(_GSM8K_MARK)[2] if gold is not None else None
+    short = gold if last is None or "\n" in last.strip() else last  # a heading closes nothing
     text = next((doc[name] for name in _QUESTION_MEMBERS if isinstance(doc.get(name), str) and doc[name]), prompt.text)
     return _Doc(number, text, short, others, short != gold, _choices(doc), _texts(line, where), prompt, arguments)
 
