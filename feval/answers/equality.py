@@ -27,7 +27,7 @@ import threading
 import time
 from contextlib import suppress
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
@@ -122,9 +122,12 @@ def comparison(name: str) -> Comparison | None:
     raise UsageError(f"There is no equality of answers {name!r:.60}.")
 
 
+_fraction = lru_cache(1 << 12)(Fraction)  # a question's answers are compared with each other
+
+
 def _within(relative: Fraction, left: str, right: str) -> bool:
     """Whether two keys of `feval.answers.number` differ by at most a share of the larger one."""
-    a, b = Fraction(left), Fraction(right)
+    a, b = _fraction(left), _fraction(right)
     return abs(a - b) <= relative * max(abs(a), abs(b))
 
 

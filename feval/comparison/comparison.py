@@ -85,7 +85,8 @@ class Comparison(Drawn, Statistics):
         """Sentences that keep a reader from being misled."""
         points = [(curve.label, point) for curve in self.curves for point in curve.points]
         few = few_questions(points[0][1].questions) if points else []
-        return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
+        cautions = dict.fromkeys(sentence for _, point in points for sentence in point.cautions)
+        return (*few, *billed_once(self.plan.billing, points), *cautions, *self._not_exact())
 
     def _not_exact(self) -> list[str]:
         """A warning that kinds are mixed, or why figures differ from those of `feval curve`."""

@@ -10,7 +10,7 @@ from feval import methods
 from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
 
 if TYPE_CHECKING:
-    from feval.replay import LLM
+    from feval.replay import LLM, Dataset
 
 FEW_QUESTIONS = 10
 """Results on fewer questions carry a warning."""
@@ -37,6 +37,29 @@ def probes_for_nothing(llms: Sequence[str]) -> list[str]:
     sentence = (
         f"The tokens of some probes of {' and '.join(llms)} were not recorded: they count 0, so that tokens and USD lack a part "
         "of what probing costs."
+    )
+    return [sentence]
+
+
+def mixed_parties(dataset: Dataset) -> list[str]:
+    """Return a warning where a tolerance has answers that equal the gold vote with others that do not, else nothing."""
+    if not dataset.mixed_parties:
+        return []
+    sentence = (
+        f"On {dataset.mixed_parties:,} of {len(dataset):,} questions, answers that equal the gold within the recording's "
+        "tolerance vote together with others that do not, and all are right or wrong as one: an LLM's accuracy there depends on "
+        "which other answers were recorded. `feval extract --equality` takes another tolerance."
+    )
+    return [sentence]
+
+
+def uncompared(answers: int, total: int) -> list[str]:
+    """Return a warning where answers are LaTeX that nobody recorded, `answers` of `total`, else nothing."""
+    if not answers:
+        return []
+    sentence = (
+        f"Answers in a spelling of LaTeX that nobody recorded: {answers:,} of {total:,}. They were not compared with the gold, "
+        "and count as wrong even where algebra would find them equal. Answer as one of the CoTs does."
     )
     return [sentence]
 

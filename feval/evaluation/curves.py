@@ -24,7 +24,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.cautions import billed_once, few_questions, mixed_parties
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
@@ -108,6 +108,7 @@ class Curve(Drawn):
         left_out: questions that were left out because they have no gold or too few CoTs.
         cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for dollars and tokens alone.
         timing: where seconds come from; `None` where nobody asked for them.
+        cautions: sentences about the recording without which the numbers could mislead.
     """
 
     method: str
@@ -128,12 +129,13 @@ class Curve(Drawn):
     left_out: LeftOut = NONE_LEFT_OUT
     cost: str | None = None
     timing: Timing | None = None
+    cautions: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
         named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
-        return (*few_questions(self.questions), *billed_once(self.billing, named))
+        return (*few_questions(self.questions), *billed_once(self.billing, named), *self.cautions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
@@ -142,7 +144,7 @@ class Curve(Drawn):
             "points": [asdict(point) for point in self.points],
             "warnings": list(self.warnings),
         }
-        del result["left_out"], result["timing"]
+        del result["left_out"], result["timing"], result["cautions"]
         if self.timing is not None:
             result["seconds"] = str(self.timing)
         if self.cost is None:
@@ -220,6 +222,7 @@ def self_consistency_curve(
         confidence=confidence,
         points=tuple(_points(values, llm, pool, budgets, order, confidence)),
         left_out=questions.left_out,
+        cautions=tuple(mixed_parties(dataset)),
     )
 
 
@@ -306,6 +309,7 @@ def method_curve(
         left_out=questions.left_out,
         cost=cost,
         timing=result.timing,
+        cautions=tuple(mixed_parties(dataset)),
     )
 
 

@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from feval import cards, executors, methods
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.cautions import billed_once, few_questions, named_errors, probes_for_nothing
+from feval.evaluation.cautions import (
+    billed_once,
+    few_questions,
+    mixed_parties,
+    named_errors,
+    probes_for_nothing,
+    uncompared,
+)
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
@@ -89,7 +96,7 @@ class Evaluation(Drawn):
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked for.
         confidence: of the interval.
         timing: where seconds come from; `None` where nobody asked for them.
-        free_probes: LLMs whose probes, or some of them, count 0 tokens, because these were not recorded.
+        cautions: sentences about the recording, and the method's answers, without which the numbers could mislead.
     """
 
     method: str
@@ -125,7 +132,7 @@ class Evaluation(Drawn):
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
-    free_probes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     timing: Timing | None = None
 
     @property
@@ -190,8 +197,7 @@ class Evaluation(Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        own = (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]))
-        return (*own, *probes_for_nothing(self.free_probes))
+        return (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]), *self.cautions)
 
     @property
     def no_answer(self) -> Floats | None:
@@ -437,6 +443,8 @@ def _evaluation(
     if known and means.prompt_tokens_per_round is not means.prompt_tokens:
         round_tokens, round_dollars = billed(llms, means.prompt_tokens_per_round, means.output_tokens)
     low, high = interval_ends(means.right, confidence)
+    free_probes = [llm.name for llm in llms if llm.pool.probed_for_nothing()] if means.probe_calls.any() else []
+    answers = len(rows) * (replicates if kind == "seeded" else 1)
     return Evaluation(
         method=methods.method_name(method),
         fields={} if isinstance(method, MethodFile) else set_fields(method),
@@ -470,5 +478,5 @@ def _evaluation(
         accuracy_high=high,
         confidence=confidence,
         timing=timing,
-        free_probes=tuple(llm.name for llm in llms if llm.pool.probed_for_nothing()) if means.probe_calls.any() else (),
+        cautions=(*probes_for_nothing(free_probes), *mixed_parties(dataset), *uncompared(means.uncompared, answers)),
     )

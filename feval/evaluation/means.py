@@ -79,6 +79,7 @@ class QuestionMeans:
         rounds: of each LLM, requests for CoTs.
         sequential_by_llm: gives the sequential tokens of each LLM; `None` where not known.
         seconds: gives [Q] seconds of recorded replies; `None` where not known, or not asked for.
+        uncompared: answers, of all draws, that nobody compared with the recorded ones.
     """
 
     right: Floats
@@ -96,6 +97,7 @@ class QuestionMeans:
     rounds: list[Floats]
     sequential_by_llm: Callable[[], list[Floats] | None]
     seconds: Callable[[], Floats | None]
+    uncompared: int = 0
 
     def seconds_of(self, timing: Timing, llms: Sequence[LLM]) -> Floats | None:
         """[Q] seconds, replayed or modelled: waits for first tokens, and sequential tokens after them; `None` where not known."""
@@ -122,6 +124,7 @@ class ReplicateSums:
         prompts: [L, Q] prompts billed.
         ledgers: [L, F, Q] fields of `Ledger`, in their order.
         longest: [Q] tokens of the longest CoT of any LLM.
+        uncompared: [Q] replicates with an answer that nobody compared with the recorded ones.
         split: whether `early` and `routed` were counted.
         latency: whether every ledger had sequential tokens and a longest CoT.
         timed: whether every ledger had microseconds.
@@ -134,6 +137,7 @@ class ReplicateSums:
     prompts: Int64
     ledgers: Int64
     longest: Int64
+    uncompared: Int64
     split: bool = False
     latency: bool = True
     timed: bool = True
@@ -141,14 +145,14 @@ class ReplicateSums:
     @classmethod
     def zeros(cls, llms: int, questions: int) -> ReplicateSums:
         """Before the first replicate."""
-        right, none, early, routed, longest = np.zeros((5, questions), np.int64)
+        right, none, early, routed, longest, uncompared = np.zeros((6, questions), np.int64)
         prompts = np.zeros((llms, questions), np.int64)
         ledgers = np.zeros((llms, len(LEDGER_FIELDS), questions), np.int64)
-        return cls(right, none, early, routed, prompts, ledgers, longest)
+        return cls(right, none, early, routed, prompts, ledgers, longest, uncompared)
 
     def put(self, block: slice, part: ReplicateSums) -> None:
         """Take over the sums of a block of questions."""
-        for name in ("right", "none", "early", "routed", "prompts", "ledgers", "longest"):
+        for name in ("right", "none", "early", "routed", "prompts", "ledgers", "longest", "uncompared"):
             getattr(self, name)[..., block] = getattr(part, name)
         self.split, self.latency, self.timed = part.split, self.latency and part.latency, self.timed and part.timed
 
@@ -204,4 +208,5 @@ class ReplicateSums:
             [rounds / replicates for rounds in sums["rounds"]],
             lambda: by_llm,
             lambda: seconds,
+            int(self.uncompared.sum()),
         )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
+_OTHER, _UNCOMPARED = np.iinfo(np.int64).max, np.iinfo(np.int64).max - 1  # codes of answers that no CoT gave
 
 
 def drawn_orders(
@@ -119,7 +120,7 @@ def called(
     replicate: int | None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Decisions:
-    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a code beyond the candidates.
+    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a code beyond all candidates.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -139,7 +140,9 @@ def _code(answer: str | None, dataset: Dataset, row: int) -> int:
     if key is None:
         return -1
     candidates = dataset.candidates(row)
-    return candidates.index(key) if key in candidates else len(candidates)
+    if key in candidates:
+        return candidates.index(key)
+    return _UNCOMPARED if dataset.is_uncompared(row, key) else _OTHER
 
 
 def replicate_sums(
@@ -190,6 +193,7 @@ def _block_sums(
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
             sums.add(batch, (batch.answer == gold) & (gold >= 0), llms[0].billing)
+            sums.uncompared += batch.answer[0] == _UNCOMPARED
         sums.timed = timing is not None
         return sums
     sums.split = not searches(method)

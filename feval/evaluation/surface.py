@@ -22,7 +22,7 @@ from feval.estimators.inference.frontier import pareto
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
-from feval.evaluation.cautions import few_questions, probes_for_nothing
+from feval.evaluation.cautions import few_questions, mixed_parties, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.executors.progress import reports
 from feval.lazy import Shown
@@ -87,6 +87,7 @@ class Surface(Shown):
         free_probes: whether traces are cut, and probes or some of them count 0 tokens, because these were not recorded.
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
+        cautions: sentences about the recording without which the numbers could mislead.
     """
 
     dataset: str
@@ -101,6 +102,7 @@ class Surface(Shown):
     free_probes: bool
     points: tuple[SurfacePoint, ...]
     left_out: LeftOut = NONE_LEFT_OUT
+    cautions: tuple[str, ...] = ()
 
     @property
     def widths(self) -> list[int]:
@@ -121,7 +123,7 @@ class Surface(Shown):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions), *probes_for_nothing([self.llm] * self.free_probes))
+        return (*few_questions(self.questions), *probes_for_nothing([self.llm] * self.free_probes), *self.cautions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
@@ -130,7 +132,7 @@ class Surface(Shown):
             "points": [asdict(point) for point in self.points],
             "warnings": list(self.warnings),
         }
-        del result["left_out"]
+        del result["left_out"], result["cautions"]
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
@@ -199,6 +201,7 @@ def surface(
         and any(cut is not None and cut < pool.output_tokens.max() for cut in depths),
         points=_with_frontier(points),
         left_out=questions.left_out,
+        cautions=tuple(mixed_parties(dataset)),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.two_call.vote_intervals import vote_interval
+from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
 from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOption
@@ -105,7 +106,7 @@ def plan(
         estimating=estimation_split(costs),
         options=tuple(options),
         purchase=_purchase(options, costs, number),
-        warnings=tuple(plan_warnings(options, pilot, number)),
+        warnings=(*plan_warnings(options, pilot, number), *mixed_parties(dataset)),
         left_out=pilot_set.left_out,
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from feval.errors import ConflictError, NotRecordedError, UsageError
 from feval.estimators.arrays import Rows
+from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import LLMCalls, PairOfLLMs, calls_of, independent_pair, require_equal_sizes
@@ -103,7 +104,7 @@ def couple(
         covariances[pair] = both.statistics().covariance
         variances[pair] = both.variances()
         curves[pair] = both.curve()
-    warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs)]
+    warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs), *mixed_parties(dataset)]
     if judge is None:
         outcomes = (
             outcomes_of_calls(together, "same"),

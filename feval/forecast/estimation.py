@@ -14,6 +14,7 @@ from feval.estimators.counts import vote_counts
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.evaluation.blocks import loaded, with_numbers
+from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.question_set import Rows, question_set
 from feval.executors.progress import reports
 from feval.forecast.caveats import forecast_warnings
@@ -113,7 +114,7 @@ def estimate(
         m=tuple(votes),
         pool=pool,
         estimates=estimates,
-        warnings=tuple(forecast_warnings(calls, methods, estimates, pool.size)),
+        warnings=(*forecast_warnings(calls, methods, estimates, pool.size), *mixed_parties(dataset)),
         left_out=questions.left_out,
     )
 

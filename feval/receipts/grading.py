@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.evaluation.cautions import few_questions
+from feval.evaluation.cautions import few_questions, mixed_parties, uncompared
 from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.replay import LLM, Dataset
@@ -53,6 +53,7 @@ class Grade:
         prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
+        cautions: sentences about the recording, and the answers, without which the numbers could mislead.
     """
 
     run: str
@@ -78,6 +79,7 @@ class Grade:
     accuracy_low: float | None
     accuracy_high: float | None
     confidence: float | None
+    cautions: tuple[str, ...] = ()
 
     @property
     def questions(self) -> int:
@@ -149,7 +151,8 @@ class Grade:
             "Some CoTs were chosen one by one, so the run is not a random draw.": not self.as_drawn,
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
-        return [*few_questions(self.questions), *(sentence for sentence, applies in sentences.items() if applies)]
+        said = [sentence for sentence, applies in sentences.items() if applies]
+        return [*few_questions(self.questions), *said, *self.cautions]
 
     def request(self) -> GradeRequest:
         """What the numbers are computed from besides the recordings and the price list: a receipt's request."""
@@ -229,6 +232,10 @@ def grade_answers(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
+        cautions=(
+            *mixed_parties(dataset),
+            *uncompared(sum(dataset.is_uncompared(name, keys[name]) for name in ids), len(ids)),
+        ),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,10 +121,10 @@ class Dataset(Drawn):
         return answer is not None and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
-        """Return the key that an answer votes with: its normal form, or that of the recorded answers it was judged equal to.
+        """Return the key that an answer votes with: its normal form, or that of the recorded answers it is equal to.
 
-        Thoughts in it are not read, unless the kind is verbatim. Verdicts are those of the recording, so an answer that was never
-        recorded equals another only by its normal form.
+        Thoughts in it are not read, unless the kind is verbatim. The gold's own text has the gold's key. Of an answer that nobody
+        recorded, a number is compared under the recording's tolerance, with the gold first; LaTeX is not (`is_uncompared`).
 
         Args:
             question: id or row.
@@ -137,14 +138,55 @@ class Dataset(Drawn):
             NotRecordedError: no such question.
         """
         row = self._view.row(question)
-        if answer is None or answer in self._view.candidates(row):
+        candidates = self._view.candidates(row)
+        if answer is None or answer in candidates:
             return answer
 
-        from feval.replay.answer_forms import normal_form  # voting reads no answers
+        from feval.replay.answer_forms import equals, normal_form  # voting reads no answers
 
-        kind = self._view.recording.dataset_info(self.id).answer_kind
-        form = normal_form(kind, answer, self._view.question(row).choices)
-        return None if form is None else self._view.key(row, form)
+        info = self._view.recording.dataset_info(self.id)
+        form = normal_form(info.answer_kind, answer, self._view.question(row).choices)
+        golds = self._golds(row)
+        if answer in golds.values() or form in golds:
+            return candidates[int(self.gold[row])]
+        key = None if form is None else self._view.key(row, form)
+        if key is None or key in candidates:
+            return key
+        equal = equals(info.equality)
+        if any(equal(gold, key) for gold in golds):
+            return candidates[int(self.gold[row])]
+        return next((each for each in sorted(candidates) if equal(each, key)), key)
+
+    def is_uncompared(self, question: str | int, key: str | None) -> bool:
+        """Return whether an answer with this key could equal a recorded one, and nothing says so: LaTeX that nobody recorded."""
+        costly = self._equality.startswith("math-verify")
+        return costly and key is not None and key not in self._view.candidates(self._view.row(question))
+
+    @cached_property
+    def mixed_parties(self) -> int:
+        """Number of questions where one party holds answers that equal the gold, within the tolerance, and others that do not."""
+        if not self._equality.startswith("tolerance"):
+            return 0
+
+        from feval.replay.answer_forms import equals  # voting reads no answers
+
+        return sum(self._is_mixed(row, equals(self._equality)) for row in np.flatnonzero(self.gold >= 0).tolist())
+
+    def _is_mixed(self, row: int, equal: Callable[[str, str], bool]) -> bool:
+        aliases, keys, golds = self._view.aliases(row), self._view.candidates(row), self._golds(row)
+        joined = set(aliases.values())
+        forms = [*aliases.items(), *((keys[code], code) for code in joined)]
+        verdicts = {(code, any(form == gold or equal(gold, form) for gold in golds)) for form, code in forms}
+        return len(verdicts) > len(joined)
+
+    @property
+    def _equality(self) -> str:
+        return self._view.recording.dataset_info(self.id).equality
+
+    def _golds(self, row: int) -> dict[str, str | None]:
+        """The normal form of a question's gold -> the gold as written; a form for each recording, empty without a gold."""
+        questions = (view.question(row) for view in self._view.all_views())
+        return {each.answer_key: each.answer for each in questions if each.answer_key is not None}
 
     def candidates(self, question: str | int) -> list[str]:
         """Return the distinct answers of a question by code, the gold among them if there is one."""

@@ -128,6 +128,8 @@ def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
     monkeypatch.setattr(Probes, "counted", False)
     assert surface(*toy).free_probes
     assert not surface(*toy, tokens=[None]).free_probes
+    monkeypatch.setitem(vars(toy[0]), "mixed_parties", 2)  # of parties that are partly the gold, too
+    assert any(sentence.startswith("On 2 of 5 questions, answers that equal") for sentence in surface(*toy).warnings)
     assert not surface(*toy, tokens=[1000, None]).free_probes  # no trace is cut, none is probed
 
 

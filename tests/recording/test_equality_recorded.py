@@ -15,10 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from small import restate
 
-from feval import evaluate, load
+from feval import compare, evaluate, load
 from feval.answers import equality, parties
 from feval.errors import AnswerError, ConflictError, GoldAwareWarning, SeparateAnswersWarning, UsageError
+from feval.evaluation import curves
+from feval.evaluation.cautions import few_questions
 from feval.evaluation.requests import Consumption
+from feval.forecast import estimate
 from feval.importers import import_recording
 from feval.methods import SelfConsistency, SingleCall
 from feval.receipts.grading import grade_answers
@@ -322,6 +325,100 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str
         confidence=None,
     )
     assert (evaluated.accuracy, graded.accuracy, dataset.is_right("q", answer)) == (1, 1, True)
+
+
+def judged(dataset: Any, llm: Any, answer: str) -> tuple[bool, list[str]]:
+    """Whether `evaluate`, `grade` and `is_right`, which agree, find an answer to "q" right, and the cautions of the first two."""
+    evaluated = evaluate(lambda _q, llm: llm.sample(1) and answer, dataset, llm, replicates=3, confidence=None)
+    asked = [Consumption(llm="some-llm", question="q", requests=1, samples=(0,))]
+    graded = grade_answers(dataset, [llm], asked, {"q": answer}, run="r", confidence=None)
+    assert evaluated.accuracy == graded.accuracy == dataset.is_right("q", answer)
+    assert [each.partition(":")[0] for each in evaluated.cautions] == [
+        each.partition(":")[0] for each in graded.cautions
+    ]
+    return evaluated.accuracy == 1, [*evaluated.cautions, *graded.cautions]
+
+
+@pytest.mark.parametrize(
+    ("kind", "equality", "gold", "recorded_answers"),
+    [
+        ("latex", "math-verify", "x+1", ["1+x"]),
+        ("latex", "normal-form", "x+1", ["7"]),
+        ("latex", "math-verify", "So $x+1$.\n#### $x+1$", ["1+x"]),
+        ("number", "tolerance-0.01", "100", ["100.5"]),
+        ("number", "tolerance-0.01", "It is 90 + 10.\nThe answer is 100.", ["7"]),
+        ("number", "normal-form", "#### 1,000", ["7"]),
+        ("choice", "normal-form", "The answer is B.", ["A"]),
+        ("text", "normal-form", "Answer: two cats", ["a cat"]),
+        ("verbatim", "normal-form", "#### 7", ["7"]),
+    ],
+)
+def test_the_golds_own_text_is_right_under_every_equality(
+    tmp_path: Path, kind: str, equality: str, gold: str, recorded_answers: list[str]
+) -> None:
+    rec = recorded(tmp_path / "rec", recorded_answers, gold, kind=kind, equality=equality)
+    dataset, [llm] = load("maths", None, rec)
+    assert judged(dataset, llm, gold) == (True, [])
+    assert dataset.answer_key("q", gold) == dataset.candidates("q")[dataset.gold[0]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("99.5", True),
+        ("$99.1", True),
+        ("98.9", False),
+        ("101.9", True),
+        ("102", False),
+        ("7", False),
+        ("nothing", False),
+    ],
+)
+def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(tmp_path: Path, answer: str, right: bool) -> None:
+    # 1 %: within 1 of the gold, or of the recorded 100.9, which votes with it: 101.9 - 100.9 = 1 <= 1.019.
+    rec = recorded(tmp_path / "rec", ["100.9", "7"], "100", kind="number", equality="tolerance-0.01")
+    dataset, [llm] = load("maths", None, rec)
+    assert judged(dataset, llm, answer) == (right, [])
+    assert dataset.answer_key("q", "7.07") == "7"
+
+
+def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path: Path) -> None:
+    dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
+    right, (evaluated, graded) = judged(dataset, llm, "\\frac{4+2x}{2}")
+    assert not right
+    assert "in a spelling of LaTeX that nobody recorded: 3 of 3." in evaluated
+    assert "in a spelling of LaTeX that nobody recorded: 1 of 1." in graded
+    plainly, [llm] = load("maths", None, recorded(tmp_path / "plain", gold="x+2", equality="normal-form"))
+    assert judged(plainly, llm, "\\frac{4+2x}{2}") == (False, [])
+
+
+def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path: Path) -> None:
+    """98.5 and 99 differ by less than 1 %, as 99 and 100 do, 98.5 and 100 by more: A alone is right, beside B wrong."""
+    options: dict[str, Any] = {"gold": "98.5", "kind": "number", "equality": "tolerance-0.01"}
+    first, second = (
+        recorded(tmp_path / "a", ["99"] * 2, llm="a", **options),
+        recorded(tmp_path / "b", ["100"] * 2, llm="b", **options),
+    )
+    dataset, [alone] = load("maths", None, first)
+    assert (evaluate(SingleCall(), dataset, alone).accuracy, dataset.mixed_parties) == (1, 0)
+    assert curves.self_consistency_curve(dataset, alone, [1]).warnings == tuple(few_questions(1))
+    dataset, [beside, other] = load("maths", None, merge([first, second], tmp_path / "both"))
+    result = evaluate(SingleCall(), dataset, beside)
+    assert (result.accuracy, dataset.mixed_parties) == (0, 1)
+    compared = compare(tmp_path / "both", [("one", SingleCall(), "a")], resamples=100)
+    results = (
+        result.warnings,
+        curves.self_consistency_curve(dataset, beside, [1, 2]).warnings,
+        curves.method_curve(dataset, [beside], "self-consistency", "n", [1, 2]).warnings,
+        estimate(dataset, beside, g=1, m=[1], methods=["exact"], resamples=100).warnings,
+        compared.warnings,
+    )
+    for sentences in results:
+        assert (
+            sum(sentence.startswith("On 1 of 1 questions, answers that equal the gold") for sentence in sentences) == 1
+        )
+    assert "vote together with others that do not" in result._repr_html_()
+    assert evaluate(SingleCall(), dataset, other).accuracy == 0
 
 
 def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) -> None:
