@@ -26,21 +26,19 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import latex
-from feval.answers.parties import NORMAL_FORM, Comparison
+from feval.answers.parties import NORMAL_FORM, TOLERANCE, Comparison, tolerated
 from feval.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
 MATH_VERIFY = "math-verify"
-_TOLERANCE = "tolerance-"
 
 SECONDS = 5.0
 """Time limit for comparing one pair of answers; those of real recordings take 0.02 on average, 0.4 at most."""
@@ -74,8 +72,8 @@ def named_equality(kind: str, name: str | None = None) -> str:
         return name
     if kind == "latex" and name.startswith(MATH_VERIFY):
         return _installed_math_verify(name)
-    if kind == "number" and name.startswith(_TOLERANCE):
-        return tolerance(name.removeprefix(_TOLERANCE))
+    if kind == "number" and name.startswith(TOLERANCE):
+        return tolerance(name.removeprefix(TOLERANCE))
     known = {"latex": "normal-form or math-verify", "number": "normal-form or tolerance-X, such as tolerance-1e-4"}
     raise UsageError(
         f"Answers of the kind {kind!r} have no equality {name!r:.60}; they have {known.get(kind, 'normal-form only')}."
@@ -105,7 +103,7 @@ def tolerance(relative: str | float) -> str:
         number = 0.0
     if not 0 < number < 1:
         raise UsageError(f"A tolerance is a number between 0 and 1, such as 1e-4; {relative!r:.40} was given.")
-    return f"{_TOLERANCE}{number!r}"
+    return f"{TOLERANCE}{number!r}"
 
 
 def comparison(name: str) -> Comparison | None:
@@ -115,20 +113,11 @@ def comparison(name: str) -> Comparison | None:
     """
     if name == NORMAL_FORM:
         return None
-    if name.startswith(_TOLERANCE):
-        return Comparison(partial(_within, Fraction(float(name.removeprefix(_TOLERANCE)))))
+    if near := tolerated(name):
+        return Comparison(near)
     if name.startswith(MATH_VERIFY):
         return Comparison(partial(_equal_under, name), latex.comparable, costly=True)
     raise UsageError(f"There is no equality of answers {name!r:.60}.")
-
-
-_fraction = lru_cache(1 << 12)(Fraction)  # a question's answers are compared with each other
-
-
-def _within(relative: Fraction, left: str, right: str) -> bool:
-    """Whether two keys of `feval.answers.number` differ by at most a share of the larger one."""
-    a, b = _fraction(left), _fraction(right)
-    return abs(a - b) <= relative * max(abs(a), abs(b))
 
 
 def _equal_under(name: str, left: str, right: str) -> bool | None:

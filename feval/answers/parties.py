@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
 from time import monotonic
 
 NORMAL_FORM = "normal-form"
 """The name of the equality under which answers are equal only where their normal forms are."""
+TOLERANCE = "tolerance-"
+"""How the names of equalities of numbers begin; the largest relative difference follows."""
 PAIRS_PER_QUESTION = 2_000
 """Comparisons per question; as many again are reserved for its gold."""
 PAIRS = 200_000
@@ -40,6 +44,22 @@ class Comparison:
     equal: Callable[[str, str], bool | None]
     comparable: Callable[[str, str], bool] = _always
     costly: bool = False
+
+
+def tolerated(equality: str) -> Callable[[str, str], bool] | None:
+    """Return how a tolerance compares two keys of `feval.answers.number`; `None` for an equality that is none."""
+    if not equality.startswith(TOLERANCE):
+        return None
+    return partial(_within, Fraction(float(equality.removeprefix(TOLERANCE))))
+
+
+_fraction = lru_cache(1 << 12)(Fraction)  # a question's answers are compared with each other
+
+
+def _within(relative: Fraction, left: str, right: str) -> bool:
+    """Whether two keys differ by at most a share of the larger one."""
+    a, b = _fraction(left), _fraction(right)
+    return abs(a - b) <= relative * max(abs(a), abs(b))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from feval.answers import canonical
-from feval.answers.equality import comparison
 from feval.answers.thoughts import split
 
 
@@ -19,11 +18,3 @@ def normal_form(kind: str, answer: str, choices: Sequence[tuple[str, str]]) -> s
         parts = split(answer)
         text = parts.reply if parts.answers else None
     return canonical(kind, text, choices if kind == "choice" else ())
-
-
-def equals(equality: str) -> Callable[[str, str], bool]:
-    """Return how an equality compares two normal forms that nobody has compared; where that is costly, they are different."""
-    compare = comparison(equality)
-    if compare is None or compare.costly:
-        return lambda _left, _right: False
-    return lambda left, right: compare.equal(left, right) is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.answers.parties import tolerated
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Drawn
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from feval.replay.llm import LLM
 
 Integers = npt.NDArray[np.integer[Any]]
+
+_NUMBER = re.compile(r"-?[0-9]+(?:[./][0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,12 @@ class Dataset(Drawn):
     """
 
     def __init__(self, view: View, llm_names: Sequence[str]) -> None:
-        self._view, self.llm_names = view, tuple(llm_names)
+        self._view, self._views, self.llm_names = view, view.all_views(), tuple(llm_names)
         self.id = view.votes.dataset
         self.gold: Integers = view.votes.gold
         self.question_keys = view.votes.question_keys
-        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
-        self.recording_paths = tuple(dict.fromkeys(s.recording.path for s in view.all_views()))
+        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in self._views))
+        self.recording_paths = tuple(dict.fromkeys(s.recording.path for s in self._views))
 
     def __repr__(self) -> str:
         return f"Dataset({self.id!r}, {len(self)} questions)"
@@ -142,41 +146,42 @@ class Dataset(Drawn):
         if answer is None or answer in candidates:
             return answer
 
-        from feval.replay.answer_forms import equals, normal_form  # voting reads no answers
+        from feval.replay.answer_forms import normal_form  # voting reads no answers
 
         info = self._view.recording.dataset_info(self.id)
         form = normal_form(info.answer_kind, answer, self._view.question(row).choices)
         golds = self._golds(row)
         if answer in golds.values() or form in golds:
             return candidates[int(self.gold[row])]
-        key = None if form is None else self._view.key(row, form)
-        if key is None or key in candidates:
+        key, near = None if form is None else self._view.key(row, form), tolerated(info.equality)
+        if key is None or key in candidates or near is None:
             return key
-        equal = equals(info.equality)
-        if any(equal(gold, key) for gold in golds):
+        if any(near(gold, key) for gold in golds):
             return candidates[int(self.gold[row])]
-        return next((each for each in sorted(candidates) if equal(each, key)), key)
+        return next((each for each in sorted(candidates) if near(each, key)), key)
 
     def is_uncompared(self, question: str | int, key: str | None) -> bool:
-        """Return whether an answer with this key could equal a recorded one, and nothing says so: LaTeX that nobody recorded."""
-        costly = self._equality.startswith("math-verify")
-        return costly and key is not None and key not in self._view.candidates(self._view.row(question))
+        """Return whether an answer with this key could equal the gold, and nobody has asked: LaTeX that no CoT has."""
+        row = self._view.row(question)
+        if key is None or not self._equality.startswith("math-verify") or key in self._view.candidates(row):
+            return False
+        return not all(map(_NUMBER.fullmatch, (key, *self._golds(row))))  # two numbers differ for good
 
     @cached_property
     def mixed_parties(self) -> int:
         """Number of questions where one party holds answers that equal the gold, within the tolerance, and others that do not."""
-        if not self._equality.startswith("tolerance"):
+        near = tolerated(self._equality)
+        if near is None:
             return 0
+        return sum(self._is_mixed(row, near) for row in np.flatnonzero(self.gold >= 0).tolist())
 
-        from feval.replay.answer_forms import equals  # voting reads no answers
-
-        return sum(self._is_mixed(row, equals(self._equality)) for row in np.flatnonzero(self.gold >= 0).tolist())
-
-    def _is_mixed(self, row: int, equal: Callable[[str, str], bool]) -> bool:
-        aliases, keys, golds = self._view.aliases(row), self._view.candidates(row), self._golds(row)
-        joined = set(aliases.values())
+    def _is_mixed(self, row: int, near: Callable[[str, str], bool]) -> bool:
+        aliases = self._view.aliases(row)
+        if not aliases:
+            return False
+        joined, keys, golds = set(aliases.values()), self._view.candidates(row), self._golds(row)
         forms = [*aliases.items(), *((keys[code], code) for code in joined)]
-        verdicts = {(code, any(form == gold or equal(gold, form) for gold in golds)) for form, code in forms}
+        verdicts = {(code, any(near(gold, form) for gold in golds)) for form, code in forms}
         return len(verdicts) > len(joined)
 
     @property
@@ -185,7 +190,7 @@ class Dataset(Drawn):
 
     def _golds(self, row: int) -> dict[str, str | None]:
         """The normal form of a question's gold -> the gold as written; a form for each recording, empty without a gold."""
-        questions = (view.question(row) for view in self._view.all_views())
+        questions = (view.question(row) for view in self._views)
         return {each.answer_key: each.answer for each in questions if each.answer_key is not None}
 
     def candidates(self, question: str | int) -> list[str]:

@@ -390,6 +390,8 @@ def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path: Path)
     assert "in a spelling of LaTeX that nobody recorded: 1 of 1." in graded
     plainly, [llm] = load("maths", None, recorded(tmp_path / "plain", gold="x+2", equality="normal-form"))
     assert judged(plainly, llm, "\\frac{4+2x}{2}") == (False, [])
+    numbers, [llm] = load("maths", None, recorded(tmp_path / "numbers", ["7"], gold="0.5"))
+    assert judged(numbers, llm, "\\frac{1}{3}") == (False, [])  # two numbers differ for good
 
 
 def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path: Path) -> None:
