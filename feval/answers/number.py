@@ -130,11 +130,11 @@ _NOT = re.compile(r"(?P<instead>,\s|\band\s)?\bnot\s[^\w\n]{0,4}$", re.IGNORECAS
 _WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _PRICE = re.compile(r"\$?([1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}|0|[1-9][0-9]{0,8})(?:\.([0-9]{1,3}))?")
 _DIGIT = re.compile("[0-9]")
-_HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _LEAD = 7  # characters of a number in front of its first digit: "-US$ -."
 _REACH = 80
 _APART = re.compile(r".*[cfgjpqvwyz=?!;|\n]", re.DOTALL)  # up to the last character that no number holds
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
+_HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 
 def extract(text: str) -> str | None:
@@ -185,13 +185,13 @@ def canonical_gold(gold: str) -> str | None:
     plain, key = _tight(_readable(content).strip()), canonical(content)
     if key is None or key == whole(content) or (_direct(plain) and key == whole(plain.rpartition("=")[2])):
         return key  # one number, or an equation
-    numbers = {
+    numbers = [
         None if match["junk"] else fraction_key(_value(match))
         for match in _NUMBER.finditer(plain)
         if plain[max(0, match.start() - 2) : match.start()] not in ("^{", "_{")  # the unit m^{2}, the base in 101_{2}
-    }
+    ]
     words = {str(_WORDS.index(word)) for word in _HYPHENATED.findall(plain.casefold()) if word in _WORDS}
-    return key if numbers | words == {key} else None
+    return key if [*numbers, *words.difference(numbers)] == [key] else None  # "18 (eighteen)" is one number
 
 
 def whole(raw: str) -> str | None:

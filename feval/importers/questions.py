@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import KINDS, canonical_gold
+from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import question_names, recognised
@@ -186,7 +186,7 @@ def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> N
                 "Give the file that belongs to the source."
             )
     golds = {gold for gold in (question.gold, other.gold) if gold is not None}
-    if len(golds) > 1 and len({canonical_gold(kind, gold, question.choices) for gold in golds}) > 1:
+    if len({canonical_gold(kind, gold, question.choices) or canonical("text", gold) for gold in golds}) > 1:
         raise ConflictError(
             f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source and "
             f"{other.gold!r:.60} in the questions file."

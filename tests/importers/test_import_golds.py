@@ -173,9 +173,11 @@ def test_source_and_questions_file_may_write_one_gold_in_two_ways(
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
     recording = imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
     assert [q.answer_key for q in recording.questions("toy")] == ["B"]
-    file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": 3}))
-    with pytest.raises(ConflictError, match="two gold answers"):
-        imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
+    for gold, other in ((in_source, 3), ("a bear", "a wolf")):  # the last two name no option
+        entry = mot_entry(question="Which barks?", answer=gold, results=["B", "A", None])
+        file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": other}))
+        with pytest.raises(ConflictError, match="two gold answers"):
+            imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
 
 
 def test_lm_eval(save: Save, imported: Import) -> None:
