@@ -18,7 +18,7 @@ def positions_as_labels(
 
     A whole number, `1.0` as well as `1`, is a position unless it equals an option's label or text. Where every gold of the source
     is a whole number and one of them can only be a position, all but labels are positions: MMLU's gold 2 beside the options 8, 2,
-    24, 120 is 24. A gold that is one option's text and another's label is the text where other golds are texts, else the label.
+    24, 120 is 24. A gold that is one option's text and another's label is the text, unless all others are labels.
 
     Returns the questions (all of one source, which messages call `origin`) and notes for readers.
     """
@@ -42,9 +42,10 @@ def _texts_that_are_labels(questions: Sequence[SourceQuestion]) -> tuple[Sequenc
     both = [question for question in questions if question.id in own and _is_label(question)]
     if not both:
         return questions, []
-    texts = any(question.gold and not _is_label(question) and _is_text(question) for question in questions)
-    labels = {question.id: own[question.id] for question in both} if texts else {}
-    said = "texts, as other golds are" if texts else "labels, as no other gold is a text"
+    others = {(_is_label(q), _is_text(q)) for q in questions if q.gold and (q.id not in own or not _is_label(q))}
+    as_labels = (True, False) in others and (False, True) not in others
+    labels = {} if as_labels else {question.id: own[question.id] for question in both}
+    said = "labels, as other golds are" if as_labels else "texts"
     note = (
         f"Gold answers that are one option's text and another's label: {len(both):,} (such as {_gold(both[0])} of "
         f"{both[0].id!r}). They were read as {said}."

@@ -70,6 +70,7 @@ def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counte
     assert [q.gold for q in kept] == ["C", "A"]
     assert "another's label: 1 (such as A of 'q1'). They were read as labels" in note
     assert golds(question("cow", "cat", "dog", "cow", id="q0"), vitamins) == ["cow", "D"]
+    assert golds(vitamins) == ["D"]  # an option's own text comes first
 
 
 def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
