@@ -32,6 +32,7 @@ import re
 import unicodedata
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 
 from feval.answers import markers
 from feval.answers.markers import Segment
@@ -185,11 +186,12 @@ def canonical_gold(gold: str) -> str | None:
     plain, key = _tight(_readable(content).strip()), canonical(content)
     if key is None or key == whole(content) or (_direct(plain) and key == whole(plain.rpartition("=")[2])):
         return key  # one number, or an equation
-    numbers = [
-        None if match["junk"] else fraction_key(_value(match))
+    matches = (
+        match
         for match in _NUMBER.finditer(plain)
         if plain[max(0, match.start() - 2) : match.start()] not in ("^{", "_{")  # the unit m^{2}, the base in 101_{2}
-    ]
+    )
+    numbers = [None if match["junk"] else fraction_key(_value(match)) for match in islice(matches, 2)]
     words = {str(_WORDS.index(word)) for word in _HYPHENATED.findall(plain.casefold()) if word in _WORDS}
     return key if [*numbers, *words.difference(numbers)] == [key] else None  # "18 (eighteen)" is one number
 
