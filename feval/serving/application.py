@@ -29,7 +29,7 @@ from feval.serving.runs.names import RunName, public_run, run_name, run_of_key
 from feval.serving.runs.runs import Runs
 from feval.serving.texts import TextCache
 from feval.serving.wire import requests
-from feval.serving.wire.errors import MissError, RequestError
+from feval.serving.wire.errors import RequestError, UnknownError
 from feval.serving.wire.openapi import description
 from feval.serving.wire.replies import Call, Reply, error_reply, json_reply
 from feval.serving.wire.requests import CompletionRequest
@@ -230,7 +230,7 @@ class Application:
         route = self._routes.get("/v1/models" if path.startswith("/v1/models/") else path)
         if route is None:
             advice = "Give clients a base URL that ends with /v1. " if f"/v1{path}" in self._routes else ""
-            raise MissError(f"There is nothing at {path[:80] or '/'}. {advice}Use {_PATHS}.", code="unknown_url")
+            raise UnknownError(f"There is nothing at {path[:80] or '/'}. {advice}Use {_PATHS}.", code="unknown_url")
         method, handler = route
         if call.method not in {method, "HEAD" if method == "GET" else method}:
             raise RequestError(
@@ -288,9 +288,7 @@ class Application:
         if not name:
             return json_reply({"object": "list", "data": list(models.values())})
         if name not in models:
-            raise MissError(
-                f"No LLM {name[:80]!r} was recorded; GET /v1/models lists those that were.", code="model_not_found"
-            )
+            raise UnknownError(f"No LLM {name[:80]!r} was recorded; GET /v1/models lists those that were.")
         return json_reply(models[name])
 
     def _health(self) -> Reply:

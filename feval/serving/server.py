@@ -89,7 +89,7 @@ class Server(Generic[_Application]):
             proxy_headers=False,
             server_header=False,
             headers=[("server", f"feval/{__version__}")],
-            limit_concurrency=_within_files((limits or Limits()).connections) + 1,  # uvicorn counts the one it refuses
+            limit_concurrency=_within_files((limits or Limits()).connections),  # as `BoundedHeads` reads it
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=grace_s,
             backlog=_BACKLOG,
@@ -216,7 +216,9 @@ def _check_token(host: str, token: str | None) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # With its protocol named, asyncio sets TCP_NODELAY on what it accepts; else each reply waits 40 ms for the client's ACK.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if hasattr(socket, "SO_REUSEPORT"):  # not on Windows, where SO_REUSEADDR would share a port that is in use
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,7 +37,7 @@ from starlette.routing import Route
 from feval.errors import FevalError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.serving.server import Server
-from feval.serving.wire.errors import MissError, RequestError, ServingError
+from feval.serving.wire.errors import RequestError, ServingError, UnknownError
 from feval.serving.wire.replies import completion_reply, usage
 from feval.serving.wire.requests import conversation
 from recorders.backends import replies
@@ -134,7 +134,7 @@ class Proxy:
         path, query = call.scope["path"], call.scope["query_string"]
         body = await call.body()
         if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
-            raise MissError(
+            raise UnknownError(
                 "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.", code="unknown_url"
             )
         if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:

@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
 from feval.serving.server import Server
-from feval.serving.wire.errors import RequestError
+from feval.serving.wire.errors import RequestError, UnknownError
 from feval.serving.wire.replies import completion_reply, json_reply, usage
 from feval.serving.wire.requests import CompletionRequest, parse
 from recorders.tiny.model import load_model, weights_file
@@ -74,11 +74,8 @@ class TinyModels:
 
     def _known(self, name: str) -> str:
         if name not in self.names:
-            raise RequestError(
-                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.names)}.",
-                status=404,
-                parameter="model",
-                code="model_not_found",
+            raise UnknownError(
+                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.names)}.", parameter="model"
             )
         return name
 

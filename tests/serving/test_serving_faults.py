@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from feval.serving import Call, Reply
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
+from feval.serving import heads
 from feval.serving.server import Server, replay_server
 from feval.serving.web import Limits
 
@@ -201,21 +203,67 @@ def test_clients_that_say_nothing_do_not_stop_the_service() -> None:
         check_that_it_answers(server)
 
 
-def test_more_connections_than_allowed_are_turned_away() -> None:
-    with serving(connections=2) as server, contextlib.ExitStack() as stack:
-        others = [stack.enter_context(Raw(server.port)) for _ in range(2)]
-        assert all(other.send(request("GET", "/")).receive().status == 200 for other in others)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_quiet_connections_lock_nobody_out(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """Of 8 connections, 3 say nothing, 2 stop in a head, 2 in a body; one was used, is quiet for least long, and stays."""
+    if loop == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    with serving(connections=8) as server, contextlib.ExitStack() as stack:
+        for part in (b"", b"", b"", b"GET / HT", b"GET / HT", *[request("POST", "/", content_length="9") + b"abc"] * 2):
+            stack.enter_context(Raw(server.port)).send(part)
+        used = stack.enter_context(Raw(server.port))
+        for _ in range(7):
+            assert stack.enter_context(Raw(server.port)).send(request("GET", "/")).receive().status == 200
+            assert used.send(request("GET", "/")).receive().status == 200
+        for _ in range(40):
+            stack.enter_context(Raw(server.port))
+        check_that_it_answers(server)
+        assert used.ended
+
+
+@pytest.mark.parametrize(("connections", "files"), [(2, None), (1024, 66)])
+def test_more_requests_at_once_than_allowed_are_turned_away(
+    monkeypatch: pytest.MonkeyPatch, connections: int, files: int | None
+) -> None:
+    if files is not None:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    with serving(connections=connections) as server, contextlib.ExitStack() as stack:
+        busy = [stack.enter_context(Raw(server.port)) for _ in range(2)]
+        for each in busy:  # a reply that is not read is not over
+            each.send(request("GET", "/stream?20000")).socket.recv(1)
         with Raw(server.port) as last:
-            line = last.send(request("GET", "/")).socket.recv(12)
-        assert line == b"HTTP/1.1 503"
+            assert last.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+        busy.pop().__exit__(None, None, None)
+        until(lambda: len(server._uvicorn.server_state.connections) == 1)
+        check_that_it_answers(server)
 
 
-def test_no_more_connections_are_taken_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (65, 65))
-    with serving() as server, Raw(server.port) as first:
-        assert first.send(request("GET", "/")).receive().status == 200
-        with Raw(server.port) as second:
-            assert second.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+def test_one_address_holds_a_fourth_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "is_loopback", lambda host: host == "127.0.0.2")
+    with serving(connections=8) as server, contextlib.ExitStack() as stack:
+        mine = [stack.enter_context(Raw(server.port)) for _ in range(2)]
+        others = [stack.enter_context(Raw(server.port, source="127.0.0.2")) for _ in range(4)]
+        check_that_it_answers(server)
+        assert mine[0].ended
+        assert all(other.send(request("GET", "/")).receive().status == 200 for other in others)
+        busy = [stack.enter_context(Raw(server.port)) for _ in range(2)]
+        for each in busy:
+            each.send(request("GET", "/stream?20000")).socket.recv(1)
+        with Raw(server.port) as last:
+            assert last.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+        assert others[0].send(request("GET", "/")).receive().status == 200
+
+
+def test_a_reply_does_not_wait_for_the_clients_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On plain asyncio it took 44 ms, since head and body are sent apart."""
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    seconds = []
+    with serving() as server, Raw(server.port) as connection:
+        for _ in range(25):
+            began = time.perf_counter()
+            connection.send(request("POST", "/", b"{}")).receive()
+            seconds.append(time.perf_counter() - began)
+    assert statistics.median(seconds) < 0.02
 
 
 def test_events_are_sent_one_by_one(server: Server[Any]) -> None:

@@ -46,8 +46,8 @@ class Received:
 class Raw:
     """One connection."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s, (source, 0))
         self._file = self.socket.makefile("rb")
 
     def send(self, *pieces: bytes) -> Self:

@@ -21,7 +21,7 @@ from feval.serving.matching.mentions import Mention, Place, exemplars_end, menti
 from feval.serving.matching.settings import IgnoredSetting
 from feval.serving.matching.shelves import Shelf, conversation_digest, system_text
 from feval.serving.matching.templates import PromptUse, Template, template_of
-from feval.serving.wire.errors import AmbiguousError, MissError, RequestError
+from feval.serving.wire.errors import AmbiguousError, MissError, RequestError, UnknownError
 from feval.serving.wire.requests import FEW_SHOT, CompletionRequest, Conversation
 
 _SHOWN = 60
@@ -78,6 +78,7 @@ class Matcher:
         """Find what each conversation of a request asks.
 
         Raises:
+            UnknownError: no such LLM.
             MissError: nothing that was recorded; the message says what differs.
             AmbiguousError: several things.
             RequestError: the id of one question came with the text of another.
@@ -101,18 +102,15 @@ class Matcher:
         else:
             near = get_close_matches(model[:200], library.model_names(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise MissError(
+            raise UnknownError(
                 f"No LLM {model[:_SHOWN]!r} was recorded.{hint} The recordings hold {library.contents()}.",
                 parameter="model",
-                code="model_not_found",
             )
         candidates = {shelf: llms for shelf, llms in fitting.items() if dataset in (None, shelf.dataset.id)}
         if not candidates:
             others = ", ".join(shelf.dataset.id for shelf in fitting)
-            raise MissError(
-                f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.",
-                parameter="model",
-                code="model_not_found",
+            raise UnknownError(
+                f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.", parameter="model"
             )
         return candidates
 

@@ -140,7 +140,7 @@ def _one_line(text: str) -> str:
 
 
 def _error(sentences: str, parameter: str) -> MissError:
-    return MissError(f"{sentences} {_ADVICE}", status=400, parameter=parameter)
+    return MissError(f"{sentences} {_ADVICE}", parameter=parameter)
 
 
 def _replies(match: Match, messages: _Messages) -> Iterator[str]:

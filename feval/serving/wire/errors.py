@@ -3,11 +3,13 @@
     FevalError
     └── ServingError            sent with its status, in OpenAI's shape
         ├── RequestError        400: the request itself is wrong
-        ├── MissError           404: the recording does not hold what was asked for
+        ├── MissError           400: the recording does not hold what was asked for
+        ├── UnknownError        404: no such model, or nothing at that path
         ├── AmbiguousError      400: several recorded things match equally well
         └── UsedUpError         400: the pool has fewer CoTs left than were asked for
 
-Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change.
+Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change. After a 404, LiteLLM's router
+asks a model nothing for a while, so a question that was not recorded is a 400.
 """
 
 from __future__ import annotations
@@ -45,8 +47,14 @@ class RequestError(ServingError):
 class MissError(ServingError):
     """The recording does not hold what was asked for."""
 
-    default_status = 404
     default_code = "not_recorded"
+
+
+class UnknownError(ServingError):
+    """There is no such model, or nothing at the path of the request."""
+
+    default_status = 404
+    default_code = "model_not_found"
 
 
 class AmbiguousError(ServingError):

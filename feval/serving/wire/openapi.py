@@ -92,10 +92,10 @@ def _content(schema: str, text: str) -> dict[str, Any]:
 
 
 _STATUSES = {
-    "400": "The request is wrong, matches several things, or asks for more CoTs than are left.",
+    "400": "The request is wrong, was not recorded, matches several things, or asks for more CoTs than are left.",
     "401": "The server requires its token.",
     "403": "The request came from a web page, or for another host.",
-    "404": "The recording does not hold what was asked for.",
+    "404": "There is no such model, run or path.",
     "405": "The path takes other methods.",
     "413": "The body is too long.",
 }
