@@ -29,6 +29,7 @@ from feval.serving.heads import BoundedHeads
 _BACKLOG = 2048
 _MIN_TOKEN = 16
 _SPARE_FILES = 64
+_AT_ONCE = 16
 _GRACE_S = 5
 _KEEP_ALIVE_S = 120
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
@@ -215,10 +216,23 @@ def _check_token(host: str, token: str | None) -> None:
         )
 
 
+class _Listener(socket.socket):
+    """A socket from which a loop accepts a few connections at a time: a crowd would take all files before any is dropped."""
+
+    _accepted = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection; `BlockingIOError` after some, as if there were none, so that the loop asks again."""
+        self._accepted += 1
+        if self._accepted % _AT_ONCE == 0:
+            raise BlockingIOError
+        return super().accept()
+
+
 def _listening(host: str, port: int) -> socket.socket:
     # With its protocol named, asyncio sets TCP_NODELAY on what it accepts; else each reply waits 40 ms for the client's ACK.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if hasattr(socket, "SO_REUSEPORT"):  # not on Windows, where SO_REUSEADDR would share a port that is in use
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -129,7 +129,8 @@ class _Guard:
         problem = _ambiguity(fields, headers, version)
         if problem is not None:
             return problem
-        reason = refusal(headers.get(b"host"), headers.get(b"origin"), only_loopback=self._only_loopback)
+        sender = (headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        reason = refusal(*sender, only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
         if self._token is not None and not _carries(headers.get(b"authorization", b""), self._token):

@@ -329,6 +329,12 @@ class Proxy:
         try:
             fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
             request = httpx2.Request(call.method, self._upstream.url + target, headers=fields, content=body)
+            if _origin(request.url) != _origin(httpx2.URL(self._upstream.url)):
+                raise UnknownError(
+                    f"The path {target[:80]!r} would make this a request to another server than {self._upstream.host}, and is "
+                    "not passed on.",
+                    code="unknown_url",
+                )
             reply = await self._client.send(request, stream=True)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise self._broken(error) from None  # its text may quote a header
@@ -438,6 +444,10 @@ def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
         return orjson.dumps(choices).decode()
     except TypeError:
         return orjson.dumps(json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))).decode()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, bytes, str, int | None]:
+    return url.scheme, url.userinfo, url.host, url.port
 
 
 def _origin_and_path(url: str | None) -> str | None:

@@ -124,6 +124,12 @@ def sample(
         OutOfRangeError: the question is too long for the model's context, or an index is negative.
     """
     decoding = decoding or Decoding()
+    most = model.shape.context * tokenizer().longest
+    if (size := len(question) + len(beginning or "")) > most:  # which would take long to split into tokens
+        raise OutOfRangeError(
+            f"{model.name} was asked to read {size:,} characters; its context of {model.shape.context} tokens holds at most "
+            f"{most:,}. Ask a shorter question."
+        )
     begun = tokenizer().encode(f" {beginning}") if beginning else []
     prompt = model.read([*tokenizer().prompt(question), *begun])
     if any(index < 0 for index in indices):

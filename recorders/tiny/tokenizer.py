@@ -29,13 +29,18 @@ def build_vocabulary() -> list[str]:
 
 
 class Tokenizer:
-    """Text to token numbers and back; the special tokens come first in the vocabulary."""
+    """Text to token numbers and back; the special tokens come first in the vocabulary.
+
+    Attributes:
+        longest: characters of the longest token that is read from text.
+    """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self.vocabulary = tuple(vocabulary)
         text_tokens = self.vocabulary[len(SPECIAL) :]
         self._numbers = {token: number for number, token in enumerate(text_tokens, len(SPECIAL))}
         longest_first = sorted(text_tokens, key=len, reverse=True)
+        self.longest = len(longest_first[0])
         self._cut = re.compile("|".join(map(re.escape, longest_first)) + "|.", re.DOTALL)
 
     def __len__(self) -> int:

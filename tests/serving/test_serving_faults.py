@@ -332,6 +332,21 @@ def test_pages_of_other_hosts_are_refused(server: Server[Any], origin: str, stat
     assert ask(server.port, "POST", "/", b"{}", origin=origin).status == status
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec_fetch_site": "cross-site"}, 403),  # an image of a page elsewhere, or a link there
+        ({"sec_fetch_site": "cross-site", "origin": "http://localhost:8888"}, 200),
+        ({"sec_fetch_site": "none"}, 200),  # typed into the address bar
+        ({"sec_fetch_site": "same-origin"}, 200),
+    ],
+)
+def test_pages_of_other_hosts_get_nothing_without_an_origin_either(
+    server: Server[Any], headers: dict[str, str], status: int
+) -> None:
+    assert ask(server.port, "GET", "/", **headers).status == status
+
+
 WRONG_KEYS = [
     "Bearer",
     "Bearer ",

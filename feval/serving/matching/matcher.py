@@ -109,9 +109,7 @@ class Matcher:
         candidates = {shelf: llms for shelf, llms in fitting.items() if dataset in (None, shelf.dataset.id)}
         if not candidates:
             others = ", ".join(shelf.dataset.id for shelf in fitting)
-            raise UnknownError(
-                f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.", parameter="model"
-            )
+            raise UnknownError(f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.", parameter="model")
         return candidates
 
     def _matched(self, request: CompletionRequest, candidates: _Candidates, conversation: Conversation) -> Match:

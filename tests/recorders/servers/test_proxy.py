@@ -473,6 +473,20 @@ def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> 
         assert upstream.calls == []
 
 
+def test_a_path_does_not_lead_to_another_server(upstream: Upstream, tmp_path: Path) -> None:
+    """Where the base URL has no path, what a path begins with could end its host."""
+    other = Upstream()
+    with upstream.server() as server, other.server() as elsewhere:
+        for number, base in enumerate((f"http://127.0.0.1:{server.port}", "http://127.0.0.1")):
+            with running(tmp_path / str(number), base) as run:
+                there = f"127.0.0.1:{elsewhere.port}/v1/models"
+                for path in (f"/v1%2f@{there}", f"/v1%2F:x@{there}", f"/v1%2f.{there}", "/v1%2f"):
+                    assert posted(run, b"{}", path)[0] in {404, 502}, path
+                status, said = posted(run, b"{}", f"/v1%2f@{there}")
+                assert (status, b"another server" in said) == (404, True)
+    assert upstream.calls == other.calls == []
+
+
 def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")

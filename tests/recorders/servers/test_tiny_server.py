@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,22 @@ def test_a_request_without_a_model_is_told_of_tiny_models(service: Server[TinyMo
     assert reply["error"]["message"].startswith("`model` must be the name of a tiny model; GET /v1/models lists them")
 
 
+def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service: Server[TinyModels]) -> None:
+    for more in ({}, {"continue_final_message": True}):
+        text = "x " * 4_000_000
+        messages = [{"role": "user", "content": QUESTION if more else text}, {"role": "assistant", "content": text}]
+        began = time.process_time()
+        status, reply = raw(
+            service,
+            "POST",
+            "/v1/chat/completions",
+            json.dumps(ASKED | more | {"messages": messages[: 1 + len(more)]}).encode(),
+        )
+        assert (status, reply["error"]["code"]) == (400, "context_length_exceeded")
+        assert "was asked to read 8,000,0" in reply["error"]["message"]
+        assert time.process_time() - began < 2  # splitting it into tokens takes four seconds
+
+
 def test_an_unknown_model_is_a_404(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match="does not exist") as caught:
         client.chat.completions.create(**(ASKED | {"model": "gpt-4o"}))
@@ -206,6 +223,7 @@ def test_an_unknown_model_is_a_404(client: Any) -> None:
         ("POST", "/v1/embeddings", b"{}", {}, 404),
         ("DELETE", "/v1/models/feval/tiny-42k", b"", {}, 405),
         ("GET", "/v1/models", b"", {"Origin": "https://page.example"}, 403),
+        ("GET", "/v1/models", b"", {"Sec-Fetch-Site": "cross-site"}, 403),
         ("GET", "/v1/models", b"", {"Host": "rebound.example"}, 403),
         ("GET", "/v1/models", b"", {"Origin": "http://localhost:3000"}, 200),
     ],
