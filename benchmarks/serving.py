@@ -2,15 +2,19 @@
 
 The server is `feval serve` in a process of its own, on 1,319 questions x 40 CoTs x 3 LLMs; only its CPU time counts, with the
 kernel's work for its sockets. 16 raw clients in another process ask it (`asking.py`), since the official client needs far more
-time than the server. Beside it, a bare ASGI application on the same uvicorn, with replies of the same size.
+time than the server. Beside it, a bare ASGI application on the same uvicorn, with replies of the same size. And the wall time of
+one request after the other on plain asyncio, as the server runs without uvloop.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +28,8 @@ _ROUNDS = 8
 _KEPT = 100_000
 _COTS = (1, 20)
 _POOL = 40  # no run may use up a pool
+_ALONE = 300
+_PLAIN = "import sys; sys.modules['uvloop'] = None; from feval.cli import main; main()"
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,9 @@ def _running(*arguments: str) -> Iterator[_Process]:
 
 
 @contextmanager
-def _serving(recording: Path) -> Iterator[_Process]:
-    with _running("-m", "feval", "serve", str(recording), "--port", "0", "--json", "--prices", "none") as process:
+def _serving(recording: Path, *command: str) -> Iterator[_Process]:
+    arguments = ("serve", str(recording), "--port", "0", "--json", "--prices", "none")
+    with _running(*(command or ("-m", "feval")), *arguments) as process:
         yield process
 
 
@@ -81,6 +88,8 @@ def goals(workspace: Workspace) -> list[Goal]:
         for n in _COTS:
             results += _rates(server, recording, n, pools * (_POOL // n))
         results.append(_kept(server, recording, min(_KEPT, pools * _POOL)))
+    with _serving(recording, "-c", _PLAIN) as server:
+        results.append(_alone(server, recording))
     return results
 
 
@@ -100,18 +109,35 @@ def _rates(server: _Process, recording: Path, n: int, most: int) -> list[Goal]:
     ]
 
 
-def _reply_bytes(server: _Process, recording: Path, n: int) -> int:
-    """Size of a typical reply."""
+def _body(recording: Path, n: int) -> bytes:
+    """A recorded request."""
     from feval.recording import open_recording
 
     opened = open_recording(recording)
     [dataset] = opened.dataset_ids()
     llm = opened.llm_names(dataset)[0]
     prompt = next(iter(opened.prompts(dataset, llm).values()))
-    body = json.dumps({"model": llm, "messages": json.loads(str(prompt)), "n": n}).encode()
+    return json.dumps({"model": llm, "messages": json.loads(str(prompt)), "n": n}).encode()
+
+
+def _reply_bytes(server: _Process, recording: Path, n: int) -> int:
+    """Size of a typical reply."""
     url = f"http://127.0.0.1:{server.port}/run/size-{n}/v1/chat/completions"
-    with urllib.request.urlopen(urllib.request.Request(url, body)) as reply:
+    with urllib.request.urlopen(urllib.request.Request(url, _body(recording, n))) as reply:
         return len(reply.read())
+
+
+def _alone(server: _Process, recording: Path) -> Goal:
+    """Median wall time of a request, one after the other on one connection, as a client without concurrency waits for it."""
+    body, seconds = _body(recording, 1), []
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    for number in range(_ALONE):
+        began = time.perf_counter()
+        connection.request("POST", f"/run/alone-{number}/v1/chat/completions", body)
+        connection.getresponse().read()
+        seconds.append(time.perf_counter() - began)
+    connection.close()
+    return Goal("serve: wall time of a request, plain asyncio", 1000 * statistics.median(seconds), 3, "ms")
 
 
 def _kept(server: _Process, recording: Path, requests: int) -> Goal:

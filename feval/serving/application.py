@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Self, TypedDict
@@ -264,6 +264,8 @@ class Application:
             request = requests.parse(kind, call.body, call.headers)
             matches = self._matcher.match(request)
             pool_requests = tuple(self._pool_request(request, match) for match in matches)
+            warned = ((*match.warnings, *self._mismatches.warnings(match)) for match in matches)
+            matches = tuple(replace(match, warnings=each) for match, each in zip(matches, warned, strict=True))
             question = _Question(request, matches, pool_requests, match_headers(matches))
             self._questions.put(key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches))
         return question

@@ -145,12 +145,18 @@ class CompletionBuilder:
 
 
 def require_texts(match: Match, cots: CotTexts) -> None:
-    """Raise `MissError` if the recording has no texts of a question to reply with, only answers."""
+    """Raise `MissError` if the recording has no texts of a question to reply with, only answers, or calls of tools."""
     if cots.texts and all(text is None for text in cots.texts):
         raise MissError(
             f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
             "so there is nothing to reply with. Evaluate it with feval.load, or serve a recording with texts.",
             code="text_not_recorded",
+        )
+    if cots.tool_calls:
+        raise MissError(
+            f"{cots.tool_calls:,} of the {len(cots.texts):,} CoTs of {match.llm.name} on {match.question!r} of "
+            f"{match.llm.dataset} called tools. A recording holds texts and no calls, so a reply would be empty. Ask a live LLM, or "
+            "a question that was answered in words."
         )
 
 

@@ -26,23 +26,23 @@ class BoundedHeads(HttpToolsProtocol):
     there is none, the request of the new connection is answered 503.
 
     httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length beside chunks: what another server
-    in front may read as two requests. Overridden are callbacks of asyncio and of httptools only.
+    in front may read as two requests. Overridden are callbacks of asyncio and of httptools, and uvicorn's at the end of a reply.
     """
 
     _connection: asyncio.BaseTransport
-    _address: str | None
+    address: str | None
     _deadline: asyncio.TimerHandle | None = None
     _is_idle = True
     _in_head = _in_trailers = False
     _head_bytes = 0
-    _heard = 0.0
+    heard = 0.0
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)
         self._connection = transport
-        self._heard = monotonic()
-        self._address = None if self.client is None or is_loopback(self.client[0]) else self.client[0]
+        self.heard = monotonic()
+        self.address = None if self.client is None or is_loopback(self.client[0]) else self.client[0]
         self._wait()
         self._is_surplus()
 
@@ -57,7 +57,7 @@ class BoundedHeads(HttpToolsProtocol):
             data = data.lstrip(b"\r\n")
             if not data:
                 return
-        self._heard = monotonic()
+        self.heard = monotonic()
         were_trailers = self._in_trailers
         super().data_received(data)
         if self._in_head or (were_trailers and self._in_trailers):
@@ -96,11 +96,12 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Note when the connection became quiet."""
-        self._heard = monotonic()
+        self.heard = monotonic()
         super().on_response_complete()
 
     @property
-    def _is_quiet(self) -> bool:
+    def is_quiet(self) -> bool:
+        """Whether no complete request is being answered."""
         cycle = self.cycle
         return not self.pipeline and (cycle is None or cycle.response_complete or cycle.more_body)
 
@@ -108,8 +109,8 @@ class BoundedHeads(HttpToolsProtocol):
         """End the connections that have been quiet for longest, until the bounds hold; return whether they still do not."""
         most, peers = cast("int", self.config.limit_concurrency), cast("set[BoundedHeads]", self.connections)
         share = max(most // _SHARE, 1)
-        if self._address is not None and len(peers) > share:
-            own = [peer for peer in peers if peer._address == self._address]
+        if self.address is not None and len(peers) > share:
+            own = [peer for peer in peers if peer.address == self.address]
             if self._exceeds(own, share):
                 return True
         return self._exceeds(peers, most)
@@ -118,10 +119,10 @@ class BoundedHeads(HttpToolsProtocol):
         surplus = len(peers) - most
         if surplus <= 0:
             return False
-        quiet = [peer for peer in peers if peer is not self and peer._is_quiet]
-        for peer in nsmallest(surplus, quiet, key=lambda peer: peer._heard):
+        quiet = [peer for peer in peers if peer is not self and peer.is_quiet]
+        for peer in nsmallest(surplus, quiet, key=lambda peer: peer.heard):
             self.connections.discard(peer)  # it may yet have to flush what its client does not read
-            peer._connection.close()
+            peer.transport.close()
         return surplus > len(quiet)
 
     def _wait(self) -> None:

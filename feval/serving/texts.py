@@ -8,9 +8,11 @@ from threading import Lock
 
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.replay import LLM
+from feval.serving.matching import settings
 from feval.serving.matching.cache import BoundedCache
 
 _MAX_BYTES = 256 << 20  # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
+_CALLS = ("tool_calls", "function_call")
 _OVERHEAD = 120  # bytes that a text takes besides its characters
 
 
@@ -23,12 +25,15 @@ class CotTexts:
         finish_reasons: as recorded; "unknown" where the recording has none.
         reasoning: the recorded reasoning of each CoT, `None` where there is none.
         reasoning_tokens: how many output tokens of each CoT were reasoning; `None` where that is not known, of one or of all.
+        tool_calls: how many of them are calls of tools, which recordings do not hold: by their finish reason, or because nothing
+            was said where tools were offered (a call that was forced ends with "stop").
     """
 
     texts: Sequence[str | None]
     finish_reasons: Sequence[str]
     reasoning: Sequence[str | None]
     reasoning_tokens: Sequence[int | None] | None
+    tool_calls: int
 
     def reasoning_tokens_of(self, samples: Iterable[int]) -> int | None:
         """Return how many output tokens of some CoTs were reasoning; `None` unless it is known of all of them."""
@@ -66,9 +71,12 @@ class TextCache:
 
 def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
     size = len(texts)
+    reasons = [FINISH_REASONS[number] for number in llm.pool.finish[row, :size].tolist()]
+    has_tools = any(settings.recorded(llm.info, name) for name in settings.OFFERS)
+    calls = [
+        reason in _CALLS or (has_tools and text == "" and reason == "stop")
+        for text, reason in zip(texts, reasons, strict=True)
+    ]
     return CotTexts(
-        texts,
-        [FINISH_REASONS[number] for number in llm.pool.finish[row, :size].tolist()],
-        llm.reasoning(row) or [None] * size,
-        llm.reasoning_tokens.get(llm.question_ids[row]),
+        texts, reasons, llm.reasoning(row) or [None] * size, llm.reasoning_tokens.get(llm.question_ids[row]), sum(calls)
     )

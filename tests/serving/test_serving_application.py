@@ -129,8 +129,38 @@ def test_finish_reasons_are_spelled_as_openai_does(tmp_path: Path) -> None:
 def test_a_recording_without_texts_says_so(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", QUESTIONS[:1], texts=[None] * 4)) as app:
         reply = app.respond(chat(QUESTIONS[0]))
-        assert (reply.status, error(reply)["code"]) == (404, "text_not_recorded")
+        assert (reply.status, error(reply)["code"]) == (400, "text_not_recorded")
         assert app.ledger()["runs"] == []  # nothing was handed out, so nothing is paid for
+
+
+@pytest.mark.parametrize(
+    ("tools", "texts", "reasons", "calls"),
+    [
+        (False, ["It is 1.", "", "", "So."], ["stop", "tool_calls", "function_call", "stop"], 2),
+        (
+            True,
+            ["It is 1.", "", "It is 1.", ""],
+            ["stop", "stop", "stop", "length"],
+            1,
+        ),  # a forced call ends with "stop"
+        (True, ["It is 1."] * 4, ["stop"] * 4, 0),
+        (False, [""] * 4, ["stop"] * 4, 0),
+    ],
+)
+def test_recorded_calls_of_tools_are_not_replayed_as_empty_replies(
+    tmp_path: Path, tools: bool, texts: list[str], reasons: list[str], calls: int
+) -> None:
+    [question] = asked_by_text(QUESTIONS[:1])
+    info = LLMInfo("gpt-3.5-turbo", 0.7, 64, {"tools": [{"type": "function"}]} if tools else {})
+    pool = rows(question, texts=texts, finish_reasons=reasons)
+    with opened(write(tmp_path / "r", [(info, [pool])], [question])) as app:
+        reply = app.respond(chat(QUESTIONS[0]))
+        if not calls:
+            assert reply.status == 200
+            return
+        assert (reply.status, error(reply)["code"]) == (400, "not_recorded")
+        assert f"{calls} of the 4 CoTs of gpt-3.5-turbo on 'q0' of toy called tools" in error(reply)["message"]
+        assert app.ledger()["runs"] == []
 
 
 def test_a_text_that_was_not_kept_is_null_and_said(tmp_path: Path) -> None:

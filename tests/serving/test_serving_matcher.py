@@ -71,7 +71,7 @@ def test_two_questions_in_one_message_are_never_chosen_between(tmp_path: Path) -
 def test_a_very_short_question_is_found_on_its_own_only(tmp_path: Path, message: str, found: bool) -> None:
     with opened(simple(tmp_path / "r", ["2+2"])) as app:
         reply = app.respond(chat(f"{message}", n=1))
-        assert reply.status == (200 if found else 404)
+        assert reply.status == (200 if found else 400)
 
 
 def test_a_question_is_not_found_inside_a_longer_word() -> None:
@@ -206,7 +206,7 @@ def test_a_miss_says_what_differs_and_what_is_there(tmp_path: Path) -> None:
         assert "gpt-3.5-turbo on toy (2 questions)" in result["message"]
         reply = app.respond(chat("Sally has four brothers. How many sisters has she?"))
         result = error(reply)
-        assert (reply.status, result["code"], result["param"]) == (404, "not_recorded", "messages")
+        assert (reply.status, result["code"], result["param"]) == (400, "not_recorded", "messages")
         assert "The nearest is 'q0' of toy" in result["message"]
         assert "X-Feval-Question" in result["message"]
         assert "no user message" in error(app.respond(chat([SYSTEM])))["message"]
@@ -218,7 +218,7 @@ def test_a_miss_says_what_differs_and_what_is_there(tmp_path: Path) -> None:
 def test_a_message_without_end_is_not_searched(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY])) as app:
         reply = app.respond(chat("x " * 600_000 + SALLY))
-        assert reply.status == 404
+        assert reply.status == 400
         assert "characters" in error(reply)["message"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,82 @@ def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
     pool = rows(questions[0], 1, texts=[f"{shown}\nThe answer is (A)."], prompt=None)
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
         assert app.respond(chat(f"Answer this.\n{shown}")).status == 200
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [assistant("I guess that she has")],
+        [assistant("I guess two."), user("Are you sure?")],
+        [assistant("I guess two."), user(f"Are you sure? {SALLY}")],
+        [user("Are you sure?")],
+        [{"role": "tool", "tool_call_id": "1", "content": "2"}],
+        [{"role": "system", "content": "Reply with a score alone."}],
+    ],
+)  # fmt: skip
+def test_what_comes_after_the_question_was_not_recorded(recording: Path, more: list[dict[str, str]]) -> None:
+    named = {"feval": {"question": "q0"}}
+    asked = [user(f"Solve it. {SALLY}"), *more]
+    with opened(recording) as app:
+        result = refusal(app, asked, **named)
+        assert f"the request goes on ({more[0]['role']}: {more[0]['content']!r}" in result["message"]
+        refusal(app, asked)
+        assert app.ledger()["runs"] == []
+    with opened(recording, allow_mismatch=True) as app:
+        app.respond(chat(asked, **named))
+        assert app.ledger("default")["prompts"][0]["mismatches"] == {"messages": 1}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [{"role": "system", "content": "Think."}], [user("Here it comes.")], [user(SALLY)],
+        [user(TRAIN), assistant("At two."), {"role": "system", "content": "Think."}],
+    ],
+)  # fmt: skip
+def test_what_comes_before_the_question_or_repeats_it_is_answered(app: Application, before: list[Any]) -> None:
+    assert app.respond(chat([*before, user(f"Once more: {SALLY}")])).status == 200
+
+
+def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    prefill = [user(SALLY), assistant("Let us think.")]
+    with opened(recorded(tmp_path / "r", prompt=json.dumps(prefill))) as app:
+        asked = [{"role": "system", "content": "Think."}, *prefill]
+        assert app.respond(chat(asked)).headers["x-feval-match"] == "question"
+        refusal(app, [*asked[:-1], assistant("Let us guess.")])
+
+
+@pytest.mark.parametrize(
+    ("words", "quoted"),
+    [
+        ("Proposed answer: 1\nIs it correct?", "1"), ("Is (0) the answer?", "0"), ("Choose: 0, 1, 0", "0"),
+        ("Is it 14 or 10?", None), ("Think step by step.", None),
+    ],
+)  # fmt: skip
+def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording: Path, words: str, quoted: str | None) -> None:
+    """The recorded answers are 0 and 1; what the words around the question always hold is no quote."""
+    with opened(recording) as app:
+        said: list[str] = []
+        for asked in (f"{SALLY}\n{words}", f"{words}\n{SALLY}"):
+            assert app.respond(replace(chat(asked), warn=said.append)).status == 200
+        assert len(said) == (quoted is not None)  # once
+        assert not said or f"puts {quoted!r}, the answer of a recorded CoT, beside the question 'q0' of toy" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "answers", "warnings"),
+    [
+        ("Answer yes or no.", ["no"], 0), ("Proposed answer: no.", ["no"], 1), ("Answer with A or B.", ["A"], 0),
+        ("Is it (A)?", ["A"], 1),
+    ],
+)  # fmt: skip
+def test_the_answers_that_there_are_quote_none(tmp_path: Path, words: str, answers: list[str], warnings: int) -> None:
+    questions = asked_by_text([SALLY], choices=(("A", "one or none"), ("B", "two or more")))
+    pool = rows(questions[0], 1, texts=["So."], raw_answers=answers, answers=answers)
+    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
+        said: list[str] = []
+        app.respond(replace(chat(f"{SALLY}\n{words}"), warn=said.append))
+        assert len(said) == warnings
 
 
 def test_exemplars_in_earlier_messages_are_no_quote(app: Application) -> None:

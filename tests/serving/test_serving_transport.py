@@ -180,13 +180,13 @@ def test_errors_are_the_clients_own_and_cost_one_request(client: Any, monkeypatc
     monkeypatch.setattr(transport.application, "respond", lambda call: calls.append(call) or answer(call))
     wrong: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         ({"model": "gpt-9"}, "NotFoundError", "model_not_found", "gpt-9"),
-        ({"messages": [{"role": "user", "content": "?"}]}, "NotFoundError", "not_recorded", "none of the recorded"),
+        ({"messages": [{"role": "user", "content": "?"}]}, "BadRequestError", "not_recorded", "none of the recorded"),
         ({"n": 5}, "BadRequestError", "pool_exhausted", "5"),
         ({"n": 0}, "BadRequestError", None, "`n`"),
         ({"n": 10**9}, "BadRequestError", None, None),
         ({"temperature": "hot"}, "BadRequestError", None, "`temperature`"),
         ({"extra_headers": {"X-Feval-Run": "../../etc"}}, "BadRequestError", "bad_run", None),
-        ({"extra_body": {"feval": {"question": "toy/99"}}}, "NotFoundError", None, "toy/99"),
+        ({"extra_body": {"feval": {"question": "toy/99"}}}, "BadRequestError", "not_recorded", "toy/99"),
     ]
     for fields, error, code, words in wrong:
         with pytest.raises(getattr(openai, error), match=words) as caught:

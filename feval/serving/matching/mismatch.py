@@ -1,7 +1,7 @@
 """Requests that hold a recorded question but that no recorded CoT can answer: judges' prompts, follow-ups, other formats.
 
 A judge reads a question with a CoT and replies with a score; a follow-up shows a model its own reply. Both quote CoTs of the
-question. A recorded CoT would be mistaken for the verdict, and nobody would notice.
+question, or go on after it. A recorded CoT would be mistaken for the verdict, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.matcher import Match
 from feval.serving.matching.mentions import MAX_SEARCHED
-from feval.serving.matching.search import common_passages, normal
-from feval.serving.matching.settings import SCHEMAS, brief, other_format
+from feval.serving.matching.search import common_passages, normal, occurrences
+from feval.serving.matching.settings import SCHEMAS, IgnoredSetting, brief, other_format
 from feval.serving.matching.templates import outside, question_spans
 from feval.serving.wire.errors import MissError
-from feval.serving.wire.requests import CompletionRequest
+from feval.serving.wire.requests import CompletionRequest, Conversation
 
 MIN_QUOTE = 40
 """Characters of a recorded CoT that count as a quote of it."""
@@ -29,6 +29,7 @@ _SHOWN = 60
 _CACHE_BYTES = 4 << 20
 _VERDICT_BYTES = 250
 _OTHER_QUESTIONS = 3  # words that stood around so many other questions are exemplars that a CoT imitates, not a quote
+_OPPOSITES = ({"yes", "no"}, {"true", "false"})
 _ADVICE = "Ask a live LLM, or start the server with --allow-mismatch (allow_mismatch=True in Python) to get recorded CoTs anyway."
 
 _Messages = Sequence[tuple[str, str]]
@@ -45,10 +46,20 @@ class Mismatches:
 
     def check(self, request: CompletionRequest, match: Match) -> str | None:
         """Return `None`, or the field of a request that no recorded CoT answers; `MissError` unless that is allowed."""
-        error = self._format_error(request, match) or self._quote_error(match)
+        error = self._format_error(request, match) or _tail_error(match) or self._quote_error(match)
         if error is not None and not self._allowed:
             raise error
         return None if error is None else error.parameter
+
+    def warnings(self, match: Match) -> Iterator[IgnoredSetting]:
+        """Yield a warning if a checked request has an answer of a recorded CoT beside the question, as verifiers' prompts do."""
+        answer = None if match.how == "request" or self._is_usual(match) else _quoted_answer(match)
+        if answer is not None:
+            yield IgnoredSetting(
+                "answer",
+                f"puts {answer[:_SHOWN]!r}, the answer of a recorded CoT, beside the question {match.question[:_SHOWN]!r} of "
+                f"{match.llm.dataset}, as verifiers do; but a recorded CoT solves the question, and is no verdict on an answer.",
+            )
 
     def _format_error(self, request: CompletionRequest, match: Match) -> MissError | None:
         field = other_format(request.settings, match.llm.info)
@@ -107,7 +118,8 @@ class Mismatches:
             prompts = _prompts(match) if prompts is None else prompts
             if not any(passage in text for text in prompts):
                 return None if self._is_usual(match) else passage
-        self._note(match)
+        if _quoted_answer(match) is None:
+            self._note(match)
         return None
 
     def _note(self, match: Match) -> None:
@@ -124,6 +136,33 @@ class Mismatches:
         """Whether the same words stood around several other questions without quoting their CoTs."""
         rows = None if match.template is None else self._around.get((match.llm.dataset, match.template.digest))
         return rows is not None and len(rows - {match.row}) >= _OTHER_QUESTIONS
+
+
+def _tail_error(match: Match) -> MissError | None:
+    """Why a request is refused that goes on after its question where the recorded prompt does not."""
+    tail = [] if match.how == "request" else _tail(match, match.conversation)
+    if not tail:
+        return None
+    recorded = match.shelf.conversation(match.llm, match.row)
+    if recorded is not None and tail == _tail(match, recorded):
+        return None
+    shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (len(tail) > 2)
+    return _error(
+        f"After the question {match.question[:_SHOWN]!r} of {match.llm.dataset} the request goes on ({shown}), as follow-ups and "
+        f"prefilled replies do, and the prompt of {match.llm.name} did not. What an LLM replies to that was not recorded.",
+        "messages",
+    )
+
+
+def _tail(match: Match, conversation: Conversation) -> _Messages:
+    """The messages after the one that asks the question for the first time; users may repeat it at once."""
+    messages = [(role, normal(text)) for role, text in conversation.messages]
+    question = match.shelf.texts[match.row]
+    asks = [role == "user" and bool(question_spans(text, question)) for role, text in messages]
+    place = asks.index(True) if True in asks else conversation.last_user_place
+    while place + 1 < len(asks) and asks[place + 1]:
+        place += 1
+    return messages[place + 1 :]
 
 
 def _is_object(text: str | None) -> bool:
@@ -172,6 +211,35 @@ def _words(match: Match, messages: _Messages) -> str:
         others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(searched)]
         pieces += outside(searched, sorted([*question_spans(searched, question, choices), *others]))
     return "\0".join(pieces)
+
+
+def _quoted_answer(match: Match) -> str | None:
+    """The answer of a recorded CoT that stands beside the question, and not in its recorded prompt; `None` without one."""
+    recorded = match.shelf.conversation(match.llm, match.row)
+    usual = [] if recorded is None else _beside(match, recorded)
+    own = _beside(match, match.conversation, match.first)
+    labels = {label.lower() for label, _ in match.shelf.dataset[match.row].choices}
+    codes = {llm: set(llm.pool.codes[match.row].tolist()) for llm in match.shelf.llms}
+    texts = [text for llm, own_codes in codes.items() for text in llm.answer_texts(match.row, list(own_codes)) if text]
+    for answer in dict.fromkeys(normal(text).strip().lower() for text in texts):
+        # "Answer with A or B" and "Is it true or false?" name the answers that there are, and quote none.
+        options = next((options for options in (labels, *_OPPOSITES) if answer in options), set())
+        others = any(_stands(option, own) for option in options if option != answer)
+        if _stands(answer, own) and not others and not _stands(answer, usual):
+            return answer
+    return None
+
+
+def _stands(answer: str, pieces: Iterable[str]) -> bool:
+    return any(True for piece in pieces for _ in occurrences(piece, answer))
+
+
+def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[str]:
+    """The texts before, between and after the recorded questions in the last user message, in lower case."""
+    text = normal(conversation.last_user_text)[first:]
+    question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
+    others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(text)]
+    return [piece.lower() for piece in outside(text, sorted([*question_spans(text, question, choices), *others]))]
 
 
 def _prompts(match: Match) -> list[str]:

@@ -21,7 +21,9 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 """Fields of requests that bound the output tokens."""
 
 _SAMPLING = (*LIMITS, "temperature", "top_p", "stop")
-_OFFERS = ("tools", "functions")
+OFFERS = ("tools", "functions")
+"""Fields of requests that offer tools."""
+
 SCHEMAS = ("response_format", "guided_json", "structured_outputs")
 """Fields of requests that demand JSON."""
 
@@ -68,7 +70,7 @@ def warnings(
             )
             kind = "limit" if field in LIMITS else field
             yield IgnoredSetting(kind, f"asks for {field} {brief(request.settings[field])}, but {but}.")
-        elif field in _OFFERS:
+        elif field in OFFERS:
             yield IgnoredSetting("tools", f"offers tools, but {name} was recorded without them, and calls none.")
     if system and recorded_system is not None and system != recorded_system:
         how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
