@@ -343,12 +343,14 @@ class Consumption(Request):
         question: its id.
         requests: how many it took.
         samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones come again.
+        passes: in how many passes of the program; more than one is a program that was run twice under one name.
     """
 
     llm: str
     question: str
     requests: int
     samples: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
+    passes: int = 1
 
 
 class GradeRequest(Request):

@@ -96,6 +96,11 @@ class Grade:
         """Number of questions that were asked and not answered."""
         return sum(name not in self.answers for name in self.question_ids)
 
+    @property
+    def asked_again(self) -> int:
+        """Number of questions that were asked in more than one pass."""
+        return len({entry.question for entry in self.consumed if entry.passes > 1})
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
         tokens = None if self.prompt_tokens is None else int((self.prompt_tokens + self.output_tokens).sum())
@@ -124,6 +129,7 @@ class Grade:
             "usd_per_question": None if usd is None else usd / self.questions,
             "by_llm": {name: self._llm_numbers(place) for place, name in enumerate(self.llms)},
             "as_drawn": self.as_drawn,
+            "asked_again": self.asked_again,
             "seed": self.seed,
             "prices": self.prices,
             "billing": self.billing,
@@ -148,6 +154,9 @@ class Grade:
             f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": self.unanswered,
             f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": nothing,
             f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.": bare,
+            f"{_were(self.asked_again)} asked again after the run had gone on to others, as by a program that is run twice under "
+            "one key: the CoTs and the cost are those of all passes. With a key of its own, each pass gets the same CoTs and is "
+            "graded alone.": self.asked_again,
             "Some CoTs were chosen one by one, so the run is not a random draw.": not self.as_drawn,
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
@@ -255,7 +264,9 @@ def _check(
                 "recording. Give the recording that was served."
             )
         size = int(llms[place_of[entry.llm]].pool.sizes[row_of[entry.question]])
-        if not all(0 <= sample < size for sample in entry.samples) or not 1 <= entry.requests <= len(entry.samples):
+        if not all(0 <= sample < size for sample in entry.samples) or not (
+            1 <= entry.passes <= entry.requests <= len(entry.samples)
+        ):
             raise NotRecordedError(
                 f"The ledger has {entry.requests} requests of {entry.llm} on question {entry.question!r} for the CoTs "
                 f"{list(entry.samples)!s:.80}; {size} were recorded, numbered from 0. Give the recording that was served."

@@ -178,16 +178,17 @@ class Application:
 
         Args:
             run: the name of a run; `None` for all runs.
-            detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, samples (recorded
-                positions, those of the draw first; a CoT that was handed out twice is listed twice).
+            detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, passes, samples
+                (recorded positions, those of the draw first; a CoT that was handed out twice is listed twice).
 
         Returns:
             For one run: "run", "replicate" (`None`: recorded order), "requests", "cots", "prompt_tokens" (as billed),
-            "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled" and
-            "llms", name -> the same counts, and "prompts", what it put around the questions: for each dataset and template
-            "requests", "matches" (how -> requests), "mismatches" (field -> requests) and "example", where it begins to differ
-            from the first one. For all runs: "runs", a list of these. In both cases also what they depend on: "recordings"
-            (hashes), "seed", "order", "billing", "prices" (id, or "none").
+            "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled",
+            "asked_again" (questions that were asked in more than one pass) and "llms", name -> the same counts, and "prompts",
+            what it put around the questions: for each dataset and template "requests", "matches" (how -> requests), "mismatches"
+            (field -> requests) and "example", where it begins to differ from the first one. For all runs: "runs", a list of
+            these. In both cases also what they depend on: "recordings" (hashes), "seed", "order", "billing", "prices" (id, or
+            "none").
 
         Raises:
             NotRecordedError: no such run has asked anything.
@@ -254,7 +255,7 @@ class Application:
         for match, texts in zip(question.matches, cots, strict=True):
             require_texts(match, texts)
         self._warn(run, question.matches, call.warn)
-        handouts = self.runs.take(run, question.pool_requests)
+        handouts = self.runs.take(run, question.pool_requests, call.sender)
         return self._builder.reply(question.request, run, question.matches, cots, handouts, question.headers)
 
     def _question(self, kind: str, call: Call) -> _Question:

@@ -127,6 +127,8 @@ class CompletionBuilder:
         dollars = self._dollars(parts)
         if dollars is not None:
             headers["x-feval-cost-usd"] = repr(dollars)
+        if any(handout.visit > 1 for handout in handouts):
+            headers["x-feval-pass"] = ",".join([str(handout.visit) for handout in handouts])
         if recycled := sum([handout.recycled for handout in handouts]):
             headers["x-feval-recycled"] = str(recycled)
         return headers
@@ -155,8 +157,8 @@ def require_texts(match: Match, cots: CotTexts) -> None:
     if cots.tool_calls:
         raise MissError(
             f"{cots.tool_calls:,} of the {len(cots.texts):,} CoTs of {match.llm.name} on {match.question!r} of "
-            f"{match.llm.dataset} called tools. A recording holds texts and no calls, so a reply would be empty. Ask a live LLM, or "
-            "a question that was answered in words."
+            f"{match.llm.dataset} called tools. A recording holds texts and no calls, so a reply would be empty. Ask a live LLM, "
+            "or a question that was answered in words."
         )
 
 

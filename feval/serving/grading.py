@@ -108,7 +108,8 @@ def _graded(
     replicate: int | None,
     prompts: Sequence[Mapping[str, Any]],
 ) -> Graded:
-    consumed = [Consumption(**{name: entry[name] for name in Consumption.model_fields}) for entry in entries]
+    names = Consumption.model_fields
+    consumed = [Consumption(**{name: entry[name] for name in names if name in entry}) for entry in entries]
     grade = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
     return Graded(grade, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
 
@@ -261,10 +262,11 @@ def _joined(
             continue
         key = entry["dataset"], entry["llm"], entry["question"]
         question = joined.setdefault(entry["run"], {}).setdefault(
-            key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": []}
+            key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": [], "passes": 1}
         )
         question["requests"] += 1
         question["samples"] += entry["samples"]
+        question["passes"] = max(question["passes"], entry.get("pass", 1))
         count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
     order = str(header.get("order"))
     runs = {label: (run_name(label, order).replicate, list(questions.values())) for label, questions in joined.items()}

@@ -69,9 +69,10 @@ class BoundedHeads(HttpToolsProtocol):
                 self._wait()
 
     def on_message_begin(self) -> None:
-        """Note that a head begins."""
+        """Note that a head begins, and of which connection."""
         self._is_idle, self._in_head, self._head_bytes = False, True, 0
         super().on_message_begin()
+        self.scope["feval.sender"] = (self.transport.is_closing, True)  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete."""

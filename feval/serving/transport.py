@@ -11,8 +11,10 @@ library asks, and imports neither.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
+import threading
 import warnings
 from collections.abc import AsyncIterator, Iterable, Sequence
 from importlib import import_module
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, ApplicationOptions, grade
-from feval.serving.wire.replies import Call, Reply
+from feval.serving.wire.replies import Call, Reply, Sender
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
@@ -73,11 +75,11 @@ class _Replay:
         """Start a run (`None`: this transport's own) again; see `Application.reset`."""
         self.application.reset(self.run if run is None else run)
 
-    def _respond(self, request: Any, body: bytes) -> Reply:
+    def _respond(self, request: Any, body: bytes, sender: Sender | None) -> Reply:
         url = request.url
         headers = {name.lower(): value for name, value in request.headers.items() if name.lower() not in _KEYS}
         headers.setdefault("x-feval-run", self.run)
-        call = Call(request.method, _path(url.path), url.query.decode(), headers, body, _warn)
+        call = Call(request.method, _path(url.path), url.query.decode(), headers, body, _warn, sender)
         return self.application.respond(call)
 
     def _close(self) -> None:
@@ -116,7 +118,7 @@ class ReplayTransport(_Replay):
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request, as the client's transports do."""
-        reply = self._respond(request, request.read())
+        reply = self._respond(request, request.read(), (threading.current_thread().is_alive, False))
         return _library(request).Response(reply.status, headers=dict(reply.headers), content=reply.body)
 
     def close(self) -> None:
@@ -136,7 +138,7 @@ class AsyncReplayTransport(_Replay):
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request, as the client's transports do."""
         # A reply takes well under a millisecond: a thread for each would take longer.
-        reply = self._respond(request, await request.aread())
+        reply = self._respond(request, await request.aread(), _task())
         body = reply.body if isinstance(reply.body, bytes) else _pieces(reply.body)
         return _library(request).Response(reply.status, headers=dict(reply.headers), content=body)
 
@@ -149,6 +151,15 @@ class AsyncReplayTransport(_Replay):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _task() -> Sender | None:
+    """The task that asks; `None` in another loop than asyncio's."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return None if task is None else (task.done, True)
 
 
 async def _pieces(body: Iterable[bytes]) -> AsyncIterator[bytes]:

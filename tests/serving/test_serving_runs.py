@@ -17,12 +17,26 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving_doubles import body, chat, error, get, opened, post, samples_of, simple, texts_of
+from serving_doubles import (
+    asked_by_text,
+    body,
+    chat,
+    error,
+    get,
+    opened,
+    post,
+    rows,
+    samples_of,
+    simple,
+    texts_of,
+    write,
+)
 from small import write_toy
 
 from feval import load
 from feval.cards.billing import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
+from feval.recording import LLMInfo
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call
 from feval.serving.runs import runs
@@ -244,16 +258,67 @@ def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
         assert samples_of(app.respond(chat(QUESTIONS[1], n=7))) == first + rest
 
 
-def test_a_run_that_asks_again_after_a_pause_is_told_once(
-    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+PASSES = [
+    # questions and n, in order; in which pass each request is
+    ("0 0 0 1 1 2", [1, 1, 1, 1, 1, 1]),  # one question after the other, in rounds
+    ("0 0 1 0", [1, 1, 1, 2]),
+    ("0 1 2 0 1 2", [1, 1, 1, 2, 2, 2]),  # the whole program again, down to its last question
+    ("0 0 1 1 0 0 1 1", [1, 1, 1, 1, 2, 2, 2, 2]),
+    ("0 1 0 2 1 3", [1, 1, 2, 1, 2, 1]),  # what is asked for the first time is in its first pass
+    ("0 1 0 1 0 1", [1, 1, 2, 2, 3, 3]),
+    ("0,1,2 0,1,2 0,2", [1, 1, 1]),  # the prompts of one request are asked together
+    ("0,1 2,3 0,1", [1, 1, 2]),
+]
+
+
+@pytest.mark.parametrize(("asked", "passes"), PASSES)
+def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
+    recording: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, asked: str, passes: list[int]
 ) -> None:
-    clock = iter([0, 1, 2, 8, 200])  # a program that is started again soon
-    monkeypatch.setattr(runs, "monotonic", lambda: next(clock))
-    for question in (0, 1, 0, 0, 1):
-        app.respond(chat(QUESTIONS[question], headers={"x-feval-run": "mine"}))
-    [record] = caplog.records
-    assert "The run 'mine' asks again after a pause." in record.getMessage()
-    assert "such as 'mine-2'" in record.getMessage()
+    ledger = tmp_path / "ledger.jsonl"
+    again = {
+        question
+        for group, number in zip(asked.split(), passes, strict=True)
+        for question in group.split(",")
+        if number > 1
+    }
+    with opened(recording, ledger=ledger) as app:
+        for group, number in zip(asked.split(), passes, strict=True):
+            prompts = [QUESTIONS[int(question)] for question in group.split(",")]
+            raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompts})
+            reply = app.respond(post(raw, of="completions", path="/run/mine"))
+            shown = reply.headers.get("x-feval-pass", ",".join("1" * len(prompts)))
+            assert set(shown.split(",")) == {str(number)}
+        result = app.ledger("mine", detail=True)
+    assert result["asked_again"] == result["llms"]["gpt-3.5-turbo"]["asked_again"] == len(again)
+    assert {entry["question"]: entry["passes"] > 1 for entry in result["asked"]} == {
+        f"q{question}": str(question) in again for question in {int(q) for q in asked.replace(",", " ").split()}
+    }
+    assert sum(entry.get("pass", 1) > 1 for entry in read_ledger(ledger)[1]) == sum(
+        len(group.split(",")) for group, number in zip(asked.split(), passes, strict=True) if number > 1
+    )
+    with opened(recording, ledger=ledger, resume=True) as app:
+        assert app.ledger("mine", detail=True) == result
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == bool(again)  # once
+    assert not told or "such as 'mine-2'" in told[0]
+
+
+def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:
+    """A cascade asks another LLM, question by question, and may come back to the first; or in a second sweep."""
+    questions = asked_by_text(QUESTIONS[:3])
+    pools = [(LLMInfo(name), [rows(question, 7) for question in questions]) for name in ("weak", "strong")]
+    with opened(write(tmp_path / "r", pools, questions)) as app:
+
+        def ask(llm: str, question: int, run: str = "mine") -> str | None:
+            return app.respond(chat(QUESTIONS[question], model=llm, path=f"/run/{run}")).headers.get("x-feval-pass")
+
+        for question in range(3):
+            assert [ask(llm, question) for llm in ("weak", "strong", "weak", "strong")] == [None] * 4
+        assert ask("weak", 0, "yours") is None
+        for llm in ("weak", "strong"):
+            assert [ask(llm, question, "sweeps") for question in range(3)] == [None] * 3
+        assert [ask("weak", question, "sweeps") for question in range(3)] == ["2"] * 3
 
 
 def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -12,6 +12,10 @@ from feval.cards.billing import usd
 from feval.replay import LLM
 from feval.serving.matching.templates import PromptCounts, PromptUse, Template
 from feval.serving.runs.names import RunName
+from feval.serving.wire.replies import Sender
+
+_LEEWAY = 3
+_MIN_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Handout:
         remaining: CoTs of the pool that the run was not yet given.
         round: number of this request among the run's requests for the question, from 0.
         prompts: how many times the prompt is paid for.
+        visit: 2 in the second pass of the run that asks the question, and so on; see `Account`.
     """
 
     samples: tuple[int, ...]
@@ -44,15 +49,16 @@ class Handout:
     round: int
     prompts: int
     output_tokens: int
+    visit: int = 1
 
 
 class _Cursor:
-    """A run's place in one pool."""
+    """A run's place in one pool; `others` were the pools of other questions begun when it was asked last, in pass `last`."""
 
-    __slots__ = ("chosen", "place", "rounds")
+    __slots__ = ("chosen", "last", "others", "place", "rounds", "visits")
 
     def __init__(self) -> None:
-        self.place = self.rounds = 0
+        self.place = self.rounds = self.visits = self.last = self.others = 0
         self.chosen: dict[int, int] | None = None  # sample -> times
 
 
@@ -62,7 +68,7 @@ class _Counts:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
-        self.questions = self.recycled = self.unknown_prompts = 0
+        self.questions = self.recycled = self.asked_again = self.unknown_prompts = 0
 
     def add(self, handout: Handout, prompt_tokens: int) -> None:
         """Count a request; `prompt_tokens` is -1 where it was not recorded."""
@@ -77,32 +83,86 @@ class _Counts:
 
 
 class Account:
-    """What one run has consumed: its place in every pool, its counts per LLM, its prompts."""
+    """What one run has consumed: its place in every pool, its counts per LLM, its prompts.
+
+    A program that is run twice under one name asks again what it had left for other questions: another pass begins, in which
+    every question that was asked before gets other CoTs, and is paid for again. A program that asks several questions at once
+    comes back to them, too, from each sender (a connection, thread or task, which waits for its reply) after a few others. So a
+    pass begins when a pool is asked again after pools of more than three other questions per other sender that is still there
+    have been begun.
+    """
 
     def __init__(self, name: RunName) -> None:
         self.name = name
         self.templates = PromptCounts()
-        self.last_request = -math.inf
         self.is_warned = False
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
         self._counts: dict[LLM, _Counts] = {}
+        self._pass = 1
+        self._begun: Counter[tuple[str, int]] = Counter()  # question -> its pools that were begun, once in each pass
+        self._all_begun = 0
+        self._senders: set[Sender] = set()
+        self._kept = _MIN_KEPT
 
     def place(self, key: tuple[LLM, int]) -> int:
         """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
         cursor = self._cursors.get(key)
         return 0 if cursor is None else cursor.place
 
-    def take(self, request: PoolRequest, order: Sequence[int], billing: str) -> Handout:
-        """Hand out the next CoTs of a question from its whole draw."""
+    def take(
+        self, requests: Sequence[PoolRequest], orders: Sequence[Sequence[int]], billing: str, again: bool
+    ) -> list[Handout]:
+        """Hand out the next CoTs of questions from their whole draws; `again` where another pass begins."""
+        self._pass += again
+        handouts = [self._take(*each, billing) for each in zip(requests, orders, strict=True)]
+        for request in requests:  # those of one request are asked together
+            self._cursors[request.llm, request.row].others = self._others(request)
+        return handouts
+
+    def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
+        """Return whether another pass begins with some requests, and note who sends them."""
+        if sender is not None:
+            self._senders.add(sender)
+        cursors = [self._cursors.get((request.llm, request.row)) for request in requests]
+        others = [self._others(one) - cursor.others for one, cursor in zip(requests, cursors, strict=True) if cursor]
+        if max(others, default=0) == 0:
+            if len(self._senders) > 2 * self._kept:
+                self._forget()
+            return False
+        self._forget()
+        return max(others) > _LEEWAY * (len(self._senders | {sender}) - 1)
+
+    def is_in_pass(self, request: PoolRequest, visit: int) -> bool:
+        """Return whether a request of a ledger file, in the pass `visit` that asks its question, belongs to the present pass."""
+        cursor = self._cursors.get((request.llm, request.row))
+        return cursor is None or cursor.last < self._pass or cursor.visits == visit
+
+    def _forget(self) -> None:
+        """Forget the senders that have gone."""
+        self._senders = {sender for sender in self._senders if sender[0]() is not sender[1]}
+        self._kept = max(len(self._senders), _MIN_KEPT)
+
+    def _others(self, request: PoolRequest) -> int:
+        """Return how many pools of other questions were begun."""
+        return self._all_begun - self._begun[request.llm.dataset, request.row]
+
+    def _take(self, request: PoolRequest, order: Sequence[int], billing: str) -> Handout:
         llm, row = request.llm, request.row
         cursor = self._cursors.setdefault((llm, row), _Cursor())
         counts = self._counts.setdefault(llm, _Counts(llm))
+        if cursor.last < self._pass:
+            cursor.last = self._pass
+            cursor.visits += 1
+            self._begun[llm.dataset, row] += 1
+            self._all_begun += 1
+            counts.asked_again += cursor.visits == 2
         samples, recycled = self._samples(request, order, cursor)
         prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
         counts.questions += not cursor.rounds
         tokens = llm.pool.output_tokens[row].tolist()
         output_tokens = sum([tokens[sample] for sample in samples])
-        handout = Handout(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts, output_tokens)
+        left = max(len(order) - cursor.place, 0)
+        handout = Handout(samples, recycled, left, cursor.rounds, prompts, output_tokens, cursor.visits)
         cursor.rounds += 1
         counts.add(handout, int(llm.pool.prompt_tokens[row]))
         return handout
@@ -112,9 +172,11 @@ class Account:
         templates = deepcopy(self.templates)
         cursors = {key: deepcopy(self._cursors.get(key)) for key in {(each.llm, each.row) for each in requests}}
         counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
+        passes = self._pass, self._begun.copy(), self._all_begun
 
         def undo() -> None:
             self.templates = templates
+            self._pass, self._begun, self._all_begun = passes
             _put_back(self._cursors, cursors)
             _put_back(self._counts, counts)
 
@@ -133,9 +195,11 @@ class Account:
         samples = tuple(order[place % size] for place in range(first, cursor.place))
         return samples, min(request.n, cursor.place - size)
 
-    def questions(self) -> list[tuple[LLM, int, int, int, dict[int, int]]]:
-        """Return LLM, row, requests, place and chosen CoTs (sample -> times) of every question."""
-        return [(llm, row, c.rounds, c.place, dict(c.chosen or {})) for (llm, row), c in self._cursors.items()]
+    def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int]]]:
+        """Return LLM, row, requests, passes, place and chosen CoTs (sample -> times) of every question."""
+        return [
+            (llm, row, c.rounds, c.visits, c.place, dict(c.chosen or {})) for (llm, row), c in self._cursors.items()
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Return the ledger of the run; see `Application.ledger`."""
@@ -161,7 +225,7 @@ def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
 
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
-    names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
+    names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled", "asked_again")
     totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {"usd": dollars}
     return totals if missing is None else totals | {"usd_missing": missing}
 

@@ -223,6 +223,7 @@ def _is_entry(record: Mapping[str, Any]) -> bool:
         and record.get("n") == len(samples) > 0
         and all(isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch"))
         and is_example(record.get("example"))
+        and type(record.get("pass", 1)) is int
     )
 
 

@@ -9,7 +9,6 @@ import logging
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +23,12 @@ from feval.serving.wire.errors import RequestError, UsedUpError
 
 if TYPE_CHECKING:
     from feval.serving.runs.ledger import LedgerFile
+    from feval.serving.wire.replies import Sender
 
 ORDERS = ("recorded", "seeded")
 """What a run without a replicate draws: the order of the recording, or replicate 0."""
 
 _LOG = logging.getLogger("feval.serving")
-_PAUSE_S = 5  # a program that is started again takes about as long to its first request
 _MAX_RUNS = 100_000
 _MAX_RECYCLED = 1024
 _TEMPLATE_BYTES = 4 << 20
@@ -74,8 +73,8 @@ class Runs:
                 self._replay(entry, find)
             file.entries.clear()
 
-    def take(self, name: RunName, requests: Sequence[PoolRequest]) -> list[Handout]:
-        """Hand out CoTs: for every one of some requests, or for none.
+    def take(self, name: RunName, requests: Sequence[PoolRequest], sender: Sender | None = None) -> list[Handout]:
+        """Hand out CoTs: for every one of some requests, or for none; `sender` is what they come from.
 
         Raises:
             UsedUpError: a pool has fewer left.
@@ -90,13 +89,16 @@ class Runs:
                 key = request.llm, request.row
                 place = places.get(key, run.place(key))
                 places[key] = place + self._require(name, request, len(draw), place)
-            now = monotonic()
-            if now - run.last_request >= _PAUSE_S:
-                self._warn_of_repeat(run, requests)
-            run.last_request = now
+            again = run.begins_again(requests, sender)
+            if again and not run.is_warned:
+                run.is_warned = True
+                _LOG.warning(
+                    "The run %r asks again after it had gone on to other questions, and pays again. %s",
+                    run.name.label, _how_to_start_again(run.name.label),
+                )  # fmt: skip
             is_late = self._file is not None and self._file.is_late
             undo = run.saved(requests) if is_late else None
-            handouts = [run.take(request, draw, self.billing) for request, draw in zip(requests, draws, strict=True)]
+            handouts = run.take(requests, draws, self.billing, again=again)
             entries = []
             for request, handout in zip(requests, handouts, strict=True):
                 is_new = request.use is not None and run.templates.count(request.use)
@@ -135,13 +137,6 @@ class Runs:
         """Return the names of the runs, in the order of their first requests."""
         with self._lock:
             return list(self._runs)
-
-    @staticmethod
-    def _warn_of_repeat(run: Account, requests: Sequence[PoolRequest]) -> None:
-        """Say once that a run continues, when it looks restarted: a question is asked again after a pause."""
-        if not run.is_warned and any(run.place((request.llm, request.row)) for request in requests):
-            run.is_warned = True
-            _LOG.warning("The run %r asks again after a pause. %s", run.name.label, _how_to_start_again(run.name.label))
 
     def _example(self, templates: PromptCounts, request: PoolRequest) -> Sequence[str] | None:
         """Where a template that is new to a run begins to differ from its first one; `None` for the first one."""
@@ -201,7 +196,9 @@ class Runs:
             )
         chosen = entry["samples"][0] if entry.get("chosen") else None
         run = self._runs[name.label] = self._run(name)
-        handout = run.take(PoolRequest(llm, row, entry["n"], chosen), draw, self.billing)
+        request = PoolRequest(llm, row, entry["n"], chosen)
+        again = not run.is_in_pass(request, entry.get("pass", 1))
+        [handout] = run.take([request], [draw], self.billing, again=again)
         if list(handout.samples) != entry["samples"]:
             raise ConflictError(
                 f"{where} in another order than these draws. The file was changed, or another version of feval wrote it."
@@ -209,7 +206,7 @@ class Runs:
         count_entry(run.templates, entry)
 
     def _detail(
-        self, name: RunName, llm: LLM, row: int, rounds: int, place: int, chosen: Mapping[int, int]
+        self, name: RunName, llm: LLM, row: int, rounds: int, passes: int, place: int, chosen: Mapping[int, int]
     ) -> dict[str, Any]:
         draw = self._draws.of(llm, row, name.replicate)
         samples = [draw[number % len(draw)] for number in range(place)]
@@ -218,6 +215,7 @@ class Runs:
             "dataset": llm.dataset,
             "question": llm.question_ids[row],
             "requests": rounds,
+            "passes": passes,
             "samples": samples + [sample for sample, times in chosen.items() for _ in range(times)],
         }
 
@@ -292,6 +290,8 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
         entry |= {"match": request.use.match, "template": request.use.digest}
         if request.use.mismatch is not None:
             entry["mismatch"] = request.use.mismatch
+    if handout.visit > 1:
+        entry["pass"] = handout.visit
     if request.sample is not None:
         entry["chosen"] = True
     if example is not None:

@@ -109,6 +109,7 @@ _REPLY_HEADERS = {
     "X-Feval-Remaining": "CoTs of the pool that the run has not got yet.",
     "X-Feval-Match": "How the question was found: request, question, few-shot or id.",
     "X-Feval-Ignored": "Fields of the request without effect.",
+    "X-Feval-Pass": "In which pass of the run the question is asked, if not in the first; another run starts again.",
     "X-Feval-Recycled": "How many of the CoTs the run had got before.",
     "X-Feval-Unknown": "Parts of the reply that were not recorded.",
 }
@@ -277,6 +278,7 @@ def _accounts() -> dict[str, _Schema]:
         "usd": {"type": ["number", "null"], "minimum": 0},
         "questions": _COUNT,
         "recycled": _COUNT,
+        "asked_again": _COUNT,
     }
     run = {
         "run": _TEXT,

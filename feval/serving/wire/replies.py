@@ -20,6 +20,10 @@ _REASONING = ("reasoning", "reasoning_content")
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
+Sender = tuple[Callable[[], bool], bool]
+"""What waits for a reply before it sends its next request, as a function, and what that returns once it has gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request.
@@ -31,6 +35,7 @@ class Call:
         headers: names in lower case; the last of repeated ones.
         body: its bytes.
         warn: receives each sentence that a run should be told once; a reply does not hold it.
+        sender: the connection, thread or task that it comes from, if known.
     """
 
     method: str
@@ -39,6 +44,7 @@ class Call:
     headers: Mapping[str, str]
     body: bytes
     warn: Callable[[str], object] = _LOG.warning
+    sender: Sender | None = None
 
 
 @dataclass(frozen=True, slots=True)
