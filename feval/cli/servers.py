@@ -126,6 +126,11 @@ def _account_runs(show: Output, application: Application) -> None:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
         show.note(f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of {counted(len(runs), 'run')}.")
         for run in runs:
+            if run["asked_again"]:
+                show.note(
+                    f"{run['run']} asked {counted(run['asked_again'], 'question')} again in a later pass, for other CoTs and for "
+                    "more money. A program that is run again wants another key."
+                )
             _account_prompts(show, run)
 
 

@@ -93,6 +93,28 @@ def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
     assert (result["as_drawn"], result["unanswered"]) == (False, 1)
 
 
+def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(
+    served: Application, toy: Path, tmp_path: Path
+) -> None:
+    """Under another key, the second pass gets the CoTs of the first; under the same one, it gets others and pays again."""
+    for run in ("mine", "mine", "yours"):
+        for question in range(3):
+            ask(served, question, 2, run)
+    remarks = {}
+    for run, again in (("mine", 3), ("yours", 0)):
+        graded = grade(served, run, ANSWERS)
+        result = graded.grade.to_dict()
+        assert (result["asked_again"], served.ledger(run)["asked_again"]) == (again, again)
+        assert result["samples"] == 6 * (2 if again else 1)
+        remarks[run] = [remark for remark in graded.remarks() if "With a key of its own" in remark]
+        receipt = graded.receipt(tmp_path)
+        assert [entry["passes"] for entry in receipt["request"]["consumed"]] == [2 if again else 1] * 3
+        (tmp_path / f"{run}.json").write_text(json.dumps(receipt))
+        assert verify_receipt(tmp_path / f"{run}.json", [toy]).equal
+    assert [len(each) for each in remarks.values()] == [1, 0]
+    assert remarks["mine"][0].startswith("3 questions were asked again after the run had gone on to others")
+
+
 def test_the_ledger_file_is_graded_as_the_running_server_was(served: Application, toy: Path, tmp_path: Path) -> None:
     for question in range(3):
         ask(served, question, 2)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from feval import load
 from feval.errors import NotRecordedError, ReplayWarning, UsageError
 from feval.replay import LLM
 from feval.serving.application import Application
+from feval.serving.server import replay_server
 from feval.serving.transport import AsyncReplayTransport, ReplayTransport, replay_async_http_client, replay_http_client
 
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -315,3 +318,57 @@ def test_importing_the_transport_imports_no_http_library() -> None:
     script = "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+ROUNDS = [1, 3, 2, 1, 5, 1, 2, 8] * 3  # of 24 questions, as an adaptive method asks them
+
+
+@pytest.mark.parametrize(
+    "way", ["async server", "async", "threads server", "threads", "one by one server", "one by one"]
+)
+def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_another(
+    tmp_path: Path, way: str
+) -> None:
+    """Eight at a time, each in rounds of one CoT; then the program is run once more."""
+    recording = write_toy(tmp_path / "toy", {MODEL: [["a", "b"] * 8] * len(ROUNDS)}, ["a"] * len(ROUNDS))
+    workers = 1 if way.startswith("one") else 8
+    with ExitStack() as stack:
+        application = stack.enter_context(Application.open(recording))
+        server = stack.enter_context(replay_server(application)) if way.endswith("server") else None
+        kind, inside = (
+            (openai.AsyncOpenAI, replay_async_http_client)
+            if way.startswith("async")
+            else (openai.OpenAI, replay_http_client)
+        )
+        options = {"base_url": server.url} if server else {"http_client": inside(application, run="mine")}
+
+        def passes(client: Any, question: int) -> list[str | None]:
+            ask = client.chat.completions.with_raw_response.create
+            return [ask(**asked(question)).headers.get("x-feval-pass") for _ in range(ROUNDS[question])]
+
+        async def at_once() -> list[str | None]:
+            turn, found = asyncio.Semaphore(workers), []
+
+            async def rounds(question: int) -> None:
+                async with turn:
+                    for _ in range(ROUNDS[question]):
+                        reply = await client.chat.completions.with_raw_response.create(**asked(question))
+                        found.append(reply.headers.get("x-feval-pass"))
+                        await asyncio.sleep(0)
+
+            async with kind(api_key="mine", **options) as client:
+                await asyncio.gather(*map(rounds, range(len(ROUNDS))))
+            return found
+
+        def program() -> list[str | None]:
+            if way.startswith("async"):
+                return asyncio.run(at_once())
+            with kind(api_key="mine", **options) as client, ThreadPoolExecutor(workers) as threads:
+                return [*chain(*threads.map(lambda question: passes(client, question), range(len(ROUNDS))))]
+
+        assert set(program()) == {None}
+        if server is None:
+            options = {"http_client": inside(application, run="mine")}
+        again = program()
+        assert again.count("2") >= len(again) - 1
+        assert application.ledger("mine")["asked_again"] >= len(ROUNDS) - 1

@@ -14,7 +14,7 @@ from feval.serving.matching.templates import PromptCounts, PromptUse, Template
 from feval.serving.runs.names import RunName
 from feval.serving.wire.replies import Sender
 
-_LEEWAY = 3
+_LEEWAY = 8
 _MIN_KEPT = 16
 
 
@@ -87,9 +87,9 @@ class Account:
 
     A program that is run twice under one name asks again what it had left for other questions: another pass begins, in which
     every question that was asked before gets other CoTs, and is paid for again. A program that asks several questions at once
-    comes back to them, too, from each sender (a connection, thread or task, which waits for its reply) after a few others. So a
-    pass begins when a pool is asked again after pools of more than three other questions per other sender that is still there
-    have been begun.
+    comes back to them, too, after others: from the thread or task that asks nothing else, or after a few from each of its
+    connections. So a pass begins when a question is asked again by a sender that has asked others since, after more than eight
+    others were begun for each other sender that is still there: after one, where there is none.
     """
 
     def __init__(self, name: RunName) -> None:
@@ -101,7 +101,7 @@ class Account:
         self._pass = 1
         self._begun: Counter[tuple[str, int]] = Counter()  # question -> its pools that were begun, once in each pass
         self._all_begun = 0
-        self._senders: set[Sender] = set()
+        self._senders: dict[Sender, set[tuple[str, int]]] = {}  # and what each asked last
         self._kept = _MIN_KEPT
 
     def place(self, key: tuple[LLM, int]) -> int:
@@ -121,26 +121,25 @@ class Account:
 
     def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
         """Return whether another pass begins with some requests, and note who sends them."""
+        questions = {(request.llm.dataset, request.row) for request in requests}
+        is_at_it = sender is not None and not questions.isdisjoint(self._senders.get(sender, ()))
         if sender is not None:
-            self._senders.add(sender)
-        cursors = [self._cursors.get((request.llm, request.row)) for request in requests]
-        others = [self._others(one) - cursor.others for one, cursor in zip(requests, cursors, strict=True) if cursor]
-        if max(others, default=0) == 0:
-            if len(self._senders) > 2 * self._kept:
-                self._forget()
-            return False
-        self._forget()
-        return max(others) > _LEEWAY * (len(self._senders | {sender}) - 1)
+            self._senders[sender] = questions
+        others = [
+            self._others(request) - cursor.others
+            for request in requests
+            if (cursor := self._cursors.get((request.llm, request.row))) is not None and cursor.last == self._pass
+        ]
+        is_again = not is_at_it and max(others, default=0) > 0
+        if is_again or len(self._senders) > 2 * self._kept:
+            self._senders = {each: last for each, last in self._senders.items() if each[0]() is not each[1]}
+            self._kept = max(len(self._senders), _MIN_KEPT)
+        return is_again and max(others) > _LEEWAY * len(self._senders.keys() - {sender})
 
     def is_in_pass(self, request: PoolRequest, visit: int) -> bool:
         """Return whether a request of a ledger file, in the pass `visit` that asks its question, belongs to the present pass."""
         cursor = self._cursors.get((request.llm, request.row))
         return cursor is None or cursor.last < self._pass or cursor.visits == visit
-
-    def _forget(self) -> None:
-        """Forget the senders that have gone."""
-        self._senders = {sender for sender in self._senders if sender[0]() is not sender[1]}
-        self._kept = max(len(self._senders), _MIN_KEPT)
 
     def _others(self, request: PoolRequest) -> int:
         """Return how many pools of other questions were begun."""
