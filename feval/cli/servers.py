@@ -223,6 +223,8 @@ def proxy(
                     f"Clients send the token as their key, so {endpoint.host} gets none; --api-key-env names one."
                 )
             _note_reach(show, server, "use the upstream's key")
+            if show.quiet:
+                logging.getLogger("feval.serving").setLevel(logging.ERROR)
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = servers.proxied.seal_proxied(

@@ -3,7 +3,8 @@
 A chat completion is answered from the journal as long as that has samples of the same request (model, messages, decoding, and the
 seed if one was sent) that this run has not given yet; else it is forwarded with the client's own key. Every choice is on disk
 before the client gets it. What the journal cannot hold (images, tool results, invalid requests), and every other path, is passed
-on unrecorded.
+on unrecorded. That, and what the recording will lack of a reply (calls of tools), is said at once: in the header of the reply,
+and in the log the first time.
 
 Keys come with the client's requests or from an environment variable. They are sent on and never written: a reply that repeats a
 key is masked, and a request whose body holds one is not recorded.
@@ -12,18 +13,19 @@ key is masked, and a request whose body holds one is not recorded.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import ssl
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from feval.serving.web import METHODS, Limits, response  # isort: skip  # first: it says how to install Starlette
 
@@ -46,11 +48,13 @@ from recorders.errors import BackendError
 from recorders.journal.journal import Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 
+_LOG = logging.getLogger("feval.serving")
 _TIMEOUT_S = 600.0
 _LIMITS = Limits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
 _MAX_BYTES = 256 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_SEARCHED = 1 << 20
+_SHOWN = 80
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PACKED = {"gzip", "x-gzip", "deflate"}
 _SCHEME = re.compile(r"^(bearer|basic)\s+", re.IGNORECASE)
@@ -67,6 +71,17 @@ _APART = {
     "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store", "safety_identifier",
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_logprobs",
 }  # fmt: skip
+
+_OFFERS = {"tools", "functions"}
+_KEPT = {
+    "role",
+    "content",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+}  # fields of a reply's message
+_MOST_SAID = 64
 
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
 
@@ -106,6 +121,7 @@ class Proxy:
         self._next: dict[str, int] = {}
         self._unused: dict[tuple[str, int | None], list[_Sample]] = {}  # the next one last; none is empty
         self._failure: str | None = None
+        self._said: set[str] = set()
         self._client: httpx2.AsyncClient
         self.recorded = self.replayed = self.unrecorded = 0
         keys: dict[str, str] = {}  # one string per request
@@ -139,31 +155,55 @@ class Proxy:
             )
         if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
             chat = self._recordable(call, body)
-            if chat is not None:
+            if isinstance(chat, _ChatRequest):
                 return await self._chat(call, chat)
             self.unrecorded += 1
-        return await self._passed_on(call, body)
+            reason = f"A chat completion is passed on and not recorded, because of its {chat}"
+            return self._marked(await self._passed_on(call, body), chat, reason)
+        reply = await self._passed_on(call, body)
+        if call.method != "POST":
+            return reply
+        where = call.scope["raw_path"].decode("latin-1")[:_SHOWN]
+        return self._marked(reply, where, f"POST {where} is passed on and not recorded; chat completions are")
 
     def close(self) -> None:
         """Do nothing: the journal is the caller's."""
 
-    def _recordable(self, call: HTTPRequest, body: bytes) -> _ChatRequest | None:
-        """Return a chat completion as the journal can hold it; `None` if it cannot."""
+    def _say(self, what: str, sentence: str) -> None:
+        """Tell the log once of each thing that is not recorded."""
+        if what not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(what)
+            _LOG.warning("%s. This is said once.", sentence)
+
+    def _marked(self, reply: Response, what: str, sentence: str) -> Response:
+        """Say of a reply that it is not recorded."""
+        self._say(what, sentence)
+        reply.headers["X-Feval-Unrecorded"] = what
+        return reply
+
+    def _recordable(self, call: HTTPRequest, body: bytes) -> _ChatRequest | str:
+        """Return a chat completion as the journal can hold it; if it cannot, what of it is the reason."""
         try:
             fields = orjson.loads(body)
             # Not as it was sent: JSON may hide a key behind escapes. And deeper, as a line of the journal has it.
             text = orjson.dumps([[[[[[[[fields]]]]]]]]).decode()
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-            return None
-        if not isinstance(fields, dict) or self._redaction(call).reply(text) != text:
-            return None
+            return "body"
+        if not isinstance(fields, dict):
+            return "body"
+        if self._redaction(call).reply(text) != text:
+            return "key"
         messages, decoding = _messages(fields.get("messages")), _decoding(fields)
         model, number, seed = fields.get("model"), fields.get("n"), fields.get("seed")
         number = 1 if number is None else number
-        if not isinstance(model, str) or not model or messages is None or decoding is None:
-            return None
+        if not isinstance(model, str) or not model:
+            return "model"
+        if messages is None:
+            return "messages"
+        if decoding is None:
+            return "settings"
         if type(number) is not int or not 1 <= number <= 1024 or not (seed is None or _is_int64(seed)):
-            return None
+            return "n or seed"
         try:
             refuse_key_fields(decoding.extra_body, self._allowed_fields, "start the proxy with --allow-field {}")
         except UsageError as error:
@@ -172,6 +212,11 @@ class Proxy:
         return _ChatRequest(fields, request, request.key(), number, seed)
 
     async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
+        if offers := ", ".join(sorted(name for name in _OFFERS & chat.fields.keys() if chat.fields[name])):
+            self._say(
+                "tools",
+                f"A request offers tools ({offers}). What is replied in words is recorded, calls of tools are not",
+            )
         samples = self._take(chat)
         new: list[dict[str, Any]] = []
         if len(samples) < chat.number:
@@ -190,6 +235,10 @@ class Proxy:
             return Response()
         self.replayed += len(samples)
         headers = {"X-Feval-Replayed": str(len(samples)), "X-Feval-Recorded": str(len(new))}
+        if lacking := _lacking(record["choice"] for record in records):
+            headers["X-Feval-Unrecorded"] = ",".join(quote(name) for name in lacking)
+            for name in lacking:
+                self._say(name, f"A reply has {name!r}, which clients get and the sealed recording will not hold")
         stream, with_usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
         completion = _completion(records, chat.request.model)
         return response(completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers), call)
@@ -233,7 +282,8 @@ class Proxy:
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (BackendError, TypeError, ValueError):  # not a chat completion: the client may understand it
             self.unrecorded += 1
-            return self._masked(status, content, headers)
+            said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
+            return self._marked(self._masked(status, content, headers), "reply", said)
         try:
             await run_in_threadpool(self._commit, chat, completions, choices)
         except FevalError as error:
@@ -436,6 +486,14 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
     if prompt is None or any(record.get("output_tokens") is None for record in records):
         return reply
     return reply | {"usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)}
+
+
+def _lacking(choices: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the fields of replies' messages that a recording does not hold."""
+    messages = [message for choice in choices if isinstance(message := choice.get("message"), dict)]
+    return list(
+        dict.fromkeys(name[:_SHOWN] for message in messages for name in message if message[name] and name not in _KEPT)
+    )
 
 
 def _storable(choices: Sequence[Mapping[str, Any]]) -> str:

@@ -250,6 +250,48 @@ def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> Non
     assert_no_key(tmp_path)
 
 
+def test_what_is_not_recorded_is_said_at_once(
+    upstream: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call], "audio": None}
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
+    called = json_answer({"choices": [{"message": message, "finish_reason": "tool_calls"}], "model": "m"})
+
+    def unrecorded(run: Run, path: str = "/v1/chat/completions", **body: Any) -> str | None:
+        with closing(http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)) as connection:
+            connection.request("POST", path, json.dumps(body_of(PROBLEMS[0].question) | body))
+            return connection.getresponse().getheader("x-feval-unrecorded")
+
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        assert unrecorded(run) is None
+        assert caplog.records == []
+        assert unrecorded(run, tools=tools) is None  # answered in words
+        upstream.instead = called
+        for _ in range(2):
+            assert unrecorded(run, tools=tools, tool_choice="required") == "tool_calls"
+        assert unrecorded(run, messages=[{"role": "user", "content": [{"type": "image_url"}]}]) == "messages"
+        assert unrecorded(run, seed="x") == "n or seed"
+        assert unrecorded(run, "/v1/responses") == "/v1/responses"
+        upstream.instead = json_answer({"strange": True})
+        assert unrecorded(run, temperature=0.3) == "reply"
+        asked = len(upstream.calls)
+    with running(tmp_path, server.url) as run:  # from the journal
+        assert unrecorded(run, tools=tools, tool_choice="required") == "tool_calls"
+    assert len(upstream.calls) == asked
+    told = [record.getMessage() for record in caplog.records]
+    parts = [
+        "offers tools (tools)",
+        "'tool_calls'",
+        "its messages",
+        "its n or seed",
+        "POST /v1/responses",
+        "cannot be read",
+    ]
+    assert [part for part, sentence in zip(parts, told, strict=False) if part in sentence] == parts
+    assert len(told) == len(parts) + 2  # the second proxy says it anew
+
+
 def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
     upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
