@@ -103,8 +103,10 @@ class BoundedHeads(HttpToolsProtocol):
     @property
     def is_quiet(self) -> bool:
         """Whether no complete request is being answered."""
+        if self.pipeline:
+            return False
         cycle = self.cycle
-        return not self.pipeline and (cycle is None or cycle.response_complete or cycle.more_body)
+        return cycle is None or cycle.response_complete or cycle.more_body  # type: ignore[redundant-expr]  # before the first
 
     def _is_surplus(self) -> bool:
         """End the connections that have been quiet for longest, until the bounds hold; return whether they still do not."""
