@@ -127,8 +127,9 @@ class CompletionBuilder:
         dollars = self._dollars(parts)
         if dollars is not None:
             headers["x-feval-cost-usd"] = repr(dollars)
-        if any(handout.visit > 1 for handout in handouts):
-            headers["x-feval-pass"] = ",".join([str(handout.visit) for handout in handouts])
+        visits = [handout.visit for handout in handouts]
+        if max(visits) > 1:
+            headers["x-feval-pass"] = ",".join(map(str, visits))
         if recycled := sum([handout.recycled for handout in handouts]):
             headers["x-feval-recycled"] = str(recycled)
         return headers

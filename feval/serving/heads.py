@@ -11,6 +11,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from feval.serving.loopback import is_loopback
+from feval.serving.wire.replies import Sender
 
 _MOST_BYTES = 1 << 16
 _MOST_S = 30.0
@@ -30,6 +31,7 @@ class BoundedHeads(HttpToolsProtocol):
     """
 
     _connection: asyncio.BaseTransport
+    _sender: Sender
     address: str | None
     _deadline: asyncio.TimerHandle | None = None
     _is_idle = True
@@ -43,6 +45,7 @@ class BoundedHeads(HttpToolsProtocol):
         self._connection = transport
         self.heard = monotonic()
         self.address = None if self.client is None or is_loopback(self.client[0]) else self.client[0]
+        self._sender = transport.is_closing, True
         self._wait()
         self._is_surplus()
 
@@ -72,7 +75,7 @@ class BoundedHeads(HttpToolsProtocol):
         """Note that a head begins, and of which connection."""
         self._is_idle, self._in_head, self._head_bytes = False, True, 0
         super().on_message_begin()
-        self.scope["feval.sender"] = (self.transport.is_closing, True)  # type: ignore[typeddict-unknown-key]
+        self.scope["feval.sender"] = self._sender  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete."""
@@ -112,7 +115,9 @@ class BoundedHeads(HttpToolsProtocol):
         """End the connections that have been quiet for longest, until the bounds hold; return whether they still do not."""
         most, peers = cast("int", self.config.limit_concurrency), cast("set[BoundedHeads]", self.connections)
         share = max(most // _SHARE, 1)
-        if self.address is not None and len(peers) > share:
+        if len(peers) <= share:
+            return False
+        if self.address is not None:
             own = [peer for peer in peers if peer.address == self.address]
             if self._exceeds(own, share):
                 return True

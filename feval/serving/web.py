@@ -73,7 +73,7 @@ def replay_routes(application: Application) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
         query = request.scope["query_string"].decode("latin-1")
-        body, sender = await request.body(), request.scope["feval.sender"]
+        body, sender = await request.body(), request.scope.get("feval.sender")
         call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
         # Most requests take less time than a thread would take to start; only grading reads a whole pool.
         slow = call.path.endswith("/feval/grade")

@@ -115,6 +115,7 @@ class Proxy:
         allowed_fields: Collection[str] = (),
     ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
+        self._origin = _origin(httpx2.URL(upstream.url))
         self.token = token
         self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
@@ -379,7 +380,7 @@ class Proxy:
         try:
             fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
             request = httpx2.Request(call.method, self._upstream.url + target, headers=fields, content=body)
-            if _origin(request.url) != _origin(httpx2.URL(self._upstream.url)):
+            if _origin(request.url) != self._origin:
                 raise UnknownError(
                     f"The path {target[:80]!r} would make this a request to another server than {self._upstream.host}, and is "
                     "not passed on.",

@@ -203,6 +203,9 @@ def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording: Path, word
         for asked in (f"{SALLY}\n{words}", f"{words}\n{SALLY}"):
             assert app.respond(replace(chat(asked), warn=said.append)).status == 200
         assert len(said) == (quoted is not None)  # once
+        for exemplar in ("Q: Two less one? A: 1", "Q: Is it one? The answer is 0."):
+            assert app.respond(replace(chat(f"{exemplar}\n\nQ: {TRAIN}"), warn=said.append)).status == 200
+        assert len(said) == (quoted is not None)
         assert not said or f"puts {quoted!r}, the answer of a recorded CoT, beside the question 'q0' of toy" in said[0]
 
 

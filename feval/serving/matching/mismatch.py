@@ -235,11 +235,16 @@ def _stands(answer: str, pieces: Iterable[str]) -> bool:
 
 
 def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[str]:
-    """The texts before, between and after the recorded questions in the last user message, in lower case."""
+    """The texts before, between and after the recorded questions in the last user message, in lower case.
+
+    Of what is before, the last paragraph: those before it may be exemplars with answers of their own.
+    """
     text = normal(conversation.last_user_text)[first:]
     question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
     others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(text)]
-    return [piece.lower() for piece in outside(text, sorted([*question_spans(text, question, choices), *others]))]
+    spans = sorted([*question_spans(text, question, choices), *others])
+    before, *after = outside(text, spans)
+    return [piece.lower() for piece in (before.rpartition("\n\n")[2] if spans else before, *after)]
 
 
 def _prompts(match: Match) -> list[str]:

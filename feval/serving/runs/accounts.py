@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -99,9 +98,9 @@ class Account:
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
         self._counts: dict[LLM, _Counts] = {}
         self._pass = 1
-        self._begun: Counter[tuple[str, int]] = Counter()  # question -> its pools that were begun, once in each pass
+        self._begun: dict[tuple[str, int], int] = {}  # question -> its pools that were begun, once in each pass
         self._all_begun = 0
-        self._senders: dict[Sender, set[tuple[str, int]]] = {}  # and what each asked last
+        self._senders: dict[Sender, Sequence[PoolRequest]] = {}  # and what each asked last
         self._kept = _MIN_KEPT
 
     def place(self, key: tuple[LLM, int]) -> int:
@@ -114,27 +113,28 @@ class Account:
     ) -> list[Handout]:
         """Hand out the next CoTs of questions from their whole draws; `again` where another pass begins."""
         self._pass += again
-        handouts = [self._take(*each, billing) for each in zip(requests, orders, strict=True)]
-        for request in requests:  # those of one request are asked together
-            self._cursors[request.llm, request.row].others = self._others(request)
+        cursors = [self._cursors.setdefault((each.llm, each.row), _Cursor()) for each in requests]
+        handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, strict=True)]
+        for request, cursor in zip(requests, cursors, strict=True):  # those of one request are asked together
+            cursor.others = self._others(request)
         return handouts
 
     def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
         """Return whether another pass begins with some requests, and note who sends them."""
-        questions = {(request.llm.dataset, request.row) for request in requests}
-        is_at_it = sender is not None and not questions.isdisjoint(self._senders.get(sender, ()))
+        others = 0
+        for request in requests:
+            cursor = self._cursors.get((request.llm, request.row))
+            if cursor is not None and cursor.last == self._pass:
+                others = max(others, self._others(request) - cursor.others)
+        before: Sequence[PoolRequest] = ()
         if sender is not None:
-            self._senders[sender] = questions
-        others = [
-            self._others(request) - cursor.others
-            for request in requests
-            if (cursor := self._cursors.get((request.llm, request.row))) is not None and cursor.last == self._pass
-        ]
-        is_again = not is_at_it and max(others, default=0) > 0
-        if is_again or len(self._senders) > 2 * self._kept:
+            before, self._senders[sender] = self._senders.get(sender, ()), requests
+        if others or len(self._senders) > 2 * self._kept:
             self._senders = {each: last for each, last in self._senders.items() if each[0]() is not each[1]}
             self._kept = max(len(self._senders), _MIN_KEPT)
-        return is_again and max(others) > _LEEWAY * len(self._senders.keys() - {sender})
+        if not others or not _questions(requests).isdisjoint(_questions(before)):
+            return False
+        return others > _LEEWAY * len(self._senders.keys() - {sender})
 
     def is_in_pass(self, request: PoolRequest, visit: int) -> bool:
         """Return whether a request of a ledger file, in the pass `visit` that asks its question, belongs to the present pass."""
@@ -143,16 +143,15 @@ class Account:
 
     def _others(self, request: PoolRequest) -> int:
         """Return how many pools of other questions were begun."""
-        return self._all_begun - self._begun[request.llm.dataset, request.row]
+        return self._all_begun - self._begun.get((request.llm.dataset, request.row), 0)
 
-    def _take(self, request: PoolRequest, order: Sequence[int], billing: str) -> Handout:
+    def _take(self, request: PoolRequest, order: Sequence[int], cursor: _Cursor, billing: str) -> Handout:
         llm, row = request.llm, request.row
-        cursor = self._cursors.setdefault((llm, row), _Cursor())
         counts = self._counts.setdefault(llm, _Counts(llm))
         if cursor.last < self._pass:
             cursor.last = self._pass
             cursor.visits += 1
-            self._begun[llm.dataset, row] += 1
+            self._begun[llm.dataset, row] = self._begun.get((llm.dataset, row), 0) + 1
             self._all_begun += 1
             counts.asked_again += cursor.visits == 2
         samples, recycled = self._samples(request, order, cursor)
@@ -212,6 +211,10 @@ class Account:
             "llms": {name: _summed(counts) for name, counts in by_name.items()},
             "prompts": self.templates.to_list(),
         }
+
+
+def _questions(requests: Iterable[PoolRequest]) -> set[tuple[str, int]]:
+    return {(request.llm.dataset, request.row) for request in requests}
 
 
 def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
