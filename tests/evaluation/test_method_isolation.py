@@ -328,6 +328,10 @@ def makes_sandboxes() -> bool:
     return True
 
 
+sandboxes = pytest.mark.skipif(
+    not makes_sandboxes(), reason="bubblewrap is not installed, is older than 0.8, or cannot make namespaces here"
+)
+
 LOOKS = """
 import os, socket
 
@@ -350,7 +354,7 @@ def looks(question, llm):
 """
 
 
-@pytest.mark.skipif(not makes_sandboxes(), reason="bubblewrap is not installed, or cannot make namespaces here")
+@sandboxes
 def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, replay: Replay) -> None:
     dataset, [llm] = replay
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -366,7 +370,7 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, rep
     )
 
 
-@pytest.mark.skipif(not makes_sandboxes(), reason="bubblewrap is not installed, or cannot make namespaces here")
+@sandboxes
 def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
     tmp_path: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,3 +381,85 @@ def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
     method._process._channel.end()
     assert answer.answer == "['/dev/', 'pipe:']"
     assert "to the user" in capfd.readouterr().err
+
+
+REACHES = """
+import ctypes, os, signal, socket, stat
+
+def kernel(question, llm):
+    "Files of the kernel that can be opened to write, none of which is written but one, with what it holds."
+    found = []
+    for root in ("/proc", "/sys"):
+        for folder, folders, files in os.walk(root):
+            folders[:] = [name for name in folders if not name.isdigit()]
+            for name in files:
+                try:
+                    os.close(os.open(f"{folder}/{name}", os.O_WRONLY))
+                except OSError:
+                    continue
+                found.append(f"{folder}/{name}")
+    try:
+        value = open("/proc/sys/vm/swappiness").read()
+        open("/proc/sys/vm/swappiness", "w").write(value)
+        found.append("swappiness")
+    except OSError as error:
+        found.append(error.strerror)
+    return str(found)
+
+def outside(question, llm):
+    "What can be done to feval, to devices and to mounts."
+    libc = ctypes.CDLL(None, use_errno=True)
+    def asks(path):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+    tries = {
+        "signal": lambda: os.kill(PARENT, 0),
+        "trace": lambda: libc.ptrace(16, PARENT, 0, 0) and os.kill(PARENT, 0),
+        "memory": lambda: open(f"/proc/{PARENT}/mem"),
+        "socket": lambda: asks(chr(0) + SOCKET),
+        "device": lambda: os.mknod("/tmp/mem", stat.S_IFCHR | 0o600, os.makedev(1, 1)),
+        "/dev": lambda: [open(f"/dev/{name}") for name in ("mem", "kmsg", "kvm", "vda", "sda", "fuse")
+                         if os.path.exists(f"/dev/{name}")][0],
+    }
+    def namespace():
+        if child := os.fork():  # the worker has threads, and then no namespace can be made
+            return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(libc.unshare(0x10000000) != 0)
+    calls = {
+        "namespace": namespace,
+        "groups": lambda: libc.mount(b"none", b"/tmp", b"cgroup2", 0, None),
+        "mount": lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None),
+        "unmount": lambda: libc.umount2(b"/proc/sys", 2),
+        "capability": lambda: libc.prctl(24, 21, 0, 0, 0) - 1,
+    }
+    done = [name for name, call in calls.items() if call() >= 0]
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            done.append(name)
+        except (OSError, IndexError):
+            pass
+    return str(done)
+"""
+
+
+def reached(folder: Path, replay: Replay, function: str, values: str) -> str | None:
+    method = make_method(f"{written(folder, values + REACHES)}:{function}", sandbox=True)
+    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    method.end()
+    return answer.answer
+
+
+@sandboxes
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root may not write the kernel's files anyway")
+def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path: Path, replay: Replay) -> None:
+    assert reached(tmp_path, replay, "kernel", "") == "['Read-only file system']"
+
+
+@sandboxes
+def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(tmp_path: Path, replay: Replay) -> None:
+    name = f"feval-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        assert reached(tmp_path, replay, "outside", f"PARENT, SOCKET = {os.getpid()}, {name!r}\n") == "[]"

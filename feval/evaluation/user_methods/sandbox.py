@@ -15,7 +15,10 @@ _FEVAL = Path(__file__).parents[2]
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")  # of the dynamic linker, and links to libraries
 _WITHHELD = {"PWD", "OLDPWD"}
-_ISOLATED = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+# In a user namespace of its own a method would have all capabilities again: it could mount the tree of control groups and freeze
+# feval, or as root the system's services.
+_LOCKED = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL")
+_ISOLATED = ("--unshare-all", "--die-with-parent", "--new-session", *_LOCKED)
 
 
 def python_environment(*, sandbox: bool) -> Mapping[str, str]:
@@ -30,10 +33,10 @@ def python_environment(*, sandbox: bool) -> Mapping[str, str]:
 
 
 def sandboxed(command: Sequence[str]) -> list[str]:
-    """Return a Python command in a sandbox: no network, no home, a read-only system, its own /tmp and process ids.
+    """Return a Python command in a sandbox: no network, no home, a read-only system and kernel, its own /tmp and process ids.
 
     Raises:
-        UsageError: bubblewrap is not installed, or cannot make namespaces here.
+        UsageError: bubblewrap is not installed, is older than 0.8, or cannot make namespaces here.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
@@ -46,13 +49,13 @@ def sandboxed(command: Sequence[str]) -> list[str]:
     )
     if probe.returncode:
         raise UsageError(
-            f"--sandbox runs a method in bubblewrap, which cannot make a sandbox here ({probe.stderr.strip():.200}). Allow "
-            "unprivileged user namespaces, or leave --sandbox out."
+            f"--sandbox runs a method in bubblewrap, which cannot make a sandbox here ({probe.stderr.strip():.200}). Install "
+            "bubblewrap 0.8 or later and allow unprivileged user namespaces, or leave --sandbox out."
         )
     places = [part for place in _read_only_places() for part in ("--ro-bind", place, place)]
     kept = [part for place in _SETTINGS for part in ("--ro-bind-try", place, place)]
     devices = ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")  # noqa: S108  the sandbox's own
-    return [bwrap, *_ISOLATED, *_system(), *kept, *devices, *places, "--chdir", "/tmp", *command]  # noqa: S108  the sandbox's own /tmp
+    return [bwrap, *_ISOLATED, *_system(), *kept, *devices, *_kernel(), *places, "--chdir", "/tmp", *command]  # noqa: S108  the sandbox's own /tmp
 
 
 def _system() -> Iterator[str]:
@@ -61,6 +64,13 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(Path(place).readlink()), place)
         elif Path(place).is_dir():
             yield from ("--ro-bind", place, place)
+
+
+def _kernel() -> Iterator[str]:
+    """Make read-only what belongs to no process: root may write the system's settings without any capability."""
+    for place in sorted(Path("/proc").glob("[!0-9]*")):
+        if not place.is_symlink() and (place.is_dir() or place.stat().st_mode & 0o222):
+            yield from ("--ro-bind", str(place), str(place))
 
 
 def _read_only_places() -> list[str]:
