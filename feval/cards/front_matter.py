@@ -152,7 +152,7 @@ def _front_matter(path: Path, text: str) -> str:
 def _parse(path: Path, text: str) -> dict[str, Any]:
     """Read YAML text whose line numbers are those of the card; every recording and every evaluation reads the same few cards."""
     try:
-        _refuse_bombs(path, text)
+        refuse_bombs(text, f"The card {path}")
         loader = _loader_class()(text)
         try:
             root = loader.get_single_node()
@@ -188,9 +188,10 @@ def _loader_class() -> Any:
     return type("CardLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def _refuse_bombs(path: Path, text: str) -> None:
-    """Walk the events, before any tree is built: no aliases, no depth that a recursive reader could stumble over."""
-    loader = _loader_class()(text)
+def refuse_bombs(text: str, where: str, most_depth: int = MAX_CARD_DEPTH, loader_class: Any = None) -> None:
+    """Raise a `CardError` where YAML, as the loader would read it, has aliases (a few lines expand to gigabytes) or is deep."""
+    # Events come before any tree is built, which a recursive reader would stumble over.
+    loader = (loader_class or _loader_class())(text)
     try:
         depth = 0
         while loader.check_event():
@@ -198,11 +199,9 @@ def _refuse_bombs(path: Path, text: str) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             line = event.start_mark.line + 1
             if isinstance(event, yaml.AliasEvent):
-                raise CardError(f"The card {path} uses a YAML alias in line {line}. Write the value out.")
-            if depth > MAX_CARD_DEPTH:
-                raise CardError(
-                    f"The card {path} nests deeper than {MAX_CARD_DEPTH} levels in line {line}. Flatten it."
-                )
+                raise CardError(f"{where} uses a YAML alias in line {line}. Write the value out.")
+            if depth > most_depth:
+                raise CardError(f"{where} nests deeper than {most_depth} levels in line {line}. Flatten it.")
     finally:
         loader.dispose()
 

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from huggingface_hub import DatasetCard
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
-from feval.errors import UsageError
+from feval.cards.front_matter import refuse_bombs
+from feval.errors import CardError, UsageError
 from feval.hub.addresses import Address
 from feval.hub.client import without_addresses
 from feval.recording.layout.format import is_safe_path
 
 _FIRST_WITHOUT_SCRIPTS = 4  # earlier versions may run code of a repository
 _MOST_NAMED = 8
+_MOST_DEPTH = 60  # of the features of a table, which are described there, too
 
 DESCRIPTIONS = ("README.md", ".huggingface.yaml")
 """Files of a repository where the library reads which files a split has."""
@@ -83,27 +85,26 @@ def _refuse_elsewhere(description: Path, repository: Address) -> None:
 
 
 def _named_places(description: Path) -> Iterator[str]:
-    """Every text under `data_files` and `data_dir`, read as the library does."""
-    text = description.read_text("utf-8", "replace")
+    """Every text under `data_files` and `data_dir`, read as the library does: byte for byte, a line feed apart from a return."""
     try:
-        data = vars(DatasetCard(text).data) if description.suffix == ".md" else yaml.safe_load(text)
+        text = description.read_bytes().decode()
+        if description.suffix == ".md":
+            text = block[2] if (block := REGEX_YAML_BLOCK.search(text)) else ""
+        refuse_bombs(text, "Its YAML", _MOST_DEPTH, yaml.SafeLoader)
+        open_ = [(yaml.safe_load(text), False)]
     except Exception as error:
+        reason = str(error) if isinstance(error, CardError) else f"It is not read: {type(error).__name__}."
         raise UsageError(
-            f"{description.name} cannot be read ({type(error).__name__}). Name a file of the repository, or how the names of "
-            "several begin."
+            f"{description.name} cannot be used. {reason} Or name a file of the repository, or how the names of several begin."
         ) from error
-    open_, seen = [(data, False)], set[tuple[int, bool]]()
     while open_:
         value, is_place = open_.pop()
-        if isinstance(value, str):
-            if is_place:
-                yield value
-        elif (id(value), is_place) not in seen:  # an alias of YAML is the same object
-            seen.add((id(value), is_place))
-            if isinstance(value, dict):
-                open_ += [(each, is_place or key in ("data_files", "data_dir")) for key, each in value.items()]
-            elif isinstance(value, list):
-                open_ += [(each, is_place) for each in value]
+        if isinstance(value, str) and is_place:
+            yield value
+        elif isinstance(value, dict):
+            open_ += [(each, is_place or key in ("data_files", "data_dir")) for key, each in value.items()]
+        elif isinstance(value, list):
+            open_ += [(each, is_place) for each in value]
 
 
 def _found(look: Callable[..., Any], repository: Address, *config: str) -> Any:

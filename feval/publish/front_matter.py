@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from feval.cards.cards import find_dataset_card
+from feval.cards.front_matter import refuse_bombs
 from feval.errors import CardError
 from feval.publish.configs import Config
 from feval.publish.licences import OTHER, Licence, is_licence
@@ -84,7 +85,7 @@ def earlier_matter(page: str, where: str) -> EarlierMatter | None:
     if not ends or len(text) > _MOST_BYTES:
         raise CardError(f"The front matter of {where} has no end, or is too long. Correct it, or it would be lost.")
     try:
-        _refuse_aliases(text, where)
+        refuse_bombs(text, f"The front matter of {where}", _MOST_DEPTH, yaml.SafeLoader)
         fields = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         first = str(error).splitlines()[0]
@@ -106,17 +107,6 @@ def earlier_matter(page: str, where: str) -> EarlierMatter | None:
         Licence(licence, *named) if isinstance(licence, str) and is_licence(licence) else None,
         kept,
     )
-
-
-def _refuse_aliases(text: str, where: str) -> None:
-    """Refuse YAML that a stranger could harm us with: aliases, a few lines of which expand to gigabytes, and deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if isinstance(event, yaml.AliasEvent) or depth > _MOST_DEPTH:
-            raise CardError(
-                f"The front matter of {where} uses YAML aliases or nests deeper than {_MOST_DEPTH}. Write it out."
-            )
 
 
 def _sources(recording: Recording) -> list[str]:

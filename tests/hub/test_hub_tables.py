@@ -122,15 +122,19 @@ def test_a_repository_leads_the_library_nowhere_else(
 ) -> None:
     monkeypatch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
     monkeypatch.setattr("feval.hub.splits._found", lambda *_: pytest.fail("the library was asked"))
-    configs = f"configs:\n- config_name: a\n  data_files: [{{split: b, path: &here ['{place}', x.jsonl]}}]\n  data_dir: *here\n"
-    page = f"---\n{configs}---\n" if name == "README.md" else configs
+    configs = f"configs:\n- config_name: a\n  data_files: [{{split: b, path: ['{place}', x.jsonl]}}]\n"
+    # The library's YAML ends at the last of these lines, since a return alone ends no line for it, though it does in YAML.
+    page = f"---\n#\r---\r{configs}---\n" if name == "README.md" else configs
     hub.add_dataset("us/named", {name: page.encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"}, COMMIT)
     with pytest.raises(UsageError, match=f"{name} of .* names files that are not in it, such as") as raised:
         fetch_table(f"hf://us/named@{COMMIT}/a")
     assert repr(place) in str(raised.value)
-    hub.add_dataset("us/named", {name: b"---\nconfigs: [\n---\n", "x.jsonl": b"{}", "y.jsonl": b"{}"}, "d" * 40)
-    with pytest.raises(UsageError, match=f"{name} cannot be read"):
-        fetch_table(f"hf://us/named@{'d' * 40}/a")
+    bomb = "a: &a [x, x]\nconfigs: [{config_name: a, data_files: *a}]"
+    for number, (text, words) in enumerate([("configs: [", "It is not read"), (bomb, r"uses a YAML alias in line \d")]):
+        commit = f"{number}" * 40
+        hub.add_dataset("us/named", {name: f"---\n{text}\n---\n".encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"}, commit)
+        with pytest.raises(UsageError, match=f"{name} cannot be used. .*{words}"):
+            fetch_table(f"hf://us/named@{commit}/a")
 
 
 def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
