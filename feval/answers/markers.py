@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -111,6 +112,7 @@ _EMPTY_LABEL = re.compile(
     _FLAGS,
 )
 _OBJECT = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
+_MOST_DEPTH = 500  # of lists and objects, which every Python reads: some stop at 1,000, others at 10,000
 _OBJECTS = 8  # how many lines that begin with a brace are tried as the beginning of the closing JSON object
 _ANSWERS = ("answer", "finalanswer")
 _SENTENCE_END = re.compile(r"[.!?;\n](?:(?<=[;\n])|(?=\s|$|[*\"'”’)]))")
@@ -144,8 +146,16 @@ def _of_object(text: str) -> str | None:
             value = json.loads(closed[start.start() :], parse_int=str, parse_float=str)
         except (ValueError, RecursionError):  # not JSON, or nested on purpose
             continue
-        return _member(value)
+        level = [value]
+        for _ in range(_MOST_DEPTH):
+            level = [part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)]
+        if not level:
+            return _member(value)
     return None
+
+
+def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _member(value: Any) -> str | None:

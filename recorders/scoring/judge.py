@@ -149,7 +149,7 @@ def _messages(item: Item) -> list[dict[str, str]]:
     try:
         messages = json.loads(item.prompt or "")
         return [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return [{"role": "user", "content": item.question_text}]
 
 

@@ -281,7 +281,12 @@ class Proxy:
             reading = replies.read(reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds)
             completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
-        except (BackendError, TypeError, ValueError):  # not a chat completion: the client may understand it
+        except (
+            BackendError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ):  # no chat completion: the client may understand it
             self.unrecorded += 1
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
             return self._marked(self._masked(status, content, headers), "reply", said)

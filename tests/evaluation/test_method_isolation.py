@@ -31,7 +31,7 @@ GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]  # no CoT has them, 
 TRICKS = '''
 import gc, glob, os, re, sys, types
 
-WANTED = re.compile(r"gold-(zero|one|two|three)|toy/[0-9]|RECORDING")
+WANTED = re.compile(r"gold-(zero|one|two|three)|toy/[0-9]|its-own-place")
 SEEN = set()
 
 
@@ -122,7 +122,7 @@ def tricks(question, llm):
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     folder = tmp_path_factory.mktemp("isolation")
-    return load("toy", recording=write_toy(folder / "RECORDING", {"gpt-4o-mini": POOLS}, GOLDS))
+    return load("toy", recording=write_toy(folder / "its-own-place", {"gpt-4o-mini": POOLS}, GOLDS))
 
 
 def written(folder: Path, source: str) -> Path:
@@ -135,7 +135,7 @@ def test_six_tricks_find_neither_gold_nor_id(tmp_path: Path, replay: Replay, mon
     monkeypatch.setenv("FEVAL_RECORDING", str(dataset.recording_paths[0]))
     monkeypatch.setenv("PWD", str(dataset.recording_paths[0]))
     monkeypatch.chdir(dataset.recording_paths[0])
-    source = TRICKS.replace("gold-", "gol[d]-").replace("toy/", "to[y]/").replace("|RECORDING", "|RECORDIN[G]")
+    source = TRICKS.replace("gold-", "gol[d]-").replace("toy/", "to[y]/").replace("|its-own-place", "|its-own-plac[e]")
     method = make_method(f"{written(tmp_path, source)}:tricks")
     answers = [each.answer for each in method.answers(dataset, [llm], np.arange(4), 0, 60)]
     assert answers == ["nothing found"] * 4
@@ -167,7 +167,10 @@ def garbage(question, llm):
     write(b"{")
 
 def nested(question, llm):
-    write(b"[" * 100000)
+    write(b'{"value": ' + b"[" * 200 + b"]" * 200 + b"}")
+
+def too_nested(question, llm):
+    write(b'{"value": ' + b"[" * 100000 + b"]" * 100000 + b"}")
 
 def huge(question, llm):
     return "a" * (1 << 21)
@@ -203,7 +206,8 @@ def odd(question, llm):
     ("name", "words"),
     [
         ("garbage", "that is not a message"),
-        ("nested", "that is not a message"),
+        ("nested", "that is not a message .it nests deeper than 100 levels"),
+        ("too_nested", "that is not a message"),
         ("huge", "gave a reply of 2,097,.* bytes; 1,048,576 is the most"),
         ("lies", "not an answer with what it took"),
         ("overflows", "not an answer with what it took"),

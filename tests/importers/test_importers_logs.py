@@ -336,7 +336,7 @@ def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> No
         ({"arguments": {"gen_args_0": {"arg_0": 1}}}, SourceError, "The request of line 2"),
         ({"arguments": {"gen_args_0": {"arg_0": ["no JSON"]}}}, SourceError, "of line 2 of x.jsonl is not valid JSON"),
         ({"arguments": {"gen_args_0": {"arg_0": ['{"role": 1}']}}}, SourceError, "a list of messages"),
-        ({"arguments": {"gen_args_0": {"arg_0": ["[" * 5000]}}}, SourceError, "nested too deeply"),
+        ({"arguments": {"gen_args_0": {"arg_0": ["[" * 5000 + "]" * 5000]}}}, SourceError, "nested too deeply"),
         ({"doc_id": 0}, ConflictError, "doc_id 0 a second time for the filter 'every'"),
         ({"doc_id": 0, "filter": "b", "doc": {"question": "Other?"}}, ConflictError, "another question, target or other texts"),
         ({"doc_id": 0, "filter": "b", "resps": [["x", "y", "z"]]}, ConflictError, "another question, target or other texts"),

@@ -50,9 +50,8 @@ def client(toy: Path) -> Iterator[Any]:
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     """A loop wakes itself through a pair of sockets, which it makes here, before none can be made."""
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
+    with asyncio.Runner() as runner:  # which ends the streams that a client left, as `asyncio.run` does
+        yield runner.get_loop()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from feval import errors
+from feval.cards.reading import require_shallow
 from feval.errors import MethodError
 from feval.evaluation.user_methods.calling import TIME_LIMIT, MethodAnswer
 from feval.evaluation.user_methods.handing import ID, Desk
@@ -303,11 +304,13 @@ class _Channel:
         if size > _MOST_BYTES:
             raise MethodError(f"{deadline.where} gave a reply of {size:,} bytes; {_MOST_BYTES:,} is the most.")
         try:
-            return decoded(self._read(size, deadline))
+            message = decoded(self._read(size, deadline))
+            require_shallow(message)
         except ValueError as error:
             raise MethodError(
                 f"{deadline.where} wrote something to feval's pipe that is not a message ({error!s:.80}). Leave that pipe alone."
             ) from error
+        return message
 
     def _read(self, size: int, deadline: _Deadline) -> bytes:
         while len(self._buffer) < size:

@@ -105,6 +105,8 @@ def test_self_checks_go_on_in_the_same_chat() -> None:
     assert messages[2]["content"] == "I take B."
     without = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
     assert without[0] == {"role": "user", "content": "Which?\n(A) one\n(B) two"}
+    deep = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, "[" * 100_000))
+    assert deep == without
 
 
 @needs_client

@@ -460,6 +460,18 @@ def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Up
         assert run.texts() == ["a\ufffd \U0001f600"]
 
 
+@pytest.mark.parametrize("depth", [1000, 5000])
+def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(
+    depth: int, upstream: Upstream, tmp_path: Path
+) -> None:
+    deep = b"[" * depth + b"]" * depth
+    reply = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a","deep":%b}}]}' % deep
+    upstream.instead = Response(reply, 200, {"Content-Type": "application/json"})
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        assert posted(run, json.dumps(body_of(PROBLEMS[0].question)).encode()) == (200, reply)
+        assert (run.proxy.recorded, run.proxy.unrecorded) == (0, 1)
+
+
 def test_what_a_client_did_not_wait_for_is_given_to_the_next(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
