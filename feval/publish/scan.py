@@ -1,8 +1,9 @@
 """Search a release for what must not be published: secrets, paths of somebody's machine, e-mail addresses.
 
 Text in Parquet files is searched value by value, every other file as bytes: first by one regular expression, which RE2 runs over
-everything, then, where that matches, by each rule. A finding is reported by file, row and column; its excerpt keeps the public
-beginning of a key and masks the rest.
+everything, then, where that matches, by each rule. Keys are also found backwards, in capitals, hex or base64, or split by
+characters that are not seen. A finding is reported by file, row and column; its excerpt keeps the public beginning of a key and
+masks the rest.
 
 Chains of thought are about word problems, code and the like. So `km/h` and `/tmp/a.py` in the words of an LLM are not findings,
 nor are addresses under the names that RFC 2606 reserves for examples (example.com and others). For the rest there are named
@@ -11,11 +12,13 @@ exceptions: see `scan`.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
-from feval.publish.secrets import KEYS, Rule, key_rules, known_secrets
+from feval.publish.secrets import KEYS, Rule, forms, in_base64, key_rules, known_secrets
 from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
 
@@ -123,16 +126,74 @@ _RESERVED = re.compile(
 _RULES = (*key_rules(), *_PATHS, _EMAIL)
 
 
-def _literal(text: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in text.encode())
+def _any(texts: Iterable[str]) -> str:
+    return "|".join("".join(f"\\x{byte:02x}" for byte in text.encode()) for text in dict.fromkeys(texts))
 
 
-def _sieve(secrets: Iterable[str], *, strict: bool) -> str:
+# Characters that are not seen, of which the first is U+200B and the last a soft hyphen, as they are and as JSON writes them.
+_UNSEEN = (
+    r"(?:\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad|\\u(?:200[b-fB-F]|2060|[fF][eE][fF][fF]|00[aA][dD]))+"
+)
+_GAPS, _HEX, _BASE64 = map(re.compile, (_UNSEEN.encode(), rb"[0-9A-Fa-f]{32,}", rb"[A-Za-z0-9+/_-]{22,}"))
+_Hidden = Iterator[tuple[bytes, Callable[[re.Match[bytes]], int]]]
+"""Texts that another one hides, each with a function from a finding in it to the beginning in the other."""
+
+
+def _backwards(value: bytes) -> _Hidden:
+    yield value[::-1], lambda hit: len(value) - hit.end()
+
+
+def _without_gaps(value: bytes) -> _Hidden:
+    gaps = [gap.span() for gap in _GAPS.finditer(value)]
+
+    def place(hit: re.Match[bytes]) -> int:
+        at = hit.start()
+        for start, end in gaps:
+            if start > at:
+                break
+            at += end - start
+        return at
+
+    yield _GAPS.sub(b"", value), place
+
+
+def _place(first: int, digits_per_byte: float, hit: re.Match[bytes]) -> int:
+    return first + int(hit.start() * digits_per_byte)
+
+
+def _in_hex(value: bytes) -> _Hidden:
+    for run in _HEX.finditer(value):
+        for first in (run.start(), run.start() + 1):
+            digits = value[first : run.end() - (run.end() - first) % 2]
+            yield bytes.fromhex(digits.decode()), partial(_place, first, 2)
+
+
+def _in_base64(value: bytes) -> _Hidden:
+    for run in _BASE64.finditer(value):
+        for first in range(run.start(), run.start() + 4):
+            digits = value[first : run.end() - ((run.end() - first) % 4 == 1)]
+            text = base64.urlsafe_b64decode(digits + b"=" * (-len(digits) % 4))
+            yield text, partial(_place, first, 4 / 3)
+
+
+_DISGUISES: Mapping[str, tuple[str, Callable[[bytes], _Hidden]]] = {
+    "backwards": (f"[A-Za-z0-9_-](?:{_any(prefix[::-1] for prefix in KEYS)})(?:$|[^A-Za-z0-9_-])", _backwards),
+    "in hex": (f"(?i:{_any(prefix.encode().hex() for prefix in KEYS)})[0-9A-Fa-f]{{16}}", _in_hex),
+    "in base64": (
+        f"(?:{_any(code for prefix in KEYS for code in in_base64(prefix))})[A-Za-z0-9+/_-]{{16}}",
+        _in_base64,
+    ),
+    "split by characters that are not seen": (f"[A-Za-z0-9_-]{_UNSEEN}[A-Za-z0-9_-]", _without_gaps),
+}
+"""How a key may be written that no rule would find -> what matches wherever that may be, and what it hides."""
+
+
+def _sieve(secrets: Collection[str], *, strict: bool) -> str:
     """Return one expression that matches wherever a rule may: RE2 runs it over gigabytes, Python the rules over what is left."""
-    beginnings = "|".join(map(_literal, [prefix for prefix in KEYS if prefix != "sk-"]))
+    beginnings = [prefix for prefix in KEYS if prefix != "sk-"]
     pieces = [
-        "(?:^|[^A-Za-z0-9_-])sk-[A-Za-z0-9_-]{8}",
-        f"(?:{beginnings})[A-Za-z0-9_-]{{8}}",
+        "(?:^|[^A-Za-z0-9_-])(?:sk|SK)-[A-Za-z0-9_-]{8}",
+        f"(?:{_any([*beginnings, *map(str.upper, beginnings)])})[A-Za-z0-9_-]{{8}}",
         r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{8}",
         "-----BEGIN ",
         r"://[^\s/:@]+:[^\s/@]+@",
@@ -140,7 +201,8 @@ def _sieve(secrets: Iterable[str], *, strict: bool) -> str:
         "/(?:home|Users)/[A-Za-z0-9_]",
         r":\\{1,2}(?:Users|Documents)",
         r"@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]",
-        *map(_literal, secrets),
+        *([f"(?i:{_any(form for secret in secrets for form in forms(secret))})"] if secrets else []),
+        *(sieve for sieve, _ in _DISGUISES.values()),
     ]
     if strict:
         pieces.append(f"/(?:{'|'.join(_MACHINE_ROOTS)})/")
@@ -198,7 +260,8 @@ class _Search:
         self._rules = [*_RULES]
         for name, value in secrets.items():
             what = f"the value of the environment variable {name}"
-            self._rules.append(Rule("secret", what, re.compile(re.escape(value.encode()))))
+            spelled = b"|".join(re.escape(form.encode()) for form in dict.fromkeys(forms(value)))
+            self._rules.append(Rule("secret", what, re.compile(b"(?i:%b)" % spelled)))
         self._sieves = {strict: _sieve(secrets.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
@@ -261,24 +324,36 @@ class _Search:
         Findings that do not start in `own` are left to the block that has them.
         """
         self.bytes_searched += values.nbytes
-        suspects = pc.indices_nonzero(pc.match_substring_regex(values, self._sieves[not words])).to_pylist()
-        for at in suspects:
-            value = values[at].as_py()
-            value = value if isinstance(value, bytes) else value.encode()
-            for rule, hit in self._hits(value, words=words):
-                if own is None or hit.start() in own:
-                    self._note(rule, path, place(at, hit.start()), hit.group())
+        values = values.cast(pa.large_binary())  # RE2 then reads bytes, as the rules do
+        suspects = pc.indices_nonzero(pc.match_substring_regex(values, self._sieves[not words]))
+        if not len(suspects):
+            return
+        values = values.take(suspects)
+        hidden = [pc.match_substring_regex(values, sieve).to_pylist() for sieve, _ in _DISGUISES.values()]
+        for at, value, *hiding in zip(suspects.to_pylist(), values.to_pylist(), *hidden, strict=True):
+            for rule, start, text in (*self._hits(value, words=words), *self._hidden(value, hiding)):
+                if own is None or start in own:
+                    self._note(rule, path, place(at, start), text)
 
-    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[Rule, re.Match[bytes]]]:
+    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[Rule, int, bytes]]:
         """Yield what the rules find in one value; where two overlap, the first rule's."""
         spans: list[tuple[int, int]] = []
         for rule in self._rules:
             earlier = tuple(spans)
-            for hit in rule.pattern.finditer(value) if not (rule.strict and words) else ():
+            for hit in rule.hits(value) if not (rule.strict and words) else ():
                 apart = all(hit.end() <= start or hit.start() >= end for start, end in earlier)
                 if apart and self._counts(rule, hit.group()):
                     spans.append(hit.span())
-                    yield rule, hit
+                    yield rule, hit.start(), hit.group()
+
+    def _hidden(self, value: bytes, hiding: Sequence[bool]) -> Iterator[tuple[Rule, int, bytes]]:
+        """Yield the secrets that one value disguises in those ways."""
+        for (what, (_, texts)), may_hide in zip(_DISGUISES.items(), hiding, strict=True):
+            for text, place in texts(value) if may_hide else ():
+                for rule in self._rules:
+                    for hit in rule.hits(text) if rule.kind == "secret" else ():
+                        if self._counts(rule, hit.group()):
+                            yield replace(rule, what=f"{rule.what}, {what}"), place(hit), hit.group()
 
     def _counts(self, rule: Rule, text: bytes) -> bool:
         return rule.counts(text) and text not in self.names and not (rule is _EMAIL and _RESERVED.search(text))

@@ -43,7 +43,7 @@ _KEY_IN_URL = re.compile(rf"(?<=[?&])((?:{_KEY_FIELD.pattern}|key)=)[^&\s\"')]+"
 class Rule:
     """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes, which are public, as in keys.
 
-    A `strict` rule does not apply to the words of LLMs and questions.
+    A `strict` rule does not apply to the words of LLMs and questions; a match has one of the `beginnings`.
     """
 
     kind: str
@@ -52,6 +52,11 @@ class Rule:
     digits: bool = False
     keep: int = 0
     strict: bool = False
+    beginnings: tuple[bytes, ...] = (b"",)
+
+    def hits(self, text: bytes) -> Iterator[re.Match[bytes]]:
+        """Yield the matches in a text; one without any of the beginnings is not searched, which saves most of the time."""
+        return self.pattern.finditer(text) if any(each in text for each in self.beginnings) else iter(())
 
     def counts(self, text: bytes) -> bool:
         """Whether a match is one: keys have digits and letters."""
@@ -60,8 +65,10 @@ class Rule:
 
 
 def _key(what: str, prefix: str, rest: str) -> Rule:
-    pattern = re.compile(rb"(?<![A-Za-z0-9_-])" + re.escape(prefix).encode() + rest.encode())
-    return Rule("secret", what, pattern, digits=True, keep=len(prefix))
+    text = re.escape(prefix) + rest
+    pattern = re.compile(rf"(?<![A-Za-z0-9_-])(?:{text}|{text.upper()})".encode())
+    beginnings = prefix.encode(), prefix.upper().encode()
+    return Rule("secret", what, pattern, digits=True, keep=len(prefix), beginnings=beginnings)
 
 
 _SHORT, _LONG = "[A-Za-z0-9_-]{20,}", "[A-Za-z0-9]{30,}"
@@ -123,12 +130,22 @@ def known_secrets(variable: str | None = None, environment: Mapping[str, str] | 
 
 
 def forms(secret: str) -> Iterator[str]:
-    """Yield the ways a server may write a secret: plain, in a URL, in base64, in JSON."""
+    """Yield the ways somebody may write a secret: plain, in a URL, base64, JSON, hex, in one case, backwards."""
     yield secret
+    yield from (secret.upper(), secret.lower(), secret[::-1])
     yield quote(secret, safe="")
-    yield base64.b64encode(secret.encode()).decode()
+    yield from (base64.b64encode(secret.encode()).decode(), *in_base64(secret))
     yield secret.replace("/", "\\/")
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield from (secret.encode().hex(), secret.encode().hex().upper())
+
+
+def in_base64(text: str) -> Iterator[str]:
+    """Yield what the base64 of a text that holds this one has of it, wherever it stands there, in both alphabets."""
+    data = text.encode()
+    for skip in range(3):
+        code = base64.b64encode(bytes(skip) + data).decode()[(4 * skip + 2) // 3 : 4 * (skip + len(data)) // 3]
+        yield from (code, code.replace("+", "-").replace("/", "_"))
 
 
 class Mask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 import zlib
@@ -17,6 +18,7 @@ from published import write
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.publish.scan import Scan, scan
+from feval.publish.secrets import KEYS
 from feval.recording import open_recording
 from recorders.demo import bundled_recording
 
@@ -58,6 +60,17 @@ SECRETS = {
     "named": 'api_key = "' + BODY[:32] + '"',
     "named, in JSON": json.dumps(json.dumps({"apiKey": BODY[:32]})),
     "named, as a header": "x-api-key: " + BODY[:32],
+}
+DISGUISES = {
+    "upper case": str.upper,
+    "backwards": lambda key: key[::-1],
+    "hex": lambda key: "0x" + key.encode().hex(),
+    "hex in capitals, behind a digit": lambda key: "7" + key.encode().hex().upper(),
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "base64, with a word before": lambda key: base64.urlsafe_b64encode(f"my key {key}!".encode()).decode(),
+    "base64, with another": lambda key: base64.b64encode(f"a key {key}!".encode()).decode(),
+    "characters that are not seen": lambda key: "\u200b".join(key),
+    "those in JSON": lambda key: "\\u2060".join(key),
 }
 PATHS = (
     "/" + "home/joe/runs",
@@ -110,6 +123,26 @@ def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
         assert "swordfish" not in text_shown
     assert "row 2, column text" in str(refusal.value)
     assert finding.mark in str(refusal.value)
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("known", [False, True])
+def test_a_key_in_disguise_is_found(disguise: str, monkeypatch: pytest.MonkeyPatch, *, known: bool) -> None:
+    """Of a key in the environment, whatever it looks like, and of one that looks like a key."""
+    keys = [key for key in SECRETS.values() if key.startswith(tuple(KEYS))]
+    assert len(keys) == 27
+    if known:
+        keys = ["zq81-marked/0123456789+" + BODY[:20]]
+        monkeypatch.setenv("MY_KEY", keys[0])
+    for key in keys:
+        written = DISGUISES[disguise](key)
+        for content in (texts("x", f"so: {written} and on"), {"notes.md": f"x\nso: {written} and on".encode()}):
+            result = scan(content)
+            assert {(finding.kind, finding.place) for finding in result.refused} <= {
+                ("secret", "row 1, column text"), ("secret", "line 2"),
+            }  # fmt: skip
+            assert result.refused, key
+            assert written not in text_of(result)
 
 
 @pytest.mark.parametrize(
