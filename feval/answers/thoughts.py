@@ -206,13 +206,40 @@ def written_marks(thoughts: Thoughts) -> tuple[str, str]:
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
     """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
-    inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
+    inline = _inline(reasoning, marks)
     pieces, place, used = [], 0, 0
     for mark in marks:
         thought = inline[used : used + mark.length]
         pieces += [reply[place : mark.reply_offset], mark.opening, thought, mark.closing]
         place, used = mark.reply_offset, used + mark.length
     return "".join([*pieces, reply[place:]])
+
+
+def beginning(reply: str, reasoning: str | None, marks: Sequence[Mark], length: int) -> Split:
+    """Return the parts of the first `length` characters of the raw text, which `join` restores."""
+    kept: list[Mark] = []
+    for mark in marks:
+        left = length - mark.reply_offset
+        if left <= 0:
+            break
+        opening = mark.opening[:left]
+        thought = min(mark.length, left - len(opening))
+        closing = mark.closing[: left - len(opening) - thought]
+        kept.append(Mark(mark.reply_offset, opening, thought, closing))
+        length -= len(opening) + thought + len(closing)  # what is left of it as a length of the reply
+    thoughts = _inline(reasoning, marks)[: sum(mark.length for mark in kept)]
+    return Split(reply[:length], thoughts if kept else None, tuple(kept))
+
+
+def raw_place(place: int, marks: Sequence[Mark]) -> int:
+    """Return where a character of the reply is in the raw text."""
+    before = (mark for mark in marks if mark.reply_offset <= place)
+    return place + sum(len(mark.opening) + mark.length + len(mark.closing) for mark in before)
+
+
+def _inline(reasoning: str | None, marks: Sequence[Mark]) -> str:
+    """The thoughts that were in the raw text."""
+    return (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
 
 
 def fit(reply: str | None, reasoning: str | None, marks: Sequence[Mark]) -> bool:

@@ -3,16 +3,22 @@
 A recording names its counter; counts by different counters are not comparable.
 
 tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made, and caches it in the folder
-named by TIKTOKEN_CACHE_DIR. Only imports and recordings need counters: a recording stores the counts.
+named by TIKTOKEN_CACHE_DIR. Only imports and recordings need counters: a recording stores the counts. Whoever cuts a recorded CoT
+(`beginnings`) fetches nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from threading import Lock, get_ident
 from traceback import walk_tb
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.errors import TokenCounterError, UnknownNameError
 
@@ -28,6 +34,8 @@ COUNTERS: Mapping[str, str] = {
 """The names of the token counters, with what each counts."""
 
 _TIKTOKEN = "tiktoken:"
+_WORD = re.compile(r"\S+")
+_LOADING = Lock()
 
 
 def count_words(text: str) -> int:
@@ -35,7 +43,11 @@ def count_words(text: str) -> int:
 
     Computed in integers, so the result is that of exact arithmetic for a text of any length.
     """
-    tokens, rest = divmod(1365 * len(text.split()), 1000)
+    return _tokens_of_words(len(text.split()))
+
+
+def _tokens_of_words(words: int) -> int:
+    tokens, rest = divmod(1365 * words, 1000)
     return tokens + (rest > 500 or (rest == 500 and tokens % 2 == 1))
 
 
@@ -65,6 +77,55 @@ def token_counter(name: str) -> Callable[[str], int]:
     if name.startswith(_TIKTOKEN):
         return _TiktokenCounter(name.removeprefix(_TIKTOKEN))
     raise UnknownNameError.of("token counter", name, COUNTERS)
+
+
+class Beginning(NamedTuple):
+    """The first tokens of a text, as text, and how many they are."""
+
+    text: str
+    tokens: int
+
+
+def beginnings(name: str) -> Callable[[str, int], Beginning]:
+    """Return the function that gives at most so many first tokens of a text, as a counter counts them. It fetches nothing.
+
+    Raises:
+        UnknownNameError, TokenCounterError: as `token_counter` does; also for a vocabulary that is not on this machine.
+    """
+    if not name.startswith(_TIKTOKEN):
+        token_counter(name)
+        return _first_words
+    encoding = name.removeprefix(_TIKTOKEN)
+    with _fetching_nothing(_tiktoken_of(encoding)):
+        return _TiktokenCounter(encoding).beginning
+
+
+def _first_words(text: str, tokens: int) -> Beginning:
+    most = (1000 * tokens + 500) // 1365
+    most -= _tokens_of_words(most) > tokens
+    words = list(islice(_WORD.finditer(text), min(most, sys.maxsize - 1) + 1))
+    if len(words) <= most:
+        return Beginning(text, _tokens_of_words(len(words)))
+    return Beginning(text[: words[most - 1].end()] if most else "", _tokens_of_words(most))
+
+
+@contextmanager
+def _fetching_nothing(tiktoken: ModuleType) -> Iterator[None]:
+    """Have tiktoken, in this thread, raise an `OSError` instead of fetching a vocabulary."""
+    thread, load = get_ident(), tiktoken.load
+    with _LOADING:
+        read: Any = load.read_file
+
+        def read_local(path: str) -> Any:
+            if "://" in path and get_ident() == thread:
+                raise OSError("nothing is fetched while recorded CoTs are cut")
+            return read(path)
+
+        load.read_file = read_local
+        try:
+            yield
+        finally:
+            load.read_file = read
 
 
 def check_counter(name: str) -> str:
@@ -97,7 +158,7 @@ class _TiktokenCounter:
         tiktoken: Any = _tiktoken_of(encoding_name)
         self._name = encoding_name
         try:
-            self._encode = tiktoken.get_encoding(encoding_name).encode_ordinary
+            self._encoding = tiktoken.get_encoding(encoding_name)
         except (
             OSError,
             ValueError,
@@ -105,7 +166,14 @@ class _TiktokenCounter:
             raise TokenCounterError(_how_to_place(encoding_name, error)) from error
 
     def __call__(self, text: str) -> int:
-        return len(self._encode(text))
+        return len(self._encoding.encode_ordinary(text))
+
+    def beginning(self, text: str, tokens: int) -> Beginning:
+        """Return at most so many first tokens of a text, less the bytes of a character that they cut in two."""
+        encoded = self._encoding.encode_ordinary(text)
+        if len(encoded) <= tokens:
+            return Beginning(text, len(encoded))
+        return Beginning(self._encoding.decode_bytes(encoded[:tokens]).decode("utf-8", "ignore"), tokens)
 
     def __reduce__(self) -> tuple[type[_TiktokenCounter], tuple[str]]:
         return _TiktokenCounter, (self._name,)

@@ -343,6 +343,7 @@ class Consumption(Request):
         question: its id.
         requests: how many it took.
         samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones come again.
+        tokens: how many tokens of each it was handed, `None` for all of them; `None` where no CoT was cut.
         passes: in how many passes of the program; more than one is a program that was run twice under one name.
     """
 
@@ -350,6 +351,7 @@ class Consumption(Request):
     question: str
     requests: int
     samples: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
+    tokens: Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_RESAMPLES)] | None = None
     passes: int = 1
 
 
@@ -365,3 +367,11 @@ class GradeRequest(Request):
     confidence: float | None
     consumed: Annotated[tuple[Consumption, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
     answers: dict[str, str | None]
+
+    def pinned(self) -> dict[str, Any]:
+        """The request as a receipt holds it; tokens of cut CoTs are left out where none was cut."""
+        content = super().pinned()
+        for entry in content["consumed"]:
+            if entry["tokens"] is None:
+                del entry["tokens"]
+        return content

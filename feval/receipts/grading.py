@@ -149,11 +149,13 @@ class Grade:
         rest = self.dataset_questions - self.questions
         nothing = self.questions - int(self.answered.sum()) - self.unanswered
         bare = int((~self.golds).sum())
+        cut = sum(tokens is not None for entry in self.consumed for tokens in entry.tokens or ())
         sentences = {
             f"{_were(rest)} never asked, which leaves accuracy and cost as they are.": rest,
             f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": self.unanswered,
             f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": nothing,
             f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.": bare,
+            f"CoTs that a stop or a limit of the requests cut, which cost what came before: {cut:,}.": cut,
             f"{_were(self.asked_again)} asked again after the run had gone on to others, as by a program that is run twice under "
             "one key: the CoTs and the cost are those of all passes. With a key of its own, each pass gets the same CoTs and is "
             "graded alone.": self.asked_again,
@@ -328,7 +330,7 @@ class _Spent:
             tokens = int(pool.prompt_tokens[row])
             known = known and tokens >= 0
             prompts[at] = tokens * int(billed_prompts(llms[place].billing, entry.requests, len(entry.samples)))
-            output[at] = int(pool.output_tokens[row, list(entry.samples)].sum(dtype=np.int64))
+            output[at] = sum(_output_tokens(entry, pool.output_tokens[row, list(entry.samples)].tolist()))
         return cls(requests, cots, prompts if known else None, output)
 
     def usd(self, llms: Sequence[LLM]) -> Floats | None:
@@ -337,6 +339,17 @@ class _Spent:
             return None
         tokens = zip(prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True)
         return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
+
+
+def _output_tokens(entry: Consumption, recorded: Sequence[int]) -> list[int]:
+    """The tokens of each CoT as it was handed out: no more than were recorded."""
+    cuts = recorded if entry.tokens is None else entry.tokens
+    if len(cuts) != len(recorded) or any(cut is not None and not 0 <= cut <= recorded[n] for n, cut in enumerate(cuts)):
+        raise NotRecordedError(
+            f"The ledger has CoTs of {entry.llm} on question {entry.question!r} that were cut to {list(cuts)!s:.80} tokens; "
+            f"{recorded!s:.80} were recorded. Give the recording that was served."
+        )
+    return [whole if cut is None else cut for cut, whole in zip(cuts, recorded, strict=True)]
 
 
 def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
+from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.lazy import Browsed
 from feval.recording import parquet
@@ -216,6 +217,10 @@ class Recording(Browsed):
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
         return self._column("reasoning", "reasoning", dataset, llm, question)
+
+    def marks(self, dataset: str, llm: str, question: int) -> list[tuple[Mark, ...] | None] | None:
+        """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None` where there are none."""
+        return parquet.marks_of_column(self._column("reasoning", "marks", dataset, llm, question))
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM
+from feval.answers.thoughts import Mark
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning
 from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
@@ -171,6 +172,11 @@ class View:
         """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none. The last result is cached."""
         thoughts: list[str | None] | None = self._once("reasoning", llm, row)
         return thoughts
+
+    def marks(self, llm: str, row: int) -> list[tuple[Mark, ...] | None] | None:
+        """Where the thoughts of an LLM on a question were in the raw texts, as `Recording.marks`; the last result is cached."""
+        marks: list[tuple[Mark, ...] | None] | None = self._once("marks", llm, row)
+        return marks
 
     def messages(self, llm: str, row: int) -> list[str | None] | None:
         """What an LLM's turns on a question reply to, as `Recording.messages`; the last result is cached."""

@@ -21,6 +21,7 @@ from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
 
 if TYPE_CHECKING:
+    from feval.answers.thoughts import Mark
     from feval.cards.billing import Price
     from feval.cards.prices import PriceList
     from feval.recording.content import LLMInfo
@@ -252,6 +253,10 @@ class LLM(Drawn):
     def reasoning(self, row: int) -> list[str | None] | None:
         """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
         return self._view.reasoning(self.name, row)
+
+    def marks(self, row: int) -> list[tuple[Mark, ...] | None] | None:
+        """Return where the thoughts of all recorded CoTs of a question (by its row) were in the raw texts, in recorded order."""
+        return self._view.marks(self.name, row)
 
     def messages(self, row: int) -> list[str | None] | None:
         """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is no turn."""

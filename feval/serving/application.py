@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Self, TypedDict
@@ -18,6 +19,7 @@ from feval.cards.prices import PriceList
 from feval.errors import FevalError, ReplayWarning, UsageError
 from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
+from feval.serving.cuts import Cutter
 from feval.serving.grading import Graded, grade_posted, grade_run
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.library import Library
@@ -89,6 +91,7 @@ class Application:
         self._texts = TextCache()
         self._matcher = Matcher(library, strict=strict, few_shot=few_shot)
         self._mismatches = Mismatches(lambda llm, row: self._texts.of(llm, row).texts, allowed=allow_mismatch)
+        self._cutter = Cutter(library.lock)
         self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
@@ -179,16 +182,17 @@ class Application:
         Args:
             run: the name of a run; `None` for all runs.
             detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, passes, samples
-                (recorded positions, those of the draw first; a CoT that was handed out twice is listed twice).
+                (recorded positions, those of the draw first; a CoT that was handed out twice is listed twice), tokens (where some
+                were cut: how many of each were handed out, `None` for all).
 
         Returns:
             For one run: "run", "replicate" (`None`: recorded order), "requests", "cots", "prompt_tokens" (as billed),
             "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled",
-            "asked_again" (questions that were asked in more than one pass) and "llms", name -> the same counts, and "prompts",
-            what it put around the questions: for each dataset and template "requests", "matches" (how -> requests), "mismatches"
-            (field -> requests) and "example", where it begins to differ from the first one. For all runs: "runs", a list of
-            these. In both cases also what they depend on: "recordings" (hashes), "seed", "order", "billing", "prices" (id, or
-            "none").
+            "asked_again" (questions that were asked in more than one pass), "cut", "limited" (CoTs that ended at a recorded limit
+            below the one asked for) and "llms", name -> the same counts, and "prompts", what it put around the questions: for
+            each dataset and template "requests", "matches" (how -> requests), "mismatches" (field -> requests) and "example",
+            where it begins to differ from the first one. For all runs: "runs", a list of these. In both cases also what they
+            depend on: "recordings" (hashes), "seed", "order", "billing", "prices" (id, or "none").
 
         Raises:
             NotRecordedError: no such run has asked anything.
@@ -255,8 +259,9 @@ class Application:
         for match, texts in zip(question.matches, cots, strict=True):
             require_texts(match, texts)
         self._warn(run, question.matches, call.warn)
-        handouts = self.runs.take(run, question.pool_requests, call.sender)
-        return self._builder.reply(question.request, run, question.matches, cots, handouts, question.headers)
+        reads = [partial(self._cutter.cots, *each) for each in zip(question.matches, cots, strict=True)]
+        handouts = self.runs.take(run, question.pool_requests, reads, call.sender)
+        return self._builder.reply(question.request, run, question.matches, handouts, question.headers)
 
     def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, requests.OWN_HEADERS))

@@ -36,7 +36,6 @@ class _Part:
     """What answers one conversation of a request."""
 
     match: Match
-    cots: CotTexts
     handout: Handout
 
 
@@ -52,12 +51,11 @@ class CompletionBuilder:
         request: CompletionRequest,
         run: RunName,
         matches: Sequence[Match],
-        cots: Sequence[CotTexts],
         handouts: Sequence[Handout],
         headers: Mapping[str, str],
     ) -> Reply:
-        """Return the reply to a request: per conversation its match, that question's CoTs, and which of them the run gets."""
-        parts = [_Part(*each) for each in zip(matches, cots, handouts, strict=True)]
+        """Return the reply to a request: per conversation its match, and which CoTs the run gets."""
+        parts = [_Part(*each) for each in zip(matches, handouts, strict=True)]
         unknown: dict[str, None] = {}
         choices: list[dict[str, Any]] = []
         for part in parts:
@@ -81,21 +79,23 @@ class CompletionBuilder:
     def _choices(
         self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
     ) -> list[dict[str, Any]]:
-        samples, cots = part.handout.samples, part.cots
-        is_chat, fresh = request.kind == "chat", len(samples) - part.handout.recycled
-        scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(samples)
+        cots = part.handout.cots
+        is_chat, fresh = request.kind == "chat", len(cots) - part.handout.recycled
+        scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(cots)
         choices = []
-        for number, (sample, (logprobs, extra)) in enumerate(zip(samples, scores, strict=True)):
-            text, reason = cots.texts[sample], cots.finish_reasons[sample]
+        for number, (cot, (logprobs, extra)) in enumerate(zip(cots, scores, strict=True)):
+            text, reason = cot.text, cot.finish_reason
             if text is None:
                 unknown["content"] = None
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
-            content = {"message": _message(text, cots.reasoning[sample])} if is_chat else {"text": text}
+            content = {"message": _message(text, cot.reasoning)} if is_chat else {"text": text}
             choice = {"index": first + number, **content, "logprobs": logprobs, "finish_reason": reason}
             if number >= fresh:
                 extra = extra | {"recycled": True}
+            if cot.is_limited:
+                extra = extra | {"limited": True}
             if extra:
                 choice["feval"] = extra
             choices.append(choice)
@@ -115,7 +115,17 @@ class CompletionBuilder:
         unknown["logprobs.token"] = None
         if request.top_logprobs:
             unknown["logprobs.top_logprobs"] = None
-        return [_logprobs_of(request.kind, recorded, part.match.row, sample) for sample in samples]
+        row = part.match.row
+        found: list[tuple[dict[str, Any] | None, dict[str, Any]]] = []
+        for sample, cot in zip(samples, part.handout.cots, strict=True):
+            lengths = {each.of(row, sample).size for each in (recorded.logprobs, recorded.confidences)}
+            if cot.is_cut and lengths - {0, int(part.match.llm.pool.output_tokens[row, sample])}:
+                unknown["logprobs"] = None  # of other tokens than those that were counted
+                found.append((None, {}))
+            else:
+                tokens = cot.tokens if cot.is_cut else None
+                found.append(_logprobs_of(request.kind, recorded, row, sample, tokens))
+        return found
 
     def _draw_headers(self, run: RunName, parts: Sequence[_Part]) -> dict[str, str]:
         handouts = [part.handout for part in parts]
@@ -130,8 +140,10 @@ class CompletionBuilder:
         visits = [handout.visit for handout in handouts]
         if max(visits) > 1:
             headers["x-feval-pass"] = ",".join(map(str, visits))
-        if recycled := sum([handout.recycled for handout in handouts]):
-            headers["x-feval-recycled"] = str(recycled)
+        counts = [(handout.recycled, handout.cut, handout.limited) for handout in handouts]
+        for name, *each in zip(("recycled", "cut", "limited"), *counts, strict=True):
+            if any(each):
+                headers[f"x-feval-{name}"] = str(sum(each))
         return headers
 
     def _dollars(self, parts: Sequence[_Part]) -> float | None:
@@ -191,7 +203,7 @@ def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
     output = sum([part.handout.output_tokens for part in parts])
     if any(part.match.prompt_tokens < 0 for part in parts):
         unknown["prompt_tokens"] = None
-    reasoning = [part.cots.reasoning_tokens_of(part.handout.samples) for part in parts]
+    reasoning = [cot.reasoning_tokens for part in parts for cot in part.handout.cots]
     return usage(prompt, output, reasoning=reasoning)
 
 
@@ -215,14 +227,14 @@ def _id_list(ids: Iterable[str]) -> str:
 
 
 def _logprobs_of(
-    kind: str, recorded: TokenLogprobs, row: int, sample: int
+    kind: str, recorded: TokenLogprobs, row: int, sample: int, tokens: int | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The log-probabilities of one CoT. The texts of tokens are not recorded, so they are empty."""
+    """The log-probabilities of one CoT, or of its first tokens. The texts of tokens are not recorded, so they are empty."""
     logprobs, confidences = (
-        _decimals(recorded.logprobs.of(row, sample)),
-        _decimals(recorded.confidences.of(row, sample)),
+        _decimals(each.of(row, sample)[:tokens]) for each in (recorded.logprobs, recorded.confidences)
     )
-    sequence = float(recorded.sequence[row, sample])
+    whole = float(recorded.sequence[row, sample])
+    sequence = whole if tokens is None else math.fsum(logprobs) if logprobs else math.nan
     extra: dict[str, Any] = {"token_confidences": confidences} if confidences else {}
     if not math.isnan(sequence):
         extra["sequence_logprob"] = sequence

@@ -20,7 +20,7 @@ from feval.receipts.writing import receipt
 from feval.replay.loading import load
 from feval.serving.answer_files import read_text
 from feval.serving.matching.templates import PromptCounts, is_use_list, prompt_remarks
-from feval.serving.runs.ledger import FORMAT
+from feval.serving.runs.ledger import FORMAT, is_tokens
 from feval.serving.runs.ledger import read_ledger as read_lines
 from feval.serving.runs.names import run_name
 from feval.serving.runs.runs import count_entry
@@ -246,7 +246,12 @@ def _is_entry(entry: object) -> bool:
         return False
     texts = all(isinstance(entry.get(name), str) for name in ("llm", "dataset", "question"))
     samples = entry.get("samples")
-    return texts and isinstance(samples, list) and all(type(n) is int for n in (*samples, entry.get("requests")))
+    return (
+        texts
+        and isinstance(samples, list)
+        and all(type(n) is int for n in (*samples, entry.get("requests")))
+        and is_tokens(entry.get("tokens"), len(samples))
+    )
 
 
 def _joined(
@@ -265,6 +270,10 @@ def _joined(
             key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": [], "passes": 1}
         )
         question["requests"] += 1
+        tokens = entry.get("tokens")
+        if tokens is not None or "tokens" in question:
+            before = question.get("tokens", [None] * len(question["samples"]))
+            question["tokens"] = before + (tokens or [None] * len(entry["samples"]))
         question["samples"] += entry["samples"]
         question["passes"] = max(question["passes"], entry.get("pass", 1))
         count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
+from feval.answers.thoughts import Mark
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.replay import LLM
 from feval.serving.matching import settings
@@ -13,7 +14,32 @@ from feval.serving.matching.cache import BoundedCache
 
 _MAX_BYTES = 256 << 20  # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
 _CALLS = ("tool_calls", "function_call")
-_OVERHEAD = 120  # bytes that a text takes besides its characters
+_OVERHEAD = 240  # bytes that a CoT takes besides its characters
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCot:
+    """A CoT as a request gets it.
+
+    Attributes:
+        text: the reply; `None` where the recording has none.
+        reasoning: the thoughts before it; `None` where there are none.
+        finish_reason: "unknown" where the recording has none.
+        tokens: output tokens.
+        reasoning_tokens: how many of them were reasoning; `None` where that is not known.
+        is_cut: whether a stop or a limit of the request ended it before it ended by itself.
+        is_limited: whether it was recorded up to a limit that is below the one asked for, and might have gone on.
+        answer: the one recorded, or what is read in the text of a CoT that is cut; `None` also where the request cuts none.
+    """
+
+    text: str | None
+    reasoning: str | None
+    finish_reason: str
+    tokens: int
+    reasoning_tokens: int | None
+    is_cut: bool = False
+    is_limited: bool = False
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +47,17 @@ class CotTexts:
     """The CoTs of one LLM on one question, in recorded order.
 
     Attributes:
-        texts: each CoT's text; `None` where the recording has none.
-        finish_reasons: as recorded; "unknown" where the recording has none.
-        reasoning: the recorded reasoning of each CoT, `None` where there is none.
-        reasoning_tokens: how many output tokens of each CoT were reasoning; `None` where that is not known, of one or of all.
+        texts: the text of each; `None` where the recording has none.
+        whole: each as it was recorded.
+        marks: where the reasoning of each was in its raw text; `None` where it was not, of one or of all.
         tool_calls: how many of them are calls of tools, which recordings do not hold: by their finish reason, or because nothing
             was said where tools were offered (a call that was forced ends with "stop").
     """
 
     texts: Sequence[str | None]
-    finish_reasons: Sequence[str]
-    reasoning: Sequence[str | None]
-    reasoning_tokens: Sequence[int | None] | None
+    whole: Sequence[ServedCot]
+    marks: Sequence[tuple[Mark, ...] | None] | None
     tool_calls: int
-
-    def reasoning_tokens_of(self, samples: Iterable[int]) -> int | None:
-        """Return how many output tokens of some CoTs were reasoning; `None` unless it is known of all of them."""
-        if self.reasoning_tokens is None:
-            return None
-        counts = [self.reasoning_tokens[sample] for sample in samples]
-        return None if None in counts else sum(count or 0 for count in counts)
 
 
 class TextCache:
@@ -64,7 +81,7 @@ class TextCache:
             near = {row: near[row]}
         cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
         for place, each in cots.items():
-            size = sum(len(text or "") + _OVERHEAD for text in (*each.texts, *each.reasoning))
+            size = sum(len(cot.text or "") + len(cot.reasoning or "") + _OVERHEAD for cot in each.whole)
             self._cache.put((llm, place), each, size)
         return cots[row]
 
@@ -77,6 +94,12 @@ def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
         reason in _CALLS or (has_tools and text == "" and reason == "stop")
         for text, reason in zip(texts, reasons, strict=True)
     ]
-    return CotTexts(
-        texts, reasons, llm.reasoning(row) or [None] * size, llm.reasoning_tokens.get(llm.question_ids[row]), sum(calls)
+    columns = zip(
+        texts,
+        llm.reasoning(row) or [None] * size,
+        reasons,
+        llm.pool.output_tokens[row, :size].tolist(),
+        llm.reasoning_tokens.get(llm.question_ids[row]) or [None] * size,
+        strict=True,
     )
+    return CotTexts(texts, [ServedCot(*each) for each in columns], llm.marks(row), sum(calls))

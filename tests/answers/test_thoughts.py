@@ -15,9 +15,11 @@ from feval.answers.thoughts import (
     Mark,
     Split,
     apart,
+    beginning,
     fit,
     interruption,
     join,
+    raw_place,
     split,
     split_columns,
     written_marks,
@@ -187,10 +189,17 @@ PIECES = [
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=16).map("".join),
     st.sampled_from([None, *FAMILIES, ("<r>", "</r>")]),
+    st.integers(0, 80),
 )
-def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[str, str] | None) -> None:
+def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[str, str] | None, length: int) -> None:
     parts = split(text, thoughts)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
+    first = beginning(parts.reply, parts.reasoning, parts.marks, length)
+    assert join(first.reply, first.reasoning, first.marks) == text[:length]
+    assert parts.reply.startswith(first.reply)
+    assert (parts.reasoning or "").startswith(first.reasoning or "")
+    for place, character in enumerate(parts.reply):
+        assert text[raw_place(place, parts.marks)] == character
     assert fit(parts.reply, parts.reasoning, parts.marks)
     assert sum(mark.length for mark in parts.marks) == len(parts.reasoning or "")
 

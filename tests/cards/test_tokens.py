@@ -21,7 +21,7 @@ from parcels import travelled
 from settings_files import settings_file
 from typer.testing import CliRunner
 
-from feval.cards.tokens import COUNTERS, count_words, token_counter
+from feval.cards.tokens import COUNTERS, beginnings, count_words, token_counter
 from feval.cli import app
 from feval.errors import TokenCounterError, UnknownNameError
 from feval.serving import replay_http_client
@@ -173,6 +173,36 @@ def test_a_lone_surrogate_is_counted(encodings: object) -> None:
     assert token_counter("tiktoken:tiny")("\ud800") > 0
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens", "kept", "count"),
+    [
+        ("ababab", 1, "abab", 1), ("ababab", 2, "ababab", 2), ("ababab", 9, "ababab", 2), ("abab", 0, "", 0),
+        ("aé", 2, "a", 2), ("aé", 3, "aé", 3),  # half of a character is none
+    ],
+)  # fmt: skip
+def test_the_first_tokens_of_a_text(text: str, tokens: int, kept: str, count: int, encodings: object) -> None:
+    assert beginnings("tiktoken:tiny")(text, tokens) == (kept, count)
+
+
+@given(st.lists(st.sampled_from(["a", "bc", "\u3000", " ", "\n\t"])).map("".join), st.integers(0, 40))
+def test_the_first_words_are_as_many_as_fit(text: str, tokens: int) -> None:
+    kept, count = beginnings("words")(text, tokens)
+    assert text.startswith(kept)
+    assert count_words(kept) == count <= tokens
+    words = kept.split()
+    assert words == text.split()[: len(words)]
+    assert kept == text or count_words("w " * (len(words) + 1)) > tokens
+
+
+def test_whoever_cuts_a_cot_fetches_nothing(encodings: Path, storage: Storage) -> None:
+    with pytest.raises(TokenCounterError, match="could not fetch"):
+        beginnings("tiktoken:remote")
+    assert storage.requests == 0
+    token_counter("tiktoken:remote")
+    assert storage.requests == 1
+    assert beginnings("tiktoken:remote")("ab ab", 2) == ("ab ", 2)
+
+
 def test_tiktoken_fetches_a_vocabulary_once(encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert token_counter("tiktoken:remote")("ab abab") == 3
     assert storage.requests == 1
@@ -240,6 +270,15 @@ def test_an_import_fetches_and_no_reader_does(
     counter = ["--counter", "tiktoken:remote", "--answer-kind", "number"]
     feval("import", "jsonl", str(samples), "--dataset", "ab", "--llm", "gpt-4o-mini", "--out", recording, *counter)
     assert storage.requests == 1
+
+    def replayed(**fields: Any) -> Any:
+        with replay_http_client(recording) as client:
+            body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
+            return client.post("http://replay/v1/chat/completions", json=body | fields).json()
+
+    cut = replayed(max_tokens=3)
+    assert {choice["message"]["content"] for choice in cut["choices"]} == {"abab i", "ab i", "1"}
+    assert cut["usage"]["completion_tokens"] == 3 + 3 + 1
     shutil.rmtree(encodings)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     out = tmp_path / "curve"
@@ -249,9 +288,7 @@ def test_an_import_fetches_and_no_reader_does(
     feval("verify", str(out / "receipt.json"))
     feval("extract", recording, "--out", str(tmp_path / "extracted"))
     assert "tiktoken:remote" in feval("info", recording, "--json")
-    with replay_http_client(recording) as client:
-        body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
-        reply = client.post("http://replay/v1/chat/completions", json=body).json()
+    reply = replayed()
     assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
     assert storage.requests == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_doubles import asked_by_text, chat, error, opened, rows, simple, write
+from serving_doubles import asked_by_text, chat, error, opened, rows, simple, texts_of, write
 
 from feval.errors import NotRecordedError
 from feval.recording import LLMInfo, Question
@@ -157,12 +157,64 @@ def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
             assert "gpt-3.5-turbo@t=0.2 (temperature 0.2, max_tokens 64)" in result["message"]
 
 
+def ends(path: Path) -> Path:
+    """One prompt recorded under several limits and stops."""
+    questions = asked_by_text([SALLY, TRAIN])
+    own = [rows(question, texts=["One two. Three four five six."] * 4, output_tokens=[8] * 4) for question in questions]
+    infos = [
+        LLMInfo("gpt-3.5-turbo@short", 0.2, 8), LLMInfo("gpt-3.5-turbo@long", 0.2, 64),
+        LLMInfo("gpt-3.5-turbo@stops", 0.2, 64, {"until": ["X", "."]}), LLMInfo("gpt-3.5-turbo@free", 0.2),
+        LLMInfo("gpt-3.5-turbo@hot", 0.9, 64, {"top_p": 0.9}),
+    ]  # fmt: skip
+    return write(path, [(info, own) for info in infos], questions)
+
+
+@pytest.mark.parametrize(
+    ("fields", "variant", "text"),
+    [
+        ({"max_tokens": 8}, "short", "One two. Three four five six."),  # recorded under exactly these settings
+        ({"max_completion_tokens": 64}, "long", "One two. Three four five six."),
+        ({"max_tokens": 64, "stop": [".", "X"]}, "stops", "One two. Three four five six."),
+        ({}, "free", "One two. Three four five six."),
+        ({"max_tokens": 5}, "short", "One two. Three four"),  # the nearest limit that is not below
+        ({"max_tokens": 20, "stop": " Th"}, "long", "One two."),
+        ({"max_tokens": 100}, "free", "One two. Three four five six."),
+        ({"max_tokens": 64, "stop": [".", "X", "Y"]}, "stops", "One two. Three four five six."),
+        ({"stop": "."}, "free", "One two"),
+    ],
+)
+def test_the_variant_that_serves_is_the_recorded_one_or_one_that_can_be_cut(
+    fields: dict[str, Any], variant: str, text: str, tmp_path: Path
+) -> None:
+    with opened(ends(tmp_path / "r")) as app:
+        reply = app.respond(chat(SALLY, temperature=0.2, **fields))
+        assert reply.headers["x-feval-llm"] == f"gpt-3.5-turbo@{variant}"
+        assert texts_of(reply) == [text]
+
+
+def test_a_refusal_names_the_fields_that_differ(tmp_path: Path) -> None:
+    with opened(ends(tmp_path / "r"), llms=["gpt-3.5-turbo@short", "gpt-3.5-turbo@stops", "gpt-3.5-turbo@hot"]) as app:
+        result = error(app.respond(chat(SALLY, temperature=0.2, max_tokens=70, stop=["Y"])))
+        assert (result["code"], result["param"]) == ("ambiguous", "model")
+        assert (
+            "gpt-3.5-turbo@short: max_tokens 70 (recorded: 8); gpt-3.5-turbo@stops: max_tokens 70 (recorded: 64), "
+            "stop ['Y'] (recorded: ['X', '.']); gpt-3.5-turbo@hot: max_tokens 70 (recorded: 64), "
+            "temperature 0.2 (recorded: 0.9)."
+        ) in result["message"]
+        assert app.respond(chat(SALLY, temperature=0.9, top_p=0.9)).headers["x-feval-llm"] == "gpt-3.5-turbo@hot"
+        assert texts_of(app.respond(chat(SALLY, model="gpt-3.5-turbo@stops", max_tokens=3))) == ["One two."]
+    with opened(
+        tmp_path / "r"
+    ) as app:  # found by its text, a question may have been put in other words to each of them
+        assert error(app.respond(chat(f"So: {SALLY}", temperature=0.2, max_tokens=5)))["code"] == "ambiguous"
+
+
 def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY])) as app:
         same = chat(SALLY, temperature=0.7, max_tokens=64, top_p=1, tools=[], stop=None, user="me", presence_penalty=0)
         assert "x-feval-ignored" not in app.respond(same).headers
         other = chat(
-            SALLY, temperature=1, max_completion_tokens=9, seed=1234, tools=[{"type": "function"}], foo={"a": 1}
+            SALLY, temperature=1, max_completion_tokens=90, seed=1234, tools=[{"type": "function"}], foo={"a": 1}
         )
         ignored = app.respond(other).headers["x-feval-ignored"]
         assert ignored == "temperature,max_completion_tokens,seed,tools,foo"
@@ -188,6 +240,7 @@ def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> No
 def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY, TRAIN]), strict=True) as app:
         assert where(app, chat(SALLY, temperature=0.7, seed=3)) == ("q0", "request")
+        assert texts_of(app.respond(chat(SALLY, max_tokens=3))) == ["q0, thought"]  # cut to what was asked for
         result = error(app.respond(chat([SYSTEM, user(SALLY)])))
         assert "'q0'" in result["message"]
         assert "2 messages were sent, 1 recorded" in result["message"]

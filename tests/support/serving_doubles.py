@@ -33,11 +33,13 @@ def write(
     *,
     dataset: str = "toy",
     prices: str = "2025-06-02",
+    kind: str = "verbatim",
+    counter: str = "words",
 ) -> Path:
     with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
-        writer.add_dataset(DatasetInfo(dataset, dataset, "verbatim", "test-1"), questions)
+        writer.add_dataset(DatasetInfo(dataset, dataset, kind, "test-1"), questions)
         for llm, rows_of_llm in pools:
-            writer.add_pools(dataset, llm, "words", rows_of_llm)
+            writer.add_pools(dataset, llm, counter, rows_of_llm)
     return out
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from feval.recording.parquet.arrays import scores_of_tables as scores_of_tables
     from feval.recording.parquet.bounds import Bounds as Bounds
     from feval.recording.parquet.rows import Aligned as Aligned
+    from feval.recording.parquet.rows import marks_of_column as marks_of_column
     from feval.recording.parquet.rows import pools_of_rows as pools_of_rows
     from feval.recording.parquet.rows import probes_of_rows as probes_of_rows
     from feval.recording.parquet.rows import questions_of_tables as questions_of_tables
@@ -28,6 +29,7 @@ __getattr__, __dir__ = lazy_names(
         "bounds": ("Bounds",),
         "rows": (
             "Aligned",
+            "marks_of_column",
             "pools_of_rows",
             "probes_of_rows",
             "questions_of_tables",

@@ -131,7 +131,7 @@ def _pool(
         request["prompt_tokens"][0],
         {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},
         reasoning=channels.get("reasoning"),
-        reasoning_marks=_marks(channels.get("marks")),
+        reasoning_marks=marks_of_column(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),
         token_logprobs=channels.get("token_logprobs"),
         token_confidences=channels.get("token_confidences"),
@@ -143,7 +143,8 @@ def _pool(
     )
 
 
-def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
+def marks_of_column(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
+    """Return where the thoughts of each CoT were in its raw text; `None` of a CoT, or of all, without such thoughts."""
     if column is None:
         return None
     return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]

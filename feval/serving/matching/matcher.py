@@ -18,7 +18,7 @@ from feval.replay import LLM
 from feval.serving.matching import misses, settings
 from feval.serving.matching.library import Library
 from feval.serving.matching.mentions import Mention, Place, exemplars_end, mentioned_places, mentions
-from feval.serving.matching.settings import IgnoredSetting
+from feval.serving.matching.settings import Bounds, IgnoredSetting
 from feval.serving.matching.shelves import Shelf, conversation_digest, system_text
 from feval.serving.matching.templates import PromptUse, Template, template_of
 from feval.serving.wire.errors import AmbiguousError, MissError, RequestError, UnknownError
@@ -38,6 +38,7 @@ class Match:
         how: what it was found by: "request", "question", "few-shot" or "id".
         ignored: fields of the request without effect, because other values were recorded.
         template: the words around the question; `None` if no message has its text.
+        bounds: what ends CoTs elsewhere than it was recorded; `None` if nothing does.
         first: where the question begins in the last user message, if exemplars stand before it; else 0.
     """
 
@@ -49,6 +50,7 @@ class Match:
     conversation: Conversation
     shelf: Shelf
     template: Template | None
+    bounds: Bounds | None = None
     first: int = 0
 
     @property
@@ -131,7 +133,7 @@ class Matcher:
             has_exemplars = how == "question" and exemplars_end(mentioned) > 0
             raise misses.several_questions(list(owners), has_exemplars=has_exemplars)
         [(place, llms)] = owners.items()
-        llm = _variant(request, place, llms)
+        llm = _variant(request, place, llms, has_one_prompt=how == "request")
         ignored = settings.ignored(request, llm.info, conversation)
         if self._strict and (other := [name for name in ignored if name != "seed"]):  # a pool has CoTs of many seeds
             raise misses.strict_miss(request, llm, place, other)
@@ -196,25 +198,41 @@ def _match(
         conversation=conversation,
         shelf=shelf,
         template=template_of(conversation, shelf.texts[row], shelf.choices[row], first=first),
+        bounds=settings.bounds(request.settings, llm.info),
         first=first,
     )
 
 
-def _variant(request: CompletionRequest, place: Place, llms: Sequence[LLM]) -> LLM:
-    """The LLM that is meant: of several variants, the one whose decoding the request has."""
+def _variant(request: CompletionRequest, place: Place, llms: Sequence[LLM], *, has_one_prompt: bool) -> LLM:
+    """The LLM that is meant: of several variants, the one with the decoding of the request, or whose CoTs can be cut to it.
+
+    Decodings are compared in all fields first, then in those that the request has. Of several variants that can be cut, and that
+    were sent one prompt, any would do; it is the one that needs to be cut least.
+    """
     if len(llms) == 1:
         return llms[0]
-    fields = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in request.settings]
-    agree = [llm for llm in llms if not any(settings.differs(request.settings, name, llm.info) for name in fields)]
-    if fields and len(agree) == 1:
-        return agree[0]
-    names = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
+    asked = request.settings
+    telling = settings.telling(asked, [llm.info for llm in llms])
+    stated = [name for name in telling if name in asked]
+    for names, cuts in ((telling, False), (telling, True), (stated, False), (stated, True)):
+        agree = [llm for llm in llms if not settings.differences(asked, llm.info, names, cuts=cuts)]
+        if cuts and has_one_prompt and agree:
+            least = min(settings.excess(asked, llm.info) for llm in agree)
+            agree = [llm for llm in agree if settings.excess(asked, llm.info) == least]
+        if len(agree) == 1 and asked.keys() - {"seed"}:
+            return agree[0]
+        if agree:
+            break
+    shown = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
     more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""
-    raise AmbiguousError(
-        f"{request.model[:_SHOWN]!r} was recorded in {len(llms)} variants on {place.shelf.dataset.id}: {names}{more}. "
-        "Give the full name of one as the model.",
-        parameter="model",
-    )
+    sentences = [
+        f"{request.model[:_SHOWN]!r} was recorded in {len(llms)} variants on {place.shelf.dataset.id}: {shown}{more}."
+    ]
+    if not agree:
+        differ = [(llm, settings.differences(asked, llm.info, stated, cuts=True)) for llm in llms[:_NAMED]]
+        sides = "; ".join(f"{llm.name}: {settings.both_sides(asked, fields, llm.info)}" for llm, fields in differ)
+        sentences.append(f"None fits the request, which has other settings: {sides}.")
+    raise AmbiguousError(f"{' '.join(sentences)} Give the full name of one as the model.", parameter="model")
 
 
 def _is_name(llm: LLM, model: str) -> bool:

@@ -47,13 +47,9 @@ def several_questions(places: Sequence[Place], *, has_exemplars: bool) -> Ambigu
 
 def strict_miss(request: CompletionRequest, llm: LLM, place: Place, fields: Sequence[str]) -> MissError:
     """Return the error of a request with other settings than the recorded ones, on a strict server."""
-    brief = settings.brief
-    parts = [
-        f"{name} {brief(request.settings.get(name))} (recorded: {brief(settings.recorded(llm.info, name))})"
-        for name in fields
-    ]
+    asked = settings.both_sides(request.settings, fields, llm.info)
     return MissError(
-        f"The question {place} was recorded with {llm.name}, but with other settings: the request has {', '.join(parts)}. "
+        f"The question {place} was recorded with {llm.name}, but with other settings: the request has {asked}. "
         "Send what was recorded, or start the server without --strict.",
         parameter=fields[0],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feval.recording.content import LLMInfo
@@ -20,7 +20,11 @@ _NEUTRAL: Mapping[str, Any] = {
 LIMITS = ("max_completion_tokens", "max_tokens")
 """Fields of requests that bound the output tokens."""
 
-_SAMPLING = (*LIMITS, "temperature", "top_p", "stop")
+ENDS = (*LIMITS, "stop")
+"""Fields of requests that end CoTs before they would end by themselves."""
+
+_SAMPLING = (*ENDS, "temperature", "top_p")
+_STOP_NAMES = ("stop", "until", "stop_seqs", "stop_tokens")  # of OpenAI's API, lm-eval, inspect-ai, lighteval
 OFFERS = ("tools", "functions")
 """Fields of requests that offer tools."""
 
@@ -42,9 +46,43 @@ class IgnoredSetting(NamedTuple):
     what: str
 
 
+class Bounds(NamedTuple):
+    """What ends the CoTs of a request earlier, or would have ended them later, than it was recorded.
+
+    Attributes:
+        stops: texts that end a reply; only those that were not among the recorded ones.
+        limit: most output tokens; `None` unless it is below the recorded limit, or none was recorded.
+        field: the field of the request that says so.
+        is_longer: whether the limit asked for is above the recorded one, or none is known.
+    """
+
+    stops: tuple[str, ...] = ()
+    limit: int | None = None
+    field: str = LIMITS[1]
+    is_longer: bool = False
+
+
+def bounds(settings: Mapping[str, Any], info: LLMInfo) -> Bounds | None:
+    """Return what ends the CoTs of a request elsewhere than the recording has it; `None` if nothing does."""
+    field = min((name for name in LIMITS if name in settings), key=settings.__getitem__, default=LIMITS[1])
+    asked, known = settings.get(field), info.max_tokens
+    stops = tuple(dict.fromkeys(each for each in _stops(settings.get("stop")) if each not in _recorded_stops(info)))
+    limit = asked if asked is not None and (known is None or asked < known) else None
+    is_longer = asked is not None and (known is None or asked > known)
+    return Bounds(stops, limit, field, is_longer) if stops or limit is not None or is_longer else None
+
+
+def _stops(value: Any) -> list[str]:
+    return [text for text in (value if isinstance(value, list | tuple) else [value]) if isinstance(text, str)]
+
+
+def _recorded_stops(info: LLMInfo) -> list[str]:
+    return _stops(recorded(info, "stop"))
+
+
 def ignored(request: CompletionRequest, info: LLMInfo, conversation: Conversation) -> tuple[str, ...]:
     """Return the fields of a request without effect, because other values were recorded."""
-    fields = [name for name in request.settings if differs(request.settings, name, info)]
+    fields = [name for name in request.settings if not _heeded(request.settings, name, info)]
     if conversation.messages and not conversation.text_only and request.kind == "chat":
         fields.append("messages")
     return tuple(fields)
@@ -108,17 +146,54 @@ def _is_forced(choice: Any) -> bool:
     return bool(mode != "auto" and _kind(choice) not in ("auto", "none"))
 
 
+def _heeded(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
+    """Whether replies have a field's value: it was recorded, or a recorded CoT can be cut to it."""
+    if name in LIMITS:
+        return info.max_tokens is None or (name in settings and settings[name] <= info.max_tokens)
+    if name == "stop":
+        return set(_recorded_stops(info)) <= set(_stops(settings.get(name)))
+    return not differs(settings, name, info)
+
+
+def telling(settings: Mapping[str, Any], infos: Sequence[LLMInfo]) -> list[str]:
+    """Return the fields by which a request can tell variants of an LLM apart: those that were recorded with several values."""
+    names = {*settings, *_SAMPLING, *_NEUTRAL, *SCHEMAS, *_CALLS}
+    names = names.union(*(extra for info in infos if isinstance(extra := info.decoding.get("extra_body"), Mapping)))
+    limits = [name for name in LIMITS if name in settings] or ["max_tokens"]
+    names -= {"seed", *LIMITS}.difference(limits)  # a pool has CoTs of many seeds
+    return [name for name in sorted(names) if any(differs({name: recorded(infos[0], name)}, name, o) for o in infos)]
+
+
+def differences(settings: Mapping[str, Any], info: LLMInfo, names: Sequence[str], *, cuts: bool) -> list[str]:
+    """Return those of some fields in which a request differs from what was recorded.
+
+    With `cuts`, a stop or a limit that a recorded CoT can be cut to is no difference.
+    """
+    return [name for name in names if differs(settings, name, info) and not (cuts and _heeded(settings, name, info))]
+
+
+def excess(settings: Mapping[str, Any], info: LLMInfo) -> tuple[float, int]:
+    """Return how far recorded CoTs go beyond a request: by how many tokens at most, and beyond how many of its stops."""
+    asked, stops = [settings[name] for name in LIMITS if name in settings], set(_stops(settings.get("stop")))
+    tokens = (math.inf if info.max_tokens is None else info.max_tokens) - min(asked) if asked else 0
+    return tokens, len(stops.difference(_recorded_stops(info)))
+
+
 def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     """Whether a field of a request differs from what was recorded."""
-    value, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
-    if expected is None and name in _NEUTRAL:
-        expected = _canonical(name, _NEUTRAL[name])
+    values = [_canonical(name, value) for value in (settings.get(name), recorded(info, name))]
+    value, expected = (_canonical(name, _NEUTRAL.get(name)) if each is None else each for each in values)
     return bool(value != expected)
 
 
+def both_sides(settings: Mapping[str, Any], names: Sequence[str], info: LLMInfo) -> str:
+    """Return the values of some fields of a request, and the recorded ones, in words."""
+    return ", ".join(f"{name} {brief(settings.get(name))} (recorded: {brief(recorded(info, name))})" for name in names)
+
+
 def _canonical(name: str, value: Any) -> Any:
-    if name == "stop" and isinstance(value, str):
-        return [value]
+    if name == "stop":
+        return sorted(_stops(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**53 else value
     return list(value) if isinstance(value, tuple) else value
@@ -131,7 +206,9 @@ def recorded(info: LLMInfo, name: str) -> Any:
     if name in LIMITS:
         return info.max_tokens
     extra = info.decoding.get("extra_body")
-    return info.decoding.get(name, extra.get(name) if isinstance(extra, Mapping) else None)
+    extra = extra if isinstance(extra, Mapping) else {}
+    names = _STOP_NAMES if name == "stop" else (name,)
+    return next((where[each] for where in (info.decoding, extra) for each in names if each in where), None)
 
 
 def decoding(info: LLMInfo) -> str:
@@ -146,4 +223,6 @@ def brief(value: object) -> str:
         return "none"
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return repr(list(value))[:_SHOWN]
     return repr(value)[:_SHOWN] if isinstance(value, str | int | bool) else type(value).__name__

@@ -11,6 +11,7 @@ from feval.cards.billing import usd
 from feval.replay import LLM
 from feval.serving.matching.templates import PromptCounts, PromptUse, Template
 from feval.serving.runs.names import RunName
+from feval.serving.texts import ServedCot
 from feval.serving.wire.replies import Sender
 
 _LEEWAY = 8
@@ -28,6 +29,13 @@ class PoolRequest:
     use: PromptUse | None = None
     template: Template | None = None
 
+    def samples(self, order: Sequence[int], place: int) -> tuple[int, ...]:
+        """Return the recorded positions of the CoTs, from a place in a whole draw."""
+        if self.sample is not None:
+            return (self.sample,)
+        size, end = len(order), place + self.n
+        return tuple(order[place:end] if end <= size else [order[number % size] for number in range(place, end)])
+
 
 @dataclass(frozen=True, slots=True)
 class Handout:
@@ -39,6 +47,10 @@ class Handout:
         remaining: CoTs of the pool that the run was not yet given.
         round: number of this request among the run's requests for the question, from 0.
         prompts: how many times the prompt is paid for.
+        cots: what is sent, one for each sample.
+        output_tokens: of all of them.
+        cut: how many of them a stop or a limit of the request ended.
+        limited: how many of them were recorded up to a limit below the one asked for.
         visit: 2 in the second pass of the run that asks the question, and so on; see `Account`.
     """
 
@@ -47,18 +59,44 @@ class Handout:
     remaining: int
     round: int
     prompts: int
+    cots: Sequence[ServedCot]
     output_tokens: int
+    cut: int
+    limited: int
     visit: int = 1
+
+
+Taken = tuple[int, int | None]
+"""The recorded position of a CoT, and how many of its tokens a run got; `None` for all of them."""
 
 
 class _Cursor:
     """A run's place in one pool; `others` were the pools of other questions begun when it was asked last, in pass `last`."""
 
-    __slots__ = ("chosen", "last", "others", "place", "rounds", "visits")
+    __slots__ = ("chosen", "cut", "last", "others", "place", "rounds", "visits")
 
     def __init__(self) -> None:
         self.place = self.rounds = self.visits = self.last = self.others = 0
-        self.chosen: dict[int, int] | None = None  # sample -> times
+        self.chosen: dict[Taken, int] | None = None  # -> times
+        self.cut: dict[int, int] | None = None  # number in the draw -> tokens
+
+    def pass_by(self, request: PoolRequest, cots: Sequence[ServedCot]) -> None:
+        """Go past the CoTs of a request."""
+        if request.sample is not None:
+            taken = request.sample, tokens_if_cut(cots[0])
+            self.chosen = self.chosen if self.chosen is not None else {}
+            self.chosen[taken] = self.chosen.get(taken, 0) + 1
+            return
+        for place, cot in enumerate(cots, self.place):
+            if cot.is_cut:
+                self.cut = self.cut if self.cut is not None else {}
+                self.cut[place] = cot.tokens
+        self.place += len(cots)
+
+
+def tokens_if_cut(cot: ServedCot) -> int | None:
+    """Return the tokens of a CoT that is cut; `None` of a whole one, for as many as were recorded."""
+    return cot.tokens if cot.is_cut else None
 
 
 class _Counts:
@@ -67,7 +105,7 @@ class _Counts:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
-        self.questions = self.recycled = self.asked_again = self.unknown_prompts = 0
+        self.questions = self.recycled = self.asked_again = self.cut = self.limited = self.unknown_prompts = 0
 
     def add(self, handout: Handout, prompt_tokens: int) -> None:
         """Count a request; `prompt_tokens` is -1 where it was not recorded."""
@@ -75,6 +113,8 @@ class _Counts:
         self.cots += len(handout.samples)
         self.output_tokens += handout.output_tokens
         self.recycled += handout.recycled
+        self.cut += handout.cut
+        self.limited += handout.limited
         if prompt_tokens < 0:
             self.unknown_prompts += handout.prompts
         else:
@@ -109,12 +149,20 @@ class Account:
         return 0 if cursor is None else cursor.place
 
     def take(
-        self, requests: Sequence[PoolRequest], orders: Sequence[Sequence[int]], billing: str, again: bool
+        self,
+        requests: Sequence[PoolRequest],
+        orders: Sequence[Sequence[int]],
+        cots: Sequence[Sequence[ServedCot]],
+        billing: str,
+        again: bool,
     ) -> list[Handout]:
-        """Hand out the next CoTs of questions from their whole draws; `again` where another pass begins."""
+        """Hand out the next CoTs of questions from their whole draws; `cots` are what is sent of those of each question.
+
+        `again` where another pass begins.
+        """
         self._pass += again
         cursors = [self._cursors.setdefault((each.llm, each.row), _Cursor()) for each in requests]
-        handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, strict=True)]
+        handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)]
         for request, cursor in zip(requests, cursors, strict=True):  # those of one request are asked together
             cursor.others = self._others(request)
         return handouts
@@ -145,7 +193,9 @@ class Account:
         """Return how many pools of other questions were begun."""
         return self._all_begun - self._begun.get((request.llm.dataset, request.row), 0)
 
-    def _take(self, request: PoolRequest, order: Sequence[int], cursor: _Cursor, billing: str) -> Handout:
+    def _take(
+        self, request: PoolRequest, order: Sequence[int], cursor: _Cursor, cots: Sequence[ServedCot], billing: str
+    ) -> Handout:
         llm, row = request.llm, request.row
         counts = self._counts.setdefault(llm, _Counts(llm))
         if cursor.last < self._pass:
@@ -154,13 +204,22 @@ class Account:
             self._begun[llm.dataset, row] = self._begun.get((llm.dataset, row), 0) + 1
             self._all_begun += 1
             counts.asked_again += cursor.visits == 2
-        samples, recycled = self._samples(request, order, cursor)
+        samples = request.samples(order, cursor.place)
         prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
         counts.questions += not cursor.rounds
-        tokens = llm.pool.output_tokens[row].tolist()
-        output_tokens = sum([tokens[sample] for sample in samples])
-        left = max(len(order) - cursor.place, 0)
-        handout = Handout(samples, recycled, left, cursor.rounds, prompts, output_tokens, cursor.visits)
+        cursor.pass_by(request, cots)
+        handout = Handout(
+            samples,
+            recycled=0 if request.sample is not None else min(request.n, max(cursor.place - len(order), 0)),
+            remaining=max(len(order) - cursor.place, 0),
+            round=cursor.rounds,
+            prompts=prompts,
+            cots=cots,
+            output_tokens=sum([cot.tokens for cot in cots]),
+            cut=sum([cot.is_cut for cot in cots]),
+            limited=sum([cot.is_limited for cot in cots]),
+            visit=cursor.visits,
+        )
         cursor.rounds += 1
         counts.add(handout, int(llm.pool.prompt_tokens[row]))
         return handout
@@ -180,23 +239,11 @@ class Account:
 
         return undo
 
-    @staticmethod
-    def _samples(request: PoolRequest, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
-        if request.sample is not None:
-            cursor.chosen = cursor.chosen if cursor.chosen is not None else {}
-            cursor.chosen[request.sample] = cursor.chosen.get(request.sample, 0) + 1
-            return (request.sample,), 0
-        size, first = len(order), cursor.place
-        cursor.place += request.n
-        if cursor.place <= size:
-            return tuple(order[first : cursor.place]), 0
-        samples = tuple(order[place % size] for place in range(first, cursor.place))
-        return samples, min(request.n, cursor.place - size)
-
-    def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int]]]:
-        """Return LLM, row, requests, passes, place and chosen CoTs (sample -> times) of every question."""
+    def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int], dict[Taken, int]]]:
+        """Return LLM, row, requests, passes, place, tokens of cut CoTs by number in the draw, and chosen CoTs, by question."""
         return [
-            (llm, row, c.rounds, c.visits, c.place, dict(c.chosen or {})) for (llm, row), c in self._cursors.items()
+            (llm, row, c.rounds, c.visits, c.place, dict(c.cut or {}), dict(c.chosen or {}))
+            for (llm, row), c in self._cursors.items()
         ]
 
     def summary(self) -> dict[str, Any]:
@@ -227,7 +274,17 @@ def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
 
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
-    names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled", "asked_again")
+    names = (
+        "requests",
+        "cots",
+        "prompt_tokens",
+        "output_tokens",
+        "questions",
+        "recycled",
+        "asked_again",
+        "cut",
+        "limited",
+    )
     totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {"usd": dollars}
     return totals if missing is None else totals | {"usd_missing": missing}
 

@@ -221,9 +221,20 @@ def _is_entry(record: Mapping[str, Any]) -> bool:
         and isinstance(samples, list)
         and all(type(sample) is int and sample >= 0 for sample in samples)
         and record.get("n") == len(samples) > 0
+        and is_tokens(record.get("tokens"), len(samples))
+        and isinstance(record.get("limited", []), list)
         and all(isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch"))
         and is_example(record.get("example"))
         and type(record.get("pass", 1)) is int
+    )
+
+
+def is_tokens(value: object, size: int) -> bool:
+    """Whether a JSON value says how many tokens of each CoT were handed out, null for all of them; or is null for all CoTs."""
+    return value is None or (
+        isinstance(value, list)
+        and len(value) == size
+        and all(each is None or (type(each) is int and each >= 0) for each in value)
     )
 
 

@@ -17,8 +17,9 @@ from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownN
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.templates import PromptCounts, PromptUse, difference
-from feval.serving.runs.accounts import Account, Handout, PoolRequest
+from feval.serving.runs.accounts import Account, Handout, PoolRequest, Taken, tokens_if_cut
 from feval.serving.runs.names import RunName, next_name, run_name
+from feval.serving.texts import ServedCot
 from feval.serving.wire.errors import RequestError, UsedUpError
 
 if TYPE_CHECKING:
@@ -73,10 +74,19 @@ class Runs:
                 self._replay(entry, find)
             file.entries.clear()
 
-    def take(self, name: RunName, requests: Sequence[PoolRequest], sender: Sender | None = None) -> list[Handout]:
+    def take(
+        self,
+        name: RunName,
+        requests: Sequence[PoolRequest],
+        reads: Sequence[Callable[[Sequence[int]], list[ServedCot]]],
+        sender: Sender | None = None,
+    ) -> list[Handout]:
         """Hand out CoTs: for every one of some requests, or for none; `sender` is what they come from.
 
+        `reads` return what is sent of the CoTs of each.
+
         Raises:
+            MissError: a CoT cannot be sent as the request asks.
             UsedUpError: a pool has fewer left.
             RequestError: no such CoT was recorded, or there are too many runs.
             StorageError: the ledger file cannot be written.
@@ -85,10 +95,12 @@ class Runs:
         with self._lock:
             run = self._run(name)
             places: dict[tuple[LLM, int], int] = {}
-            for request, draw in zip(requests, draws, strict=True):
+            cots: list[list[ServedCot]] = []
+            for request, draw, read in zip(requests, draws, reads, strict=True):
                 key = request.llm, request.row
                 place = places.get(key, run.place(key))
                 places[key] = place + self._require(name, request, len(draw), place)
+                cots.append(read(request.samples(draw, place)))
             again = run.begins_again(requests, sender)
             if again and not run.is_warned:
                 run.is_warned = True
@@ -98,7 +110,7 @@ class Runs:
                 )  # fmt: skip
             is_late = self._file is not None and self._file.is_late
             undo = run.saved(requests) if is_late else None
-            handouts = run.take(requests, draws, self.billing, again=again)
+            handouts = run.take(requests, draws, cots, self.billing, again=again)
             entries = []
             for request, handout in zip(requests, handouts, strict=True):
                 is_new = request.use is not None and run.templates.count(request.use)
@@ -198,7 +210,10 @@ class Runs:
         run = self._runs[name.label] = self._run(name)
         request = PoolRequest(llm, row, entry["n"], chosen)
         again = not run.is_in_pass(request, entry.get("pass", 1))
-        [handout] = run.take([request], [draw], self.billing, again=again)
+        cots = _read_back(
+            entry, llm.pool.output_tokens[row, list(request.samples(draw, run.place((llm, row))))].tolist()
+        )
+        [handout] = run.take([request], [draw], [cots], self.billing, again=again)
         if list(handout.samples) != entry["samples"]:
             raise ConflictError(
                 f"{where} in another order than these draws. The file was changed, or another version of feval wrote it."
@@ -206,18 +221,28 @@ class Runs:
         count_entry(run.templates, entry)
 
     def _detail(
-        self, name: RunName, llm: LLM, row: int, rounds: int, passes: int, place: int, chosen: Mapping[int, int]
+        self,
+        name: RunName,
+        llm: LLM,
+        row: int,
+        rounds: int,
+        passes: int,
+        place: int,
+        cut: Mapping[int, int],
+        chosen: Mapping[Taken, int],
     ) -> dict[str, Any]:
         draw = self._draws.of(llm, row, name.replicate)
-        samples = [draw[number % len(draw)] for number in range(place)]
+        taken = [(draw[number % len(draw)], cut.get(number)) for number in range(place)]
+        taken += [each for each, times in chosen.items() for _ in range(times)]
+        tokens = [number for _, number in taken]
         return {
             "llm": llm.name,
             "dataset": llm.dataset,
             "question": llm.question_ids[row],
             "requests": rounds,
             "passes": passes,
-            "samples": samples + [sample for sample, times in chosen.items() for _ in range(times)],
-        }
+            "samples": [sample for sample, _ in taken],
+        } | ({} if set(tokens) <= {None} else {"tokens": tokens})
 
 
 class DrawCache:
@@ -290,6 +315,10 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
         entry |= {"match": request.use.match, "template": request.use.digest}
         if request.use.mismatch is not None:
             entry["mismatch"] = request.use.mismatch
+    if handout.cut:
+        entry |= {"tokens": [tokens_if_cut(cot) for cot in handout.cots], "answers": [c.answer for c in handout.cots]}
+    if handout.limited:
+        entry["limited"] = [s for s, cot in zip(handout.samples, handout.cots, strict=True) if cot.is_limited]
     if handout.visit > 1:
         entry["pass"] = handout.visit
     if request.sample is not None:
@@ -297,6 +326,15 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
     if example is not None:
         entry["example"] = example
     return entry
+
+
+def _read_back(entry: Mapping[str, Any], recorded: Sequence[int]) -> list[ServedCot]:
+    """What the CoTs of a request in a ledger file cost; `recorded` are the tokens of the whole ones."""
+    tokens, limited = entry.get("tokens") or [None] * len(recorded), entry.get("limited", ())
+    return [
+        ServedCot(None, None, "unknown", whole if cut is None else cut, None, cut is not None, sample in limited)
+        for sample, cut, whole in zip(entry["samples"], tokens, recorded, strict=True)
+    ]
 
 
 def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:

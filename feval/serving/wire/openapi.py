@@ -111,6 +111,8 @@ _REPLY_HEADERS = {
     "X-Feval-Ignored": "Fields of the request without effect.",
     "X-Feval-Pass": "In which pass of the run the question is asked, if not in the first; another run starts again.",
     "X-Feval-Recycled": "How many of the CoTs the run had got before.",
+    "X-Feval-Cut": "How many of the CoTs `stop` or the limit of the request cut.",
+    "X-Feval-Limited": "How many of the CoTs ended at a recorded limit below the one asked for.",
     "X-Feval-Unknown": "Parts of the reply that were not recorded.",
 }
 _RUN_IN_PATH = {
@@ -147,7 +149,8 @@ _BY_QUESTION: _Schema = {
 }
 _ONE_ANSWER: Mapping[str, _Schema] = {"question": _TEXT, "answer": _ANSWER}
 _N: _Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
-_OPTIONAL_TEXTS: _Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]}
+_WORDS: _Schema = {"type": "string", "minLength": 1}
+_OPTIONAL_TEXTS: _Schema = {"anyOf": [_WORDS, {"type": "array", "items": _WORDS}, {"type": "null"}]}
 _ID_HEADER: _Schema = {"type": "string", "pattern": "^[!-~]+$"}
 _HEADERS: list[_Schema] = [
     {"name": "X-Feval-Run", "in": "header", "schema": {"type": "string", "pattern": RUN_PATTERN}},
@@ -187,7 +190,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
         "top_p": _or_null(_NUMBER),
         "presence_penalty": _or_null(_NUMBER),
         "frequency_penalty": _or_null(_NUMBER),
-        "max_tokens": _or_null(_INTEGER),
+        "max_tokens": _or_null(_N),
         "seed": _or_null(_INTEGER),
         "stop": _OPTIONAL_TEXTS,
         "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
@@ -196,7 +199,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
     part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
     chat = {
-        "max_completion_tokens": _or_null(_INTEGER),
+        "max_completion_tokens": _or_null(_N),
         "logprobs": _or_null(_FLAG),
         "top_logprobs": _or_null(_COUNT | {"maximum": 20}),
         "tools": _or_null({"type": "array"}),
@@ -278,6 +281,8 @@ def _accounts() -> dict[str, _Schema]:
         "usd": {"type": ["number", "null"], "minimum": 0},
         "questions": _COUNT,
         "recycled": _COUNT,
+        "cut": _COUNT,
+        "limited": _COUNT,
         "asked_again": _COUNT,
     }
     run = {

@@ -307,23 +307,25 @@ def _is_number(value: object) -> bool:
 
 
 def _is_stop(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(text, str) for text in value))
+    """Whether a value is one or more texts; an empty one would end every CoT at once."""
+    return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
 
 
 _MAX_PROMPTS = 1024
 _NUMBER = (_is_number, "a number")
 _INTEGER = (_is_int, "a whole number")
+_POSITIVE = (lambda value: type(value) is int and value >= 1, "a whole number of at least 1")
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "temperature": _NUMBER,
     "top_p": _NUMBER,
     "presence_penalty": _NUMBER,
     "frequency_penalty": _NUMBER,
-    "max_tokens": _INTEGER,
-    "max_completion_tokens": _INTEGER,
+    "max_tokens": _POSITIVE,
+    "max_completion_tokens": _POSITIVE,
     "seed": _INTEGER,
     "top_logprobs": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
     "best_of": _INTEGER,
-    "stop": (_is_stop, "text, or a list of texts"),
+    "stop": (_is_stop, "text that is not empty, or a list of such texts"),
     "tools": (lambda value: isinstance(value, list), "a list"),
     "response_format": (lambda value: isinstance(value, dict), "an object"),
     "echo": (lambda value: isinstance(value, bool), "true or false"),

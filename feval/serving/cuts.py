@@ -1,0 +1,145 @@
+"""CoTs cut where a live LLM would have ended them: at a text of `stop`, or at a limit on output tokens.
+
+What comes before a cut does not depend on it, so that a recorded CoT can be cut, if its tokens can be counted here as they were
+when it was recorded. A text of `stop` ends a reply, never thoughts; a limit counts thoughts first, then the reply.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock, RLock
+from typing import NamedTuple
+
+from feval.answers import extract
+from feval.answers.thoughts import Mark, Split, apart, beginning, join, raw_place
+from feval.cards.tokens import Beginning, beginnings, is_usage
+from feval.errors import FevalError
+from feval.serving.matching.matcher import Match
+from feval.serving.matching.settings import Bounds
+from feval.serving.texts import CotTexts, ServedCot
+from feval.serving.wire.errors import MissError
+
+_SHOWN = 60
+
+_Beginnings = Callable[[str, int], Beginning]
+
+
+class Cutter:
+    """Cuts recorded CoTs as requests ask; `lock` is held while questions are read. Safe to use from many threads."""
+
+    def __init__(self, lock: RLock) -> None:
+        self._reading, self._loading = lock, Lock()
+        self._counters: dict[str, _Beginnings | FevalError] = {}
+
+    def cots(self, match: Match, cots: CotTexts, samples: Sequence[int]) -> list[ServedCot]:
+        """Return some CoTs of a matched question as the request gets them.
+
+        Raises:
+            MissError: one would be cut, and where cannot be told.
+        """
+        if match.bounds is None:
+            return [cots.whole[sample] for sample in samples]
+        return [self._within(match.bounds, match, cots, sample) for sample in samples]
+
+    def _within(self, bounds: Bounds, match: Match, cots: CotTexts, sample: int) -> ServedCot:
+        whole = cots.whole[sample]
+        hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
+        limit = bounds.limit
+        if limit is not None and self._tokens(match.llm.counter, whole, hidden, limit) <= limit:
+            limit = None
+        if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
+            tokens = min(whole.tokens, limit)
+            return replace(whole, text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True)
+        if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
+            may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
+            answer = match.llm.answers(match.row, [sample])[0]
+            return replace(whole, is_limited=may_go_on and whole.finish_reason == "length", answer=answer)
+        counter = self._counter(match.llm.counter)
+        if isinstance(counter, FevalError) or whole.text is None:
+            raise _not_cut(match, whole, sample, limit, bounds.field, counter)
+        marks = (cots.marks[sample] if cots.marks is not None else None) or ()
+        room = sys.maxsize if limit is None else limit - hidden
+        end = _end(whole.text, whole.reasoning, marks, bounds.stops, room, counter)
+        tokens = min(hidden + end.tokens, whole.tokens)
+        thoughts = whole.reasoning_tokens
+        return ServedCot(
+            end.parts.reply,
+            end.parts.reasoning,
+            "stop" if end.is_stop else "length",
+            tokens,
+            None if thoughts is None else min(thoughts, tokens),
+            is_cut=True,
+            answer=self._answer(match, end.parts),
+        )
+
+    def _tokens(self, name: str, whole: ServedCot, hidden: int, limit: int) -> int:
+        """The output tokens of a CoT; a counter of texts has not counted `hidden` thoughts."""
+        if not hidden or is_usage(name) or not whole.tokens <= limit < whole.tokens + hidden:
+            return whole.tokens
+        counter = self._counter(name)
+        counted = 0 if isinstance(counter, FevalError) else hidden + counter(whole.text or "", sys.maxsize).tokens
+        return max(whole.tokens, counted)
+
+    def _counter(self, name: str) -> _Beginnings | FevalError:
+        """What gives the first tokens of a text, or why nothing does here."""
+        with self._loading:
+            if name not in self._counters:
+                try:
+                    self._counters[name] = beginnings(name)
+                except FevalError as error:
+                    self._counters[name] = error
+            return self._counters[name]
+
+    def _answer(self, match: Match, parts: Split) -> str | None:
+        """The answer in what is left of a CoT; `None` also where answers are stored ones, which are read in no text."""
+        dataset = match.shelf.dataset
+        kind = match.llm.recording.dataset_info(dataset.id).answer_kind
+        if kind == "verbatim" or not parts.answers or not parts.reply.strip():
+            return None
+        with self._reading:
+            return dataset.answer_key(match.row, extract(kind, parts.reply, dataset[match.row].choices))
+
+
+class _End(NamedTuple):
+    """What is left of a CoT, its tokens, and whether a stop ended it."""
+
+    parts: Split
+    tokens: int
+    is_stop: bool
+
+
+def _end(
+    text: str, reasoning: str | None, marks: Sequence[Mark], stops: Sequence[str], room: int, first: _Beginnings
+) -> _End:
+    """Cut a CoT at the earliest stop in its reply, within its first tokens, of which there are at most `room`."""
+    thoughts = apart(reasoning or "", marks) or ""
+    kept = first(thoughts, room)
+    inline = first(join(text, reasoning, marks), room - kept.tokens if kept.text == thoughts else 0)
+    parts = beginning(text, reasoning, marks, len(inline.text))
+    places = [place for stop in stops if (place := parts.reply.find(stop)) >= 0]
+    if places:
+        end = raw_place(min(places), marks)
+        parts, inline = beginning(text, reasoning, marks, end), first(inline.text[:end], sys.maxsize)
+    seen = kept.text + (parts.reasoning or "")
+    return _End(replace(parts, reasoning=seen or None), kept.tokens + inline.tokens, bool(places))
+
+
+def _not_cut(
+    match: Match, whole: ServedCot, sample: int, limit: int | None, field: str, counter: _Beginnings | FevalError
+) -> MissError:
+    if not isinstance(counter, FevalError):
+        why = "its text was not recorded"
+    elif is_usage(match.llm.counter):
+        why = "the provider counted them, and its tokenizer is not at hand"
+    else:
+        why = str(counter).rstrip(".")
+    what, advice = "a text of stop", "leave stop out"
+    if limit is not None:
+        what, advice = f"{field} {limit:,}", f"ask for {field} {whole.tokens:,} or more"
+    return MissError(
+        f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of {match.llm.dataset} has {whole.tokens:,} "
+        f"output tokens and would be cut by {what}, but its tokens cannot be counted here: {why}. Ask a live LLM, or {advice}.",
+        parameter="stop" if limit is None else field,
+    )
