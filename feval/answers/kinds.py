@@ -15,7 +15,7 @@ from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import divide
 from feval.errors import UnknownNameError
 
-EXTRACTOR_VERSION = "feval-answers-2"
+EXTRACTOR_VERSION = "feval-answers-3"
 """The version of the rules of extraction, stored with every recording; it changes whenever a key could."""
 
 LONGEST_TEXT = 4_000_000

@@ -11,9 +11,13 @@ Which number of a CoT is its answer (the first rule that finds one):
 A denied number is none: "not 5 but 6" and "6, not 5" are 6, "the answer is not 5" is no answer.
 
 What counts as one number: sign (also U+2212), currency, decimals (.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2),
-powers of ten (1e3, 3 x 10^5, 2 million, 10k, $2.5M), a full hour (2:00 is 2), and, where an answer has no digits, the words zero
-to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times,
-dates (1/2/2020), versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
+powers (2^{10}, 10⁶, 1e3, 3 x 10^5, 2 million, 10k, $2.5M), repeating decimals (0.\overline{3}, 0.(3)), a full hour (2:00 is 2), and,
+where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as datasets
+ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3), towers of powers and other bases (0x1F) are not
+numbers; neither are digits inside a word (H2O).
+
+An equation is its right-hand side: "n + 1 = 8" is 8. An answer that is an expression, n+1, \frac{\pi}{6}, 2\sqrt{3}, 5 + 3, is no
+number, hence no answer: none of its terms is taken for it, and nothing above it.
 
 Separators are read alike in texts, boxes and bare answers. Thousands: 1,234 - 1,00,000 - 1'234 - 1{,}234 - 1.234,5 - 1.234.567,
 and blanks of any width before groups of exactly three digits (276 000, 276\,000). A comma is a decimal comma where it cannot
@@ -59,17 +63,19 @@ _PLAIN = rf"""(?: [1-9]\d{{0,2}} (?>(?:[,']\d{{3}}(?!\d))+) (?:\.\d++)?
         | (?<!\d,) (?! (?<=[(\[]) \d++,\d++ [)\]] ) \d++,\d++ (?![,.]\d)
         | \d++ (?:\.\d++)?
         | \.\d++ )"""
+_EXPONENT = r"(?: [ ]?(?:[-+]?\d++|\{[ ]?[-+]?\d++[ ]?\}|\([-+]?\d++\)) (?![)}]*[ ]?\^) )"
 _JUNK = rf"""(?<![\d.,/:]) (?:
         \d++ (?>(?:/\d++){{2,}})                            # a date
       | (?! {_DOTTED} ) \d++ (?>(?:\.\d++){{2,}}) (?!,\d)   # a version
       | \d\d?: (?!00(?![\d:])) \d\d (?>(?::\d\d)*) (?!\d)   # a clock time other than a full hour
-      | \d[\d.,]*+ [ ]?\^                                   # a power
+      | 0[xXbBoO] [0-9A-Fa-f]++ (?!\w)                      # another base
+      | \d[\d.,]*+ [ ]?\^ (?! {_EXPONENT} )              # a power without a value here
     )"""
 _NUMBER = re.compile(
     rf"""
     (?= [-.\d$€£¥₹UEGR] ) (?:
     (?P<junk> {_JUNK} )
-  | (?<![\w./^])
+  | (?<![\w./^]) (?<![\^_][{{(]) (?<!\^[{{(]-)
     (?P<sign> (?<![)\]}}%]) - )?
     (?P<currency> (?: US\$ | USD | EUR | GBP | Rs\.? | [$€£¥₹] ) [ ]? (?P<inner> - )? )?
     (?: (?P<european> \d{{1,3}} (?>(?:\.\d{{3}}){{1,9}}) ,\d++ | {_DOTTED} )
@@ -78,12 +84,13 @@ _NUMBER = re.compile(
       | (?P<plain> {_PLAIN} )
         (?: :00
           | [eE] (?P<exponent> [-+]? \d++ ) (?!\w)
-          | [ ]?[x*×·][ ]? 10 [ ]?\^[ ]? [{{(]? (?P<power> [-+]? \d++ ) [)}}]?
+          | (?: [ ]?[x*×·][ ]? (?P<base> \d{{1,40}} ) )? [ ]?\^ (?={_EXPONENT}) [ ]?[{{(]? [ ]? (?P<power> [-+]? \d++ ) [ ]?[)}}]?
+          | (?: \. | (?<=\.\d) | (?<=\.\d\d) | (?<=\.\d{{3}}) | (?<=\.\d{{4}}) ) \( (?P<repetend> \d{{1,40}} ) \)
           | [ ] (?P<scale> (?i:thousand|million|billion|trillion) ) \b
           | (?P<letter> [kK] | (?(currency) [mM]n? | (?!) ) | (?(currency) [bB]n? | (?!) ) ) (?!\w)
         )?
     )
-    (?! [eE][-+]?\d )
+    (?! [eE][-+]?\d | [ ]?\^ )
     (?: [ ]?% )?
     )
     """,
@@ -103,6 +110,7 @@ _TEX = re.compile(
         | [dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
         | [dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
         | (?P<size> left|right )(?![a-z])
+        | (?:overline|bar|dot) \s? \{ (?P<repetend> \d{1,40} ) \}
         | (?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
   | \*\*
   | ~
@@ -118,12 +126,32 @@ _SEPARATORS = str.maketrans("", "", ",' ")
 _TYPOGRAPHY = dict.fromkeys("−‐‒–", "-") | {"⁄": "/", "’": "'"}  # of what NFKC leaves
 
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
+_SUPERSCRIPT = re.compile(r"(?<=[\w)\]}])(⁻?[⁰¹²³⁴-⁹]++)(?!⁄)")
+
+_STARS = re.compile(r"\*\*(?<=\d\*\*)(?=\d)")  # Python's power
 
 _DIRECT = re.compile(
     r"[^a-z0-9]*+(?:(?:approximately|approx|about|around|roughly|exactly|equals?|to|only|just|simply|is|total|of|[a-z])"
     r"(?![a-z])[^a-z0-9]*+){0,4}",
     re.IGNORECASE,
 )
+_FUNCTION = r"\\(?:sqrt|[dtc]?frac|[dt]?binom|log|ln|sin|cos|tan)(?![a-z])"
+_OPERAND = r"[ ]{0,2}(?:\$?\d|[b-zB-HJ-Z](?![A-Za-z])|[({\\√π])"  # of one letter, but for "a" and "I"
+_BEFORE = re.compile(
+    r"""(?: (?:(?<![A-Za-z\\])[A-Za-z]|[\d)}\]π]) [ ]{0,2} (?:[-+*/×·÷<>≤≥]|\\[gln]eq?) [ ]{0,2} [($]?
+      | \d[ ]?x[ ]? | √[({ ]? | \.\( | (?<![A-Za-z])[A-Za-z]\( )\Z""",
+    re.VERBOSE,
+)
+_ARGUMENT = re.compile(rf"{_FUNCTION}[ ]?[^=$\n, ]{{0,40}}[ ]?\Z")
+_SUBTRACTED = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]|\d)\Z")  # glued to a minus
+_AFTER = re.compile(
+    rf"""[ ]?[+×·÷]{_OPERAND} | [ ][-*<>]{_OPERAND} | -(?!\d){_OPERAND} | \*[\dA-Za-z(\\] | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z]))
+      | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞] | \([\d\\√π] | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | !(?=[ ]?[-+*/×·÷^)}}\\])
+      | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int|[gln]eq?|[bB]igg?l?)(?![a-z]))""",
+    re.VERBOSE,
+)
+_SIDE = re.compile(r"(?>(?:[^A-Za-z,;:\n\\]|,(?=\d)|\\[A-Za-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])){0,200})")
+_FORMULA = re.compile(r"[\d\\^√π∞]|\A\W*[A-Za-z]\W*\Z")  # what holds none of it is words
 _TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
 _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
 _DENIED = re.compile(r"[^\w\n]{0,8}not\s[^\w\n]{0,4}(?=\d)", re.IGNORECASE)
@@ -131,6 +159,9 @@ _NOT = re.compile(r"(?P<instead>,\s|\band\s)?\bnot\s[^\w\n]{0,4}$", re.IGNORECAS
 _WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _PRICE = re.compile(r"\$?([1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}|0|[1-9][0-9]{0,8})(?:\.([0-9]{1,3}))?")
 _DIGIT = re.compile("[0-9]")
+_THROUGH_DIGIT = re.compile(".*[0-9]", re.DOTALL)  # up to the last digit
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ")  # x may be a multiplication
+_NEAR, _FAR = 10, 60  # characters in front of a number that tell whether it is a term, and the argument of a function
 _LEAD = 7  # characters of a number in front of its first digit: "-US$ -."
 _REACH = 80
 _APART = re.compile(r".*[cfgjpqvwyz=?!;|\n]", re.DOTALL)  # up to the last character that no number holds
@@ -143,15 +174,16 @@ def extract(text: str) -> str | None:
     content = markers.set_apart(text)
     answer = _first(_readable(content)) if content is not None else None
     if answer is not None:
-        return answer
+        return None if content is not None and content.rstrip().endswith("!") else answer or None
     plain = _readable(markers.own_part(text))
     for segment in markers.segments(plain):
         answer = _of_segment(segment)
         if answer is not None:
-            return answer
+            return answer or None
         if segment.final:
             return None
-    return _last(_tight(plain.strip())) or _word(plain)
+    answer = _last(_tight(plain.strip()))
+    return (_word(plain) if answer is None else answer) or None
 
 
 def canonical(raw: str) -> str | None:
@@ -164,7 +196,7 @@ def canonical(raw: str) -> str | None:
     plain = _tight(_readable(raw).strip())
     direct = _direct(plain)
     answer = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
-    if answer is None:
+    if not answer:
         return None
     match = _search(answer)
     if match is None:
@@ -200,7 +232,9 @@ def whole(raw: str) -> str | None:
     """Return the key of a string that is one number with at most a unit, such as "4,200" or "15 kmph"; else `None`."""
     plain = _readable(raw[:200]).strip().rstrip(".")
     match = _NUMBER.match(plain)
-    if match is None or match["junk"] or (match.end() < len(plain) and not _UNIT.fullmatch(plain, match.end())):
+    if match is None or match["junk"] or match["repetend"] or (match["power"] and match["base"] != "10"):
+        return None
+    if match.end() < len(plain) and not _UNIT.fullmatch(plain, match.end()):
         return None
     return fraction_key(_value(match))
 
@@ -259,12 +293,15 @@ def _readable(text: str) -> str:
     """Undo typography and TeX as far as numbers need it."""
     if not text.isascii():
         if not unicodedata.is_normalized("NFKC", text):
-            text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
+            text = _SUPERSCRIPT.sub(r"^{\1}", _VULGAR_FRACTION.sub(r" \g<0>", text))
+            text = unicodedata.normalize("NFKC", text)
         for character, plain in _TYPOGRAPHY.items():
             text = text.replace(character, plain)
     if "\\" in text or "{,}" in text:
         return _TEX.sub(_untex, text)
-    return text.replace("**", " ").replace("~", " ")
+    if "**" in text:
+        text = _STARS.sub("^", text).replace("**", " ")
+    return text.replace("~", " ")
 
 
 def _untex(match: re.Match[str]) -> str:
@@ -272,6 +309,8 @@ def _untex(match: re.Match[str]) -> str:
     plain = _UNTEX.get(kind)
     if plain is not None:
         return plain
+    if kind == "repetend":
+        return f"({match[kind]})"
     over, under = (match["over"], match["under"]) if kind == "under" else (match["o"], match["u"])
     glued = match.string[match.start() - 1 : match.start()].isdigit()
     return f"{' ' if glued else ''}{over}/{under}"
@@ -285,8 +324,10 @@ def _tight(text: str) -> str:
 def _first(content: str) -> str | None:
     """The number of a short text that is all answer: its first, or what its equation comes to."""
     content = markers.affirmed(_tight(content))
-    match = None if _DENIED.match(content) else _search(content)
-    return _equation(content, match) if match else _word(content)
+    if _DENIED.match(content):
+        return None
+    match = _search(content)
+    return _equation(content, match) if match else _word(content) or ("" if _FORMULA.search(content) else None)
 
 
 def _of_segment(segment: Segment) -> str | None:
@@ -298,7 +339,9 @@ def _of_segment(segment: Segment) -> str | None:
         return _equation(text, direct)
     if segment.verb:
         return _first(markers.first_sentence(text)) or _first(text)
-    return (_word(text) or _last(text)) if segment.final else None
+    if not segment.final:
+        return "" if _DIGIT.search(text) and _SIDE.fullmatch(text) else None
+    return _word(text) or _last(text)
 
 
 def _direct(text: str) -> re.Match[str] | None:
@@ -308,14 +351,43 @@ def _direct(text: str) -> re.Match[str] | None:
 
 
 def _equation(text: str, first: re.Match[str]) -> str:
-    """The first number of a text, or the one behind the last "=" where the first is a term of a calculation."""
+    """The first number of a text, or the right-hand side of its equation; empty where that is an expression."""
     sentence = text[: first.end()] + markers.first_sentence(text[first.end() :])
-    equals = sentence.rfind("=")
-    if equals > first.end() and _TERM.match(sentence, first.end()):
+    equals = sentence.find("=", first.end())
+    if equals >= 0 and (through_digit := _THROUGH_DIGIT.match(sentence, equals)):
+        equals = sentence.rfind("=", equals, through_digit.end())
+    else:
+        equals = -1
+    if equals >= 0 and (_TERM.match(sentence, first.end()) or _is_side(sentence, equals)):
         result = _search(sentence, equals + 1)
-        if result:
-            return result[0].strip()
-    return first[0].strip()
+        return "" if result is None else _number(sentence, result)
+    return _number(text, first)
+
+
+def _is_side(text: str, equals: int) -> bool:
+    """Whether what stands in front of an equals sign is mathematics, in brackets that are closed, and no words."""
+    brackets = text.count("(", 0, equals) - text.count(")", 0, equals)
+    return not brackets and _SIDE.fullmatch(text, 0, equals) is not None
+
+
+def _number(text: str, match: re.Match[str]) -> str:
+    """The number of a match as it is written; empty where it is a term of an expression, such as the 1 of n+1."""
+    start = match.start()
+    is_term = _AFTER.match(text, match.end()) or (start and _is_term(text, start, match["sign"]))
+    return "" if is_term else match[0].strip()
+
+
+def _is_term(text: str, start: int, sign: str | None) -> bool:
+    """Whether what stands in front of a number makes it a term of an expression, or the argument of a function."""
+    is_tex = text.find("\\", max(0, start - _FAR), start) >= 0
+    lead = text[max(0, start - 4) : start]
+    if not is_tex and lead[-1] == " " and lead.rstrip(" ")[-1:] in _LETTERS:  # behind a word, as most numbers are
+        return False
+    return (
+        _BEFORE.search(text, max(0, start - _NEAR), start) is not None
+        or (is_tex and _ARGUMENT.search(text, max(0, start - _FAR), start) is not None)
+        or (sign is not None and _SUBTRACTED.search(lead) is not None)
+    )
 
 
 def _search(text: str, start: int = 0) -> re.Match[str] | None:
@@ -328,16 +400,17 @@ def _search(text: str, start: int = 0) -> re.Match[str] | None:
 
 def _last(text: str) -> str | None:
     """The last number of a text that is not denied; numbers do not span lines, so that few lines are searched."""
-    digit = max(map(text.rfind, "0123456789"))
-    if digit < 0:
+    through_digit = _THROUGH_DIGIT.match(text)
+    if through_digit is None:
         return None
+    digit = through_digit.end() - 1
     end = text.find("\n", digit)
     end = len(text) if end < 0 else end
     apart = _APART.match(text, max(0, digit - _REACH), digit)
     if apart:
         numbers = [match for match in _NUMBER.finditer(text, apart.end(), end) if not match["junk"]]
         if numbers and not _NOT.search(text, max(0, numbers[-1].start() - 12), numbers[-1].start()):
-            return numbers[-1][0].strip()
+            return _number(text, numbers[-1])
     while end > 0:
         start = text.rfind("\n", 0, end) + 1
         numbers = [match for match in _NUMBER.finditer(text, start, end) if not match["junk"]]
@@ -352,7 +425,7 @@ def _last_affirmed(text: str, numbers: list[re.Match[str]]) -> str | None:
     *others, last = numbers
     denied = _NOT.search(text, max(0, last.start() - 12), last.start())
     if denied is None:
-        return last[0].strip()
+        return _number(text, last)
     return others[-1][0].strip() if others and denied["instead"] else None
 
 
@@ -369,8 +442,12 @@ def _value(match: re.Match[str]) -> Fraction | None:
         value = _ratio(match["top"], match["bottom"])
     elif match["european"]:
         value = _decimal(match["european"].replace(".", "").replace(",", "."))
+    elif match["repetend"]:
+        value = _repeating(match["plain"], match["repetend"])
+    elif match["power"]:
+        value = _power(match["plain"], match["base"], match["power"])
     else:
-        value = _decimal(_point(match["plain"]), match["exponent"] or match["power"] or _scale(match))
+        value = _decimal(_point(match["plain"]), match["exponent"] or _scale(match))
     return -value if value is not None and negative else value
 
 
@@ -400,6 +477,24 @@ def _decimal(digits: str, exponent: str = "0") -> Fraction | None:
 def _ratio(top: str, bottom: str) -> Fraction | None:
     numerator, denominator = _decimal(_point(top)), _decimal(_point(bottom))
     return numerator / denominator if numerator is not None and denominator else None
+
+
+def _repeating(digits: str, repetend: str) -> Fraction:
+    """A decimal whose last digits repeat: 0.1(6) is 1/6."""
+    places = len(digits.partition(".")[2])
+    return Fraction(digits) + Fraction(int(repetend), (10 ** len(repetend) - 1) * 10**places)
+
+
+def _power(plain: str, base: str | None, exponent: str) -> Fraction | None:
+    """A power, or a number times a power; without ever building a number that is too long."""
+    factor, number = (_decimal(_point(plain)), _decimal(base)) if base else (Fraction(1), _decimal(_point(plain)))
+    if factor is None or number is None or len(exponent) > 6 or (number == 0 and int(exponent) < 0):
+        return None
+    size = max(abs(number.numerator), number.denominator).bit_length()
+    if size * abs(int(exponent)) > 8 * MAX_DIGITS and size > 1:
+        return None
+    value = factor * number ** int(exponent)
+    return _rounded(value) if base == "10" and len(plain) > SIGNIFICANT_DIGITS else value
 
 
 def _mixed(units: str, top: str, bottom: str) -> Fraction | None:

@@ -28,6 +28,7 @@ from feval.exporters.folders import FOLDERS, export_folder
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.tables.exported import FACTS
+from feval.importers.tables.files import shortest_floats
 from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around
@@ -156,6 +157,7 @@ def _lines(block: Block) -> tuple[int, bytes]:
 
 def _for_csv(table: pa.Table) -> pa.Table:
     """Return a table whose nested values are JSON, and which has no text that a spreadsheet would take for a formula."""
+    table = shortest_floats(table)
     for place, field in enumerate(table.schema):
         cells = table.column(place)
         if pa.types.is_nested(field.type):

@@ -32,6 +32,7 @@ from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
+from feval.importers.tables.files import shortest_floats
 from feval.recording.content import Question
 from feval.recording.parquet import Bounds
 
@@ -211,7 +212,7 @@ def _parquet_rows(path: str, data: bytes) -> list[Row]:
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             Bounds(path, data, file.metadata).check()
-            rows: list[Row] = file.read().to_pylist()
+            rows: list[Row] = shortest_floats(file.read()).to_pylist()
     except DamagedRecordingError as error:
         raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:

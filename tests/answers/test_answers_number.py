@@ -76,7 +76,28 @@ from feval.answers.number import MAX_DIGITS, fraction_key, whole
         ("Twenty.", "20"),
         ("1e999999999", None),
         ("1e99999999999999999999", None),
-        ("2^10", None),
+        ("2^10", "1024"),
+        ("10^{6}", "1000000"),
+        ("10⁶", "1000000"),
+        ("2**31", "2147483648"),
+        ("\\boxed{2^{31}}", "2147483648"),
+        ("$2^{10} = 1024$", "1024"),
+        ("-2^2", "-4"),
+        ("2^{-3}", "0.125"),
+        ("3 \\cdot 2^5", "96"),
+        ("5 m²", "5"),
+        ("f(3) = 7", "7"),
+        ("2 + 3 = 5 = n", "5"),
+        ("0.\\overline{3}", "1/3"),
+        ("-0.1\\overline{6}", "-1/6"),
+        ("0.(3)", "1/3"),
+        ("2.5x faster", "2.5"),
+        ("0^{-1}", None),
+        ("9^{9^{9}}", None),
+        ("2^{9999999}", None),
+        ("2^n", None),
+        ("0x1F", None),
+        ("0b101", None),
         ("12/25/2020", None),
         ("2:30", None),
         ("1.2.3", None),
@@ -128,6 +149,20 @@ def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(text: str, raw
     assert extract("number", text) == raw
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "n+1", "1+n", "n - 1", "x-3", "n/2", "3x", "2n", "5i", "7\\pi", "\\pi", "\\frac{\\pi}{6}", "-\\frac{n}{2}", "2\\sqrt{3}",
+        "\\sqrt{16}", "5 + 3", "2 \\cdot 3", "2^{10} - 1", "(-2)^2", "10!", "\\binom{5}{2}", "\\log_2 8", "f(3)", "x = n+1",
+        "n \\geq 3", "9^{9^{9}}", "0x1F", "5(√3 + 1)", "1/2^{10}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("frame", ["First 3 steps.\n\\boxed{{{}}}", "First 3 steps.\nThe answer is ${}$."])
+def test_an_expression_that_is_no_number_is_no_answer(expression: str, frame: str) -> None:
+    if not (expression == "10!" and "boxed" not in frame):  # there it may be an exclamation
+        assert extract("number", frame.format(expression)) is None
+
+
 def test_equal_numbers_vote_together_and_unequal_ones_do_not() -> None:
     assert len({canonical("number", raw) for raw in ("0.5", "1/2", "½", "50e-2", "0.500", "2/4")}) == 1
     assert canonical("number", "0.333") != canonical("number", "1/3")
@@ -163,6 +198,8 @@ LOCALES = [
     ("2.5k", "2500"),
     ("$2.5M", "2500000"),
     ("€3bn", "3000000000"),
+    ("10^{6}", "1000000"),
+    ("0.\\overline{3}", "1/3"),
     ("10 km", "10"),
     ("10kg", "10"),
     ("5m", "5"),
@@ -353,6 +390,8 @@ def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
     assert canonical("number", longest + "7") is None
     assert canonical("number", "1e400") == "1" + "0" * 400
     assert canonical("number", f"1e{MAX_DIGITS}") is None
+    assert canonical("number", f"10^{{{MAX_DIGITS - 1}}}") == "1" + "0" * (MAX_DIGITS - 1)
+    assert canonical("number", f"10^{{{MAX_DIGITS}}}") is None
     assert canonical("number", f"1e-{MAX_DIGITS + 1}") is None
 
 

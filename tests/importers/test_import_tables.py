@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
@@ -130,6 +131,32 @@ def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, l
         frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
     made = from_dataframe(frame, dataset="toy", answer_kind="number", scores={"reward": "reward"})
     assert made.hash == recording.hash
+
+
+@pytest.mark.parametrize("form", ["pandas", "mixed", "pyarrow", "parquet", "rows"])
+def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str) -> None:
+    number, options = np.float32(0.1), {"dataset": "toy", "answer_kind": "number", "llm": "a"}
+    cot = {"question": "q", "gold": number, "response": "x", "answer": number, "tokens": 3, "reward": number}
+    schema = pa.schema(
+        [(name, pa.float32() if value is number else pa.scalar(value).type) for name, value in cot.items()]
+    )
+    listed = pa.array([[-0.1], [-0.1]], pa.list_(pa.float32()))
+    frame: Any = pa.Table.from_pylist([cot, cot], schema).append_column("token_logprobs", listed)
+    if form == "parquet":
+        pq.write_table(frame, stream := io.BytesIO())
+        made = imported("table", stream.getvalue(), **options, layout=SCORED)
+    else:
+        if form != "pyarrow":
+            frame = frame.to_pandas()
+            assert frame.answer.dtype == np.float32
+        if form == "mixed":  # which Arrow has no type for
+            frame["mixed"] = [1, "1"]
+        made = from_dataframe([cot, cot] if form == "rows" else frame, **options, scores="reward")
+    assert made.questions("toy")[0].answer == "0.1"
+    pool = next(made.pools("toy", "a"))
+    assert pool.raw_answers == ["0.1", "0.1"]
+    assert pool.sequence_logprobs == (None if form == "rows" else [-0.1, -0.1])
+    assert made.scores("toy", "a", "reward").values.tolist() == [[0.1, 0.1]]
 
 
 def test_a_frame_with_values_of_several_types_and_an_index_is_read() -> None:

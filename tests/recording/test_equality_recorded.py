@@ -286,7 +286,7 @@ def test_verify_says_that_an_old_recording_has_gold_aware_keys(
 def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
     old = written(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
     new = recorded(tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number")
-    with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-2 in .*feval extract"):
+    with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-3 in .*feval extract"):
         load("maths", None, [old, new])
 
 

@@ -42,7 +42,7 @@ from feval.importers.source import (
     counted_notes,
     size_note,
 )
-from feval.importers.tables.files import opened_parquet
+from feval.importers.tables.files import opened_parquet, shortest_floats
 from feval.recording.content import LLMInfo
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
@@ -176,7 +176,7 @@ def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
     with opened_parquet(source, partial(_needed, source.name)) as (file, _):
         columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            for record in batch.to_pylist():
+            for record in shortest_floats(batch).to_pylist():
                 where = f"row {number} of {source.name}"
                 doc, response = member(record, "doc", dict, where), member(record, "model_response", dict, where)
                 yield _Row(doc, response, number, request, where)

@@ -322,8 +322,30 @@ def _check(kind: Any) -> Callable[[Any], Any] | None:
 
 def _values(block: Any, path: Path) -> list[Row]:
     with _arrow_errors(path, "a table"):
-        rows: list[Row] = block.to_pylist()
+        rows: list[Row] = shortest_floats(block).to_pylist()
         return rows
+
+
+def shortest_floats(table: Any) -> Any:
+    """Return a table or batch whose 32-bit floats are the shortest decimals that read back as them: 0.1, not 0.10000000149."""
+    for place, field in enumerate(table.schema):
+        words = _retyped(field.type, pa.string())
+        if words != field.type:
+            cells = table.column(place).cast(words).cast(_retyped(field.type, pa.float64()))
+            table = table.set_column(place, field.name, cells)
+    return table
+
+
+def _retyped(kind: Any, leaf: Any) -> Any:
+    """Return a type with another one in the place of 32-bit floats, in lists and structs as well."""
+    if pa.types.is_float32(kind):
+        return leaf
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_retyped(field.type, leaf)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        listed = kind.value_field.with_type(_retyped(kind.value_type, leaf))
+        return pa.list_(listed) if pa.types.is_list(kind) else pa.large_list(listed)
+    return pa.list_(leaf) if pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type) else kind
 
 
 def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
@@ -357,5 +379,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return None if value != value else value.isoformat()
     if hasattr(value, "tolist"):  # NumPy
-        return plain(value.tolist())
+        if str(value.dtype) not in {"float32", "float16"}:
+            return plain(value.tolist())
+        return [plain(each) for each in value] if value.ndim else plain(float(str(value)))
     return None if type(value).__name__ in {"NAType", "NaTType"} else str(value)

@@ -99,7 +99,13 @@ def _write(table: Any, path: Path) -> None:
         raise UsageError("The table has two columns of one name, of which one would be lost; rename one of them.")
     rows = table
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # a Dataset of `datasets` yields its rows by itself
-        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict(orient="records")  # polars, pandas
+        if hasattr(table, "to_dicts"):  # polars
+            rows = table.to_dicts()
+        else:  # pandas, which would widen what it keeps in 32 bits to more digits than it stands for
+            narrow = [name for name, kind in table.dtypes.items() if str(kind) in {"float32", "float16"}]
+            rows = (
+                table.astype(dict.fromkeys(narrow, str)).astype(dict.fromkeys(narrow, float)).to_dict(orient="records")
+            )
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(
             f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."
