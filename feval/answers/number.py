@@ -11,10 +11,10 @@ Which number of a CoT is its answer (the first rule that finds one):
 A denied number is none: "not 5 but 6" and "6, not 5" are 6, "the answer is not 5" is no answer.
 
 What counts as one number: sign (also U+2212), currency, decimals (.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2),
-powers (2^{10}, 10⁶, 1e3, 3 x 10^5, 2 million, 10k, $2.5M), repeating decimals (0.\overline{3}, 0.(3)), a full hour (2:00 is 2), and,
-where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as datasets
-ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3), towers of powers and other bases (0x1F) are not
-numbers; neither are digits inside a word (H2O).
+powers (2^{10}, 10⁶, 1e3, 3 x 10^5, 2 million, 10k, $2.5M), repeating decimals (0.\overline{3}, 0.(3)), a full hour (2:00 is 2),
+and, where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as
+datasets ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3), towers of powers and other bases (0x1F)
+are not numbers; neither are digits inside a word (H2O).
 
 An equation is its right-hand side: "n + 1 = 8" is 8. An answer that is an expression, n+1, \frac{\pi}{6}, 2\sqrt{3}, 5 + 3, is no
 number, hence no answer: none of its terms is taken for it, and nothing above it.
@@ -145,9 +145,11 @@ _BEFORE = re.compile(
 _ARGUMENT = re.compile(rf"{_FUNCTION}[ ]?[^=$\n, ]{{0,40}}[ ]?\Z")
 _SUBTRACTED = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]|\d)\Z")  # glued to a minus
 _AFTER = re.compile(
-    rf"""[ ]?[+×·÷]{_OPERAND} | [ ][-*<>]{_OPERAND} | -(?!\d){_OPERAND} | \*[\dA-Za-z(\\] | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z]))
-      | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞] | \([\d\\√π] | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | !(?=[ ]?[-+*/×·÷^)}}\\])
-      | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int|[gln]eq?|[bB]igg?l?)(?![a-z]))""",
+    rf"""[ ]?[+×·÷]{_OPERAND} | [ ][-*<>]{_OPERAND} | -(?!\d){_OPERAND} | \*[\dA-Za-z(\\]
+      | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z])) | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | \([\d\\√π] | !(?=[ ]?[-+*/×·÷^)}}\\])
+      | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞]
+      | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int)(?![a-z]))
+      | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",
     re.VERBOSE,
 )
 _SIDE = re.compile(r"(?>(?:[^A-Za-z,;:\n\\]|,(?=\d)|\\[A-Za-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])){0,200})")

@@ -5,22 +5,26 @@ table of marks, `split` applies it, and `join` is the inverse: the raw text come
 
 Where a mark counts:
 
-- At the beginning of the text, ignoring white space. A mark inside code or quotation marks never counts.
-- A closing mark alone: many chat templates open the thought in the prompt, so everything before the mark is thought.
+- At the beginning of the text, ignoring white space, or behind its first word or line ("Okay."), which is no reply where nothing
+  follows the thought. A mark inside code or quotation marks never counts. Tags are read in any case.
+- A closing mark alone: many chat templates open the thought in the prompt, so everything before the mark is thought. A text of
+  such an LLM that was cut off before its closing mark is thought altogether (`opens` of `split_columns`).
 - Later in the text: a tag at the beginning of a line or sentence that is closed, or a special token, also in mid-sentence.
   There may be more thoughts (interleaved thinking); the text between and after them is the reply.
 - Marks do not nest: the first closing mark closes. A thought that is never closed extends to the end of the text.
+- A text that is a JSON array of content blocks is read as the blocks: one mark holds the whole array.
 
 Every scan is linear in the length of the text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Thoughts = str | tuple[str, str]
 """How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its own."""
@@ -31,18 +35,18 @@ class Family:
     """The marks of one family of models, as regular expressions.
 
     Attributes:
-        hint: part of every text that has one of the marks.
+        hint: in lower case; every text that has one of the marks holds it, or one of several.
         opening: begins a thought.
         closing: ends it.
-        place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, "start" counts only
-            at the beginning of the text.
+        place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, in any case, and
+            "start" such text that counts only at the beginning.
         lone_closing: whether a closing mark alone ends a thought that the chat template opened.
         frame: what is neither thought nor reply, such as the wrapper of a reply, at the beginning or behind another mark;
             empty for none.
         written: opening and closing mark as a model writes them before its reply; `None` where the expressions say it.
     """
 
-    hint: str
+    hint: str | tuple[str, ...]
     opening: str
     closing: str
     place: Literal["token", "tag", "start"] = "token"
@@ -59,17 +63,26 @@ _TOKENS = (
     ("◁think▷", "◁/think▷"),
     ("<|channel>", "<channel|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<|channel|>", "<|start|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"),
 )
 """The special tokens that marks are made of; the first of each group is unique to its family."""
 
 _CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
+_FINAL = rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+_COMMENTARY = rf"{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|(?={_CHANNEL})|\Z)"
+# What is left of the channels where special tokens were skipped while decoding. A text may begin with the word "analysis".
+_BARE_ANALYSIS = r"\A\s*analysis(?:(?=[^\W_a-z])|(?=(?s:.)*?assistantfinal))|assistantanalysis"
+_BARE_REPLY = r"assistantfinal|assistantcommentary(?s:.)*?(?:assistantfinal|(?=assistantanalysis)|\Z)"
 
 FAMILIES: Mapping[str, Family] = {
     "think": Family("think>", "<think>", "</think>", "tag"),
     "thought": Family("thought>", "<thought>", "</thought>", "tag"),
-    "thinking": Family("thinking>", "<thinking>", "</thinking>", "start", lone_closing=False),
-    "mistral": Family("THINK]", r"\[THINK\]", r"\[/THINK\]"),
+    **{
+        name: Family(f"{name}>", f"<{name}>", f"</{name}>", "start", lone_closing=False)
+        for name in ("thinking", "reasoning", "scratchpad", "reflection", "inner_monologue")
+    },
+    "mistral": Family("think]", r"\[THINK\]", r"\[/THINK\]"),
     "seed": Family("seed:think>", "<seed:think>", "</seed:think>"),
     "minimax": Family("mm:think>", "<mm:think>", "</mm:think>"),
     "longcat": Family("longcat_think>", "<longcat_think>", "</longcat_think>"),
@@ -82,13 +95,17 @@ FAMILIES: Mapping[str, Family] = {
         frame=r"<\|START_RESPONSE\|>|<\|END_RESPONSE\|>",
         written=("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
     ),
+    "open-thoughts": Family(
+        "_of_thought|>",
+        r"<\|begin_of_thought\|>",
+        r"<\|end_of_thought\|>",
+        frame=r"<\|begin_of_solution\|>|<\|end_of_solution\|>",
+    ),
     "harmony": Family(
-        "|>",
-        rf"{_CHANNEL}analysis<\|message\|>",
-        r"<\|end\|>(?=\s*<\|(?:start|channel)\|>)",
-        frame=rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
-        rf"|{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|\Z)"
-        r"|<\|(?:end|return|call)\|>",
+        ("|>", "analysis", "assistantfinal"),
+        rf"{_CHANNEL}analysis<\|message\|>|{_BARE_ANALYSIS}",
+        rf"<\|end\|>(?=\s*<\|(?:start|channel)\|>)|{_FINAL}|{_COMMENTARY}|{_BARE_REPLY}",
+        frame=rf"{_FINAL}|{_COMMENTARY}|<\|(?:end|return|call)\|>",
         written=("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ),
     "granite": Family(
@@ -104,11 +121,11 @@ FAMILIES: Mapping[str, Family] = {
 
 `think` is what most open models write (DeepSeek, Qwen, GLM, Kimi K2, MiniMax M2, Phi, Nemotron, OLMo, and Hunyuan, whose
 `<answer>` tags belong to the reply); `thought` is EXAONE Deep and Gemini through its OpenAI-compatible door; `thinking` prompted
-models and Granite 3.3; `mistral` Magistral and Ministral; `minimax` M3; `harmony` gpt-oss, whose commentary is neither thought
-nor reply; `granite` Granite 3.2.
+models and Granite 3.3, and the tags behind it prompted models; `mistral` Magistral and Ministral; `minimax` M3; `open-thoughts`
+OpenThinker and Sky-T1; `harmony` gpt-oss, whose commentary is neither thought nor reply; `granite` Granite 3.2.
 """
 
-_SIGNS = (">", "THINK]", "▷", "my thought process:")
+_SIGNS = (">", "THINK]", "▷", "my thought process:", "analysis", "assistantfinal", '"type"', '"thought"')
 """One of these is in every text that is split."""
 
 _FENCE = "```"
@@ -117,6 +134,9 @@ _SENTENCE_ENDS = frozenset(".!?…。！？")
 _AFTER_SENTENCE = "\"'*_)]”’"
 _SPACE = re.compile(r"\s*")
 _LOOK_BACK = 64  # characters before a mark that are looked at, so that no line is read for each mark in it
+_FIRST_LINE = 200  # characters of a first line in front of a thought
+_SPOKEN = frozenset(".,:;!?…。，：！？")
+_THOUGHT_BLOCKS = ("thinking", "reasoning", "redacted_thinking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +168,8 @@ class Split:
 
     @property
     def answers(self) -> bool:
-        """Whether an answer may be read in the reply: not where a thought was never closed, or nothing follows the thoughts."""
-        return not self.marks or (self.closed and not self.reply.isspace() and bool(self.reply))
+        """Whether an answer may be read in the reply: not where a thought was never closed, or nothing follows the first."""
+        return not self.marks or (self.closed and bool(self.reply[self.marks[0].reply_offset :].strip()))
 
 
 def split(text: str, thoughts: Thoughts | None = None) -> Split:
@@ -157,13 +177,75 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
 
     `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family of the first mark in the text.
     """
+    if thoughts is None and not any(map(text.__contains__, _SIGNS)):
+        return Split(text)
+    blocks = _content_blocks(text)
+    if blocks is not None:
+        reply, reasoning = blocks
+        return Split(reply, reasoning, (Mark(0, text, len(reasoning or ""), _BLOCKS_END),))
+    lower = text.lower()
     if thoughts is not None:
         patterns = _patterns(thoughts)
-        return _split(text, patterns) if patterns.family.hint in text else Split(text)
-    if not any(map(text.__contains__, _SIGNS)):
-        return Split(text)
-    splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
+        return _split(text, patterns) if _hints_at(patterns.family, lower) else Split(text)
+    splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if _hints_at(family, lower))
     return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
+
+
+def _hints_at(family: Family, lower: str) -> bool:
+    return family.hint in lower if isinstance(family.hint, str) else any(map(lower.__contains__, family.hint))
+
+
+def opened_by_template(text: str | None, thoughts: Thoughts | None) -> bool:
+    """Return whether a text closes a thought that it does not open: the chat template of its LLM does."""
+    if text is None or not any(map(text.__contains__, _SIGNS)):
+        return False
+    parts = split(text, thoughts)
+    return bool(parts.marks) and not parts.marks[0].opening.strip() and parts.marks[0].length > 0 and parts.closed
+
+
+_BLOCKS_END = "]"  # closes the mark of a text of content blocks; the mark's opening is the whole text
+
+
+def _content_blocks(text: str) -> tuple[str, str | None] | None:
+    """Return the reply and the thoughts of a JSON array of content blocks; `None` where a text is none, or has no thought."""
+    if text[:_LOOK_BACK].lstrip()[:1] != "[" or text[-_LOOK_BACK:].rstrip()[-1:] != "]":
+        return None
+    try:
+        blocks = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not (blocks and isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)):
+        return None
+    thinks = [block.get("thought") is True or block.get("type") in _THOUGHT_BLOCKS for block in blocks]
+    says = [block.get("type", "text") == "text" and isinstance(block.get("text"), str) for block in blocks]
+    if not any(thinks) or not all(map(any, zip(thinks, says, strict=True))):
+        return None
+    return read_blocks(blocks)
+
+
+def read_blocks(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
+    """Return the reply and the thoughts of a message's content blocks.
+
+    Thoughts are blocks of type `thinking` (Mistral, Anthropic) or `reasoning`, and those marked `thought` (Gemini).
+    """
+    thoughts = "".join(_thought_of_block(block) for block in blocks)
+    replies = (block for block in blocks if block.get("type", "text") == "text" and block.get("thought") is not True)
+    return "".join(block_text(block, "text") for block in replies), thoughts or None
+
+
+def _thought_of_block(block: Mapping[str, Any]) -> str:
+    if block.get("thought") is True:
+        return block_text(block, "text")
+    kind = block.get("type")
+    return block_text(block, kind) or block_text(block, "text") if kind in ("thinking", "reasoning") else ""
+
+
+def block_text(block: Mapping[str, Any], name: str) -> str:
+    """Return the text of a content block, which some servers nest one level deeper."""
+    value = block.get(name)
+    if isinstance(value, list):
+        value = "".join(str(inner.get("text") or "") for inner in value if isinstance(inner, dict))
+    return value if isinstance(value, str) else ""
 
 
 def reply_behind(cue: str | None, text: str) -> str | None:
@@ -206,6 +288,8 @@ def written_marks(thoughts: Thoughts) -> tuple[str, str]:
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
     """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
+    if len(marks) == 1 and marks[0].closing == _BLOCKS_END and _content_blocks(marks[0].opening) is not None:
+        return marks[0].opening
     inline = _inline(reasoning, marks)
     pieces, place, used = [], 0, 0
     for mark in marks:
@@ -277,12 +361,27 @@ def split_columns(
     reasoning: Sequence[str | None] | None,
     finish_reasons: Sequence[str],
     thoughts: Thoughts | None,
+    *,
+    opens: bool = False,
 ) -> SplitColumns:
-    """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede them."""
-    if thoughts is None and reasoning is None and not _hinted("\n".join(filter(None, texts))):  # as most texts are
+    """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede them.
+
+    `opens`: other texts of the LLM show that its chat template opens the thought (`opened_by_template`). One that was cut off
+    by the limit and has no mark is then a thought without a reply.
+    """
+    if (
+        thoughts is None and reasoning is None and not opens and not _hinted("\n".join(filter(None, texts)))
+    ):  # as most texts are
         return SplitColumns(list(texts), None, None, list(finish_reasons), [True] * len(texts))
     parts = [None if text is None else split(text, thoughts) for text in texts]
     apart = reasoning or [None] * len(parts)
+    if opens:
+        parts = [
+            Split("", part.reply, (Mark(0, "", len(part.reply), ""),))
+            if part is not None and part.reply and not part.marks and reason == "length" and thought is None
+            else part
+            for part, reason, thought in zip(parts, finish_reasons, apart, strict=True)
+        ]
     joined = [
         thought if part is None or part.reasoning is None else (thought or "") + part.reasoning
         for part, thought in zip(parts, apart, strict=True)
@@ -305,7 +404,10 @@ def split_columns(
 
 def _hinted(text: str) -> bool:
     """Return whether a text may have a mark of some family."""
-    return any(map(text.__contains__, _SIGNS)) and any(family.hint in text for family in FAMILIES.values())
+    if not any(map(text.__contains__, _SIGNS)):
+        return False
+    lower = text.lower()
+    return any(map(lower.__contains__, _SIGNS[-2:])) or any(_hints_at(family, lower) for family in FAMILIES.values())
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
@@ -331,7 +433,8 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
         f"|{family.frame}" if family.frame else ""
     )
     frame = re.compile(family.frame) if family.frame else None
-    return _Patterns(family, re.compile(family.closing), re.compile(outside), frame)
+    flags = re.NOFLAG if family.place == "token" else re.IGNORECASE
+    return _Patterns(family, re.compile(family.closing, flags), re.compile(outside, flags), frame)
 
 
 def _first_mark(parts: Split) -> int:
@@ -410,7 +513,7 @@ def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
             closing = patterns.closing.search(text, place)
             closed, place = (len(text), len(text)) if closing is None else closing.span()
             yield _Block(match.start(), match.end(), closed, place)
-        elif match["closing"] is not None and checker.closes_alone(match):
+        elif match["closing"] is not None and not checker.begins(match) and checker.closes_alone(match):
             yield _Block(0, 0, match.start(), place)
         elif checker.is_frame(match):
             yield _Block(match.start(), match.start(), match.start(), place, is_thought=False)
@@ -437,18 +540,34 @@ class _MarkChecker:
 
     def _opens_later(self, start: int, end: int) -> bool:
         place = self._patterns.family.place
-        if self._is_quoted(start, end) or self._in_code(start) or (place == "start" and not self._after_block):
+        if self._is_quoted(start, end) or self._in_code(start):
             return False
-        if place == "token":
+        if place == "token" or (not self._after_block and self._follows_first_words(start, end)):
             return True
+        if place == "start" and not self._after_block:
+            return False
         glued = self._after_block and not self._text[start - 1].isspace()
         is_closed = self._last_closing >= end
         return (is_closed or self._after_block) and (glued or self._begins_sentence(start))
+
+    def _follows_first_words(self, start: int, end: int) -> bool:
+        """Whether nothing but a first line is in front of a tag on the next one, or a first word such as "Okay," on its own."""
+        before = self._text[self._beginning : start].rstrip() if start - self._beginning <= _FIRST_LINE else "\n"
+        if "\n" in before or not before or self._text[end - 1] != ">":
+            return False
+        is_spoken = before[-1] in _SPOKEN or self._text[end : end + 1] == "\n"
+        return self._begins_line(start) or (is_spoken and not any(map(str.isspace, before)))
+
+    def begins(self, match: re.Match[str]) -> bool:
+        """Whether the text begins with a mark of the wrapper around a reply, which may close a thought elsewhere."""
+        return match.start() <= self._beginning and self.is_frame(match)
 
     def closes_alone(self, match: re.Match[str]) -> bool:
         """Whether a closing mark without an opening one closes a thought that the chat template opened."""
         start, end = match.span()
         if self._after_block or not self._patterns.family.lone_closing or self._is_quoted(start, end):
+            return False
+        if self._in_code(start) and self._text.find(_FENCE, end) >= 0:
             return False
         return not self._has_quoted_opening or (self._begins_line(start) and not self._in_code(start))
 
@@ -464,7 +583,17 @@ class _MarkChecker:
 
     def _is_quoted(self, start: int, end: int) -> bool:
         before, after = self._text[max(start - 1, 0) : start], self._text[end : end + len(_FENCE)]
-        return before == "`" or (after[:1] == "`" and after != _FENCE) or (before in _QUOTES and after[:1] in _QUOTES)
+        return (
+            before == "`"
+            or (after[:1] == "`" and after != _FENCE)
+            or (before in _QUOTES and after[:1] in _QUOTES)
+            or self._is_inline_code(start, end)
+        )
+
+    def _is_inline_code(self, start: int, end: int) -> bool:
+        """Whether backticks on the same line enclose a mark."""
+        before = self._text[max(start - _LOOK_BACK, 0) : start].rpartition("\n")[2].replace(_FENCE, "")
+        return before.count("`") % 2 == 1 and "`" in self._text[end : end + _LOOK_BACK].partition("\n")[0]
 
     def _in_code(self, start: int) -> bool:
         self._fences += self._text.count(_FENCE, self._counted, start)

@@ -275,7 +275,7 @@ class _Conversion:
         probes = self._probes[llm.info.name] = WaitingProbes(
             llm.info.name, self._kind, self._scratch, always_text=self._reading.always_text
         )
-        yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor)
+        yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor, self._scratch)
 
     def _cots_alone(
         self, pools: Iterable[SourcePool], probes: WaitingProbes

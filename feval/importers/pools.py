@@ -5,27 +5,39 @@ With an executor, a task reads a block of questions, whose CoTs travel there and
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
 
 from feval.answers import canonical_gold, extract, keys, normal_forms
 from feval.answers.parties import NORMAL_FORM
-from feval.answers.thoughts import SplitColumns, split_columns
+from feval.answers.thoughts import SplitColumns, opened_by_template, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results
 from feval.importers.depth.turns import turn_prompt_tokens
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
 from feval.recording.content import PoolRows
+from feval.recording.sealing.spill import Spill
 
 _BLOCK_COTS = 1 << 14
 _BLOCK_BYTES = 6 << 20  # Dask warns of tasks of 10 MB
 _BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
 
-_Pair = tuple[SourceQuestion, SourcePool]
+
+class _Pair(NamedTuple):
+    """A question with the pool of one LLM; `opens`: its other CoTs show that its chat template opens the thought."""
+
+    question: SourceQuestion
+    pool: SourcePool
+    opens: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +68,18 @@ class Reading:
 
 
 def pool_rows(
-    reading: Reading, pairs: Iterable[_Pair], seen: Counter[str], executor: Executor | None
+    reading: Reading,
+    pools: Iterable[tuple[SourceQuestion, SourcePool]],
+    seen: Counter[str],
+    executor: Executor | None,
+    scratch: Path,
 ) -> Iterator[PoolRows]:
     """Yield the rows of each question's pool, in order; add to `seen` what was unusual in them.
 
-    On every executor an error comes behind the pools before it.
+    On every executor an error comes behind the pools before it. `scratch` is the folder of a temporary file.
     """
     reader = _PoolReader(reading, seen)
+    pairs = _with_openings(pools, reading.llm, scratch)
     if executor is None:
         yield from (reader.rows(*pair) for pair in pairs)
         return
@@ -74,15 +91,67 @@ def pool_rows(
             raise error
 
 
+def _with_openings(pools: Iterable[tuple[SourceQuestion, SourcePool]], llm: str, scratch: Path) -> Iterator[_Pair]:
+    """Yield pools with whether any CoT of the LLM, before or behind them, closes a thought that it does not open.
+
+    From the first one on that has a CoT which was cut off, pools wait on disk until such a CoT comes, or the end.
+    """
+    thoughts, opens, place = thoughts_of(llm), False, 0
+    spill, waiting = Spill(scratch), array("Q")
+
+    def released() -> Iterator[_Pair]:
+        nonlocal place
+        for size in waiting:
+            yield _Pair(*_unpacked(spill.read(place, size)), opens)
+            place += size
+        del waiting[:]
+
+    try:
+        for question, pool in pools:
+            if not opens and (pool.ends is None or pool.messages is not None):
+                opens = any(opened_by_template(text, thoughts) for text in pool.texts)
+            if opens:
+                yield from released()
+            if opens or not (waiting or "length" in (pool.finish_reasons or ())):
+                yield _Pair(question, pool, opens)
+            else:
+                packed = _packed(question, pool)
+                spill.write(packed)
+                waiting.append(len(packed))
+    except FevalError:
+        yield from released()
+        raise
+    else:
+        yield from released()
+    finally:
+        spill.close()
+
+
+def _packed(question: SourceQuestion, pool: SourcePool) -> bytes:
+    try:
+        return orjson.dumps([question, pool])
+    except TypeError as error:
+        raise SourceError(
+            f"The CoTs of question {question.id!r:.80} cannot be kept ({error}): texts are valid Unicode. Correct them."
+        ) from error
+
+
+def _unpacked(data: bytes) -> tuple[SourceQuestion, SourcePool]:
+    question, pool = orjson.loads(data)
+    prompt = pool["prompt"] and Prompt(**pool["prompt"])
+    choices = tuple(map(tuple, question["choices"]))
+    return SourceQuestion(**question | {"choices": choices}), SourcePool(**pool | {"prompt": prompt})
+
+
 def _blocks(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
     """Yield questions in blocks of half a second of work or less; where the source fails, what comes before that first."""
     block: list[_Pair] = []
     cots = size = 0
     try:
-        for question, pool in pairs:
-            block.append((question, pool))
-            cots += len(pool.texts)
-            size += _bytes(question, pool)
+        for pair in pairs:
+            block.append(pair)
+            cots += len(pair.pool.texts)
+            size += _bytes(pair.question, pair.pool)
             if cots >= _BLOCK_COTS or size >= _BLOCK_BYTES:
                 yield block
                 block, cots, size = [], 0, 0
@@ -121,12 +190,12 @@ class _PoolReader:
         self._reading = reading
         self._thoughts = thoughts_of(reading.llm)
 
-    def rows(self, question: SourceQuestion, pool: SourcePool) -> PoolRows:
-        """Return the rows of a pool."""
+    def rows(self, question: SourceQuestion, pool: SourcePool, opens: bool) -> PoolRows:
+        """Return the rows of a pool; `opens` is as in `split_columns`."""
         seen, whole = self.seen, pool.ends is None or pool.messages is not None
         reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
         columns = (
-            split_columns(pool.texts, pool.reasoning, reasons, self._thoughts)
+            split_columns(pool.texts, pool.reasoning, reasons, self._thoughts, opens=opens)
             if whole
             else SplitColumns(list(pool.texts), None, None, list(reasons), list(pool.ends or ()))
         )

@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 
 import orjson
 
+from feval.answers.thoughts import block_text, read_blocks
 from feval.cards.finish_reasons import FINISH_REASONS
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
@@ -221,31 +222,13 @@ def _content(content: object) -> tuple[str, str | None]:
     parts: list[dict[str, Any]] = content or []
     if parts and not any(part.get("type", "text") in _PARTS for part in parts):
         raise Transient("the content of a reply is not text (a list without any)")
-    thoughts = "".join(_thought(part) for part in parts)
-    replies = (part for part in parts if part.get("type", "text") == "text" and part.get("thought") is not True)
-    return "".join(_part(part, "text") for part in replies), thoughts or None
-
-
-def _thought(part: Mapping[str, Any]) -> str:
-    """Return a part's thoughts: of type `thinking` (Mistral, Anthropic) or `reasoning`, or marked `thought` (Gemini)."""
-    if part.get("thought") is True:
-        return _part(part, "text")
-    kind = part.get("type")
-    return _part(part, kind) or _part(part, "text") if kind in ("thinking", "reasoning") else ""
+    return read_blocks(parts)
 
 
 def _details(details: object) -> str | None:
     """Return the texts and summaries in OpenRouter's list of reasoning details; encrypted ones have none."""
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
-    return "".join(_part(part, "text") or _part(part, "summary") for part in parts) or None
-
-
-def _part(part: Mapping[str, Any], name: str) -> str:
-    """Return the text of a part, which some servers nest one level deeper."""
-    value = part.get(name)
-    if isinstance(value, list):
-        value = "".join(str(inner.get("text") or "") for inner in value if isinstance(inner, dict))
-    return value if isinstance(value, str) else ""
+    return "".join(block_text(part, "text") or block_text(part, "summary") for part in parts) or None
 
 
 def _is_text(value: object) -> TypeGuard[str]:

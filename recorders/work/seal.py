@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from feval.answers import canonical_gold, extract, normal_forms
-from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
+from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
 from feval.cards.cards import thoughts_of
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
@@ -89,12 +89,13 @@ def add_pools(
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Add what a journal holds of an LLM to a recording; see `seal`."""
-    contents = _Contents(journal)
+    thoughts = thoughts_of(llm.name)
+    contents = _Contents(journal, thoughts)
     used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
     if not isinstance(tree, Tree) and not contents.has_turns:
         tree = None  # nothing was replied to: they are CoTs like others
-    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name), tree)
+    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts, tree)
     writer.add_pools(dataset.id, llm, used, sealing.pools(questions, requests), progress)
     for note in [*journal.notes, *sealing.notes(counter)]:
         writer.note(note)
@@ -116,20 +117,24 @@ def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
 
 
 class _Contents:
-    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by shares."""
+    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by shares.
 
-    def __init__(self, journal: Journal) -> None:
+    `opens`: some CoT closes a thought that it does not open, as in `split_columns`.
+    """
+
+    def __init__(self, journal: Journal, thoughts: Thoughts | None) -> None:
         self._places = Places()
         priced: set[int] = set()
         unpriced: set[int] = set()
         unpriced_turns: set[int] = set()  # each is a prompt of its own
-        self._uncounted, self._cots, self.split, self.has_turns = 0, 0, False, False
+        self._uncounted, self._cots, self.split, self.has_turns, self.opens = 0, 0, False, False, False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
             record = entry.record
             number = self._places.add(record["key"], record["sample"], entry.offset)
             self.has_turns |= "messages" in record
+            self.opens = self.opens or opened_by_template(record.get("text"), thoughts)
             if "refused" not in record:
                 self._cots += 1
                 self._uncounted += record.get("output_tokens") is None
@@ -232,7 +237,9 @@ class _Sealing:
             ends = [ended for *_, ended in self._tree.places(request, records, self._thoughts)]
             columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
         else:
-            columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
+            columns = split_columns(
+                column("text"), column("reasoning"), column("finish_reason"), self._thoughts, opens=self._contents.opens
+            )
             self._without_reply += columns.readable.count(False)
         if parents is not None and ends is None:
             ends = [True] * len(records)

@@ -19,6 +19,7 @@ from feval.answers.thoughts import (
     fit,
     interruption,
     join,
+    opened_by_template,
     raw_place,
     split,
     split_columns,
@@ -49,11 +50,38 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4", "4", "hm"),
     ("Here is my thought process: hm\nHere is my response: 4", "4", "hm"),
     ("Here's my thought process: hm\nHere's my response: 4", "4", "hm"),
+    # gpt-oss without special tokens, and without the one that ends a message.
+    ("analysisLet me see. So 5? No.assistantfinal**7**", "**7**", "Let me see. So 5? No."),
+    ("analysis of it: 5?assistantfinal7", "7", "of it: 5?"),
+    ('analysisI call.assistantcommentary to=f json{"x": 5}assistantanalysisSo 6.assistantfinal7', "7", "I call.So 6."),
+    ("analysisSo 5.assistantcommentaryI say 6.assistantfinal7", "7", "So 5."),
+    ("So 5? No.assistantfinal7", "7", "So 5? No."),
+    ("<|channel|>analysis<|message|>So 5.<|start|>assistant<|channel|>final<|message|>7", "7", "So 5."),
+    ("<|channel|>analysis<|message|>So 5.<|channel|>final<|message|>7<|return|>", "7", "So 5."),
+    # Prompted tags, in any case.
+    *(
+        (f"<{tag}>\nSo 5.\n</{tag}>\n7", "7", "So 5.")
+        for tag in "reasoning Thought thought THINK Think thinking scratchpad reflection inner_monologue REASONING".split()  # noqa: SIM905
+    ),
+    ("<|begin_of_thought|>\n\nSo 5.\n\n<|end_of_thought|>\n\n7", "7", "So 5."),
+    (
+        "<|begin_of_thought|>So 5.<|end_of_thought|>\n\n<|begin_of_solution|>\n\n7\n\n<|end_of_solution|>",
+        "7\n\n",
+        "So 5.",
+    ),
+    # Behind a first word or line.
+    ("Okay.\n\n<think>\nSo 5.\n</think>\n7", "Okay.\n\n7", "So 5."),
+    ("Okay, <scratchpad>So 5.</scratchpad>7", "Okay, 7", "So 5."),
+    ("I think first:\n<reasoning>\nSo 5.\n</reasoning>\n7", "I think first:\n7", "So 5."),
+    # JSON texts of content blocks.
+    ('[{"text": "So \\"5\\".\\n", "thought": true}, {"text": "It is "}, {"text": "\\u0037"}]', "It is 7", 'So "5".\n'),
+    ('[{"type": "thinking", "thinking": "So 5.", "signature": "x"}, {"type": "text", "text": "7"}]\n', "7", "So 5."),
+    ('[{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "7"}]', "7", None),
 ]
 
 
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
-def test_every_family_is_split(text: str, reply: str, thoughts: str) -> None:
+def test_every_family_is_split(text: str, reply: str, thoughts: str | None) -> None:
     parts = split(text)
     assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (reply, thoughts, True, True)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
@@ -102,6 +130,9 @@ def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: st
         "Press `[THINK]` to go on. The answer is 4.", "The answer is 4.<|end|>",
         "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.", "I use <thinking>words</thinking> here.",
         "So: Here is my thought process: hm. Here is my response: 4",
+        "Write `x = <think> + </think>` there. It is 4.", "So:\n```\n</think>\n```\nIt is 4.", "analysis of it gives 4.",
+        "Use <think> and </think> around it. It is 4.", "analysis", '[{"type": "text", "text": "7"}]', "[1, 2]",
+        '[{"thought": true}, 5]', '[{"thought": true, "text": "5"}', '[{"type": "thinking"}, {"answer": 4}]',
     ],
 )  # fmt: skip
 def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
@@ -116,6 +147,11 @@ def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
         ("<|channel|>analysis<|message|>It is 7", ""),
         ("It may be 7.\n[THINK]No,", "It may be 7.\n"),
         ("<think>a</think>7 or so.\n<think>No,", "7 or so.\n"),
+        ("analysisSo 5", ""),
+        ("Okay.\n\n<think>\nSo 5", "Okay.\n\n"),
+        ("Okay, <THINK>So 5", "Okay, "),
+        ("<|begin_of_thought|>So 5", ""),
+        ("<inner_monologue>So 5", ""),
     ],
 )
 def test_a_thought_that_is_never_closed_leaves_no_answer(text: str, reply: str) -> None:
@@ -125,9 +161,32 @@ def test_a_thought_that_is_never_closed_leaves_no_answer(text: str, reply: str) 
     assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
-def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer() -> None:
-    parts = split("<think>The answer is 7.</think>\n\n")
-    assert (parts.reply, parts.closed, parts.answers) == ("", True, False)
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("<think>The answer is 7.</think>\n\n", ""),
+        ("Okay 5.\n\n<think>It is 7.</think>\n\n", "Okay 5.\n\n"),
+        ('[{"type": "thinking", "thinking": "So 5."}]', ""),
+    ],
+)
+def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer(text: str, reply: str) -> None:
+    parts = split(text)
+    assert (parts.reply.rstrip(), parts.closed, parts.answers) == (reply.rstrip(), True, False)
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+
+
+def test_a_text_without_a_mark_that_was_cut_off_is_a_thought_where_the_template_opens_it() -> None:
+    texts = ["So 5, no,", "So 5.", "The answer is 5.", "<think>So 5", "So 5\n</think>\n7"]
+    reasons = ["length", "stop", "unknown", "length", "length"]
+    assert [opened_by_template(text, None) for text in texts] == [False] * 4 + [True]
+    columns = split_columns(texts, None, reasons, None, opens=True)
+    assert columns.texts == ["", "So 5.", "The answer is 5.", "", "7"]
+    assert columns.readable == [False, True, True, False, True]
+    assert columns.reasoning is not None
+    assert columns.marks is not None
+    raw = map(join, columns.texts, columns.reasoning, [marks or () for marks in columns.marks])
+    assert list(raw) == texts
+    assert split_columns(["So 5"], ["apart"], ["length"], None, opens=True).texts == ["So 5"]
 
 
 def test_a_card_names_the_family_or_brings_its_own_marks() -> None:
@@ -181,7 +240,8 @@ PIECES = [
         "<|start|>assistant", "<|return|>", "Here is my thought process:", "Here's my response:", "`", "```", '"', "\n",
         " ",
     ),
-    *(".", "word", "\x85", "\u2003", "<r>", "</r>"),
+    *(".", "word", "\x85", "\u2003", "<r>", "</r>", "assistantfinal", "assistantcommentary", "<REASONING>", "</Reasoning>"),
+    *('[{"thought": true, "text": "a"}', ', {"text": "b"}', "]", "<|begin_of_thought|>", "<|end_of_thought|>"),
 ]  # fmt: skip
 
 

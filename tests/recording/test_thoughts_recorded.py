@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parcels import Parcels
 from recording_doubles import FakeBackend
 from typer.testing import CliRunner
 
@@ -159,6 +160,50 @@ def test_thoughts_of_a_field_stand_before_those_of_the_text(tmp_path: Path) -> N
     assert pool.reasoning_apart() == ["a"]
 
 
+CUT = [("So 5, no, 6", "length"), ("The answer is 5.", "stop"), ("It is 7, no.\n</think>\nThe answer is 4.", "stop")]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("executed", [False, True])
+def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: Sequence[int], executed: bool
+) -> None:
+    source = tmp_path / "source.jsonl"
+    lines = [
+        {
+            "id": f"q{n}",
+            "question": f"Q{n}?",
+            "answer": "4",
+            "samples": [{"text": CUT[n][0], "finish_reason": CUT[n][1]}],
+        }
+        for n in order
+    ]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options: dict[str, Any] = {"dataset": "sums", "answer_kind": "number", "llm": LLM}
+    out = import_recording("jsonl", source, tmp_path / "new", **options, executor=Parcels() if executed else None)
+    with monkeypatch.context() as patch:  # as it was imported before this was known
+        patch.setattr("feval.importers.pools.opened_by_template", lambda *_: False)
+        old = import_recording("jsonl", source, tmp_path / "old", **options)
+    recordings = [open_recording(out), open_recording(extract(old, tmp_path / "again").path)]
+    for recording in recordings:
+        pools = {pool.question_id: pool for pool in recording.pools("sums", LLM)}
+        assert [list(pools[f"q{n}"].texts) for n in range(3)] == [[""], ["The answer is 5."], ["The answer is 4."]]
+        assert [pools[f"q{n}"].answers[0] for n in range(3)] == [None, "5", "4"]
+        assert [pools[f"q{n}"].raw_texts()[0] for n in range(3)] == [text for text, _ in CUT]
+        assert verify_recording(recording.path).ok
+    assert recordings[0].hash == recordings[1].hash
+    before = {pool.question_id: pool.answers[0] for pool in open_recording(old).pools("sums", LLM)}
+    assert before == {"q0": "6", "q1": "5", "q2": "4"}
+
+
+def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_template_opens(tmp_path: Path) -> None:
+    samples = [
+        {"text": "So 5, no, 6", "finish_reason": "length"},
+        {"text": "<think>a</think>5", "finish_reason": "stop"},
+    ]
+    assert list(one_pool(imported(tmp_path, samples)).answers) == ["6", "5"]
+
+
 def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
     samples = [{"text": "<think>7", "finish_reason": reason} for reason in ("stop", "content_filter", None)]
     assert list(one_pool(imported(tmp_path, samples)).finish_reasons) == ["stop", "content_filter", "length"]
@@ -276,6 +321,18 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
             operation={"name": "record"},
         )
     assert open_recording(again).hash == recording.hash
+
+
+def test_sealing_knows_a_template_that_opens_thoughts_by_any_cot(tmp_path: Path) -> None:
+    def answer(_: Any, sample: int) -> Completion:
+        text, reason = CUT[sample]
+        return Completion(text, reason, output_tokens=9, prompt_tokens=3)
+
+    work = replace(WORK, samples=3)
+    out = record_dataset(work, FakeBackend(answer=answer), tmp_path / "sealed")
+    pool = one_pool(open_recording(out))
+    assert list(pool.answers) == [None, "5", "4"]
+    assert pool.raw_texts() == [text for text, _ in CUT]
 
 
 def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from feval import answers
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import Thoughts, reply_behind, split, split_columns
+from feval.answers.thoughts import Thoughts, opened_by_template, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.executors.progress import reports
@@ -236,8 +236,8 @@ def _dataset(
     llms = []
     for llm in parent.llm_names(info.id):
         tally = _Tally(llm)
-        rewritten = _rewritten(parent, info.id, llm, source, executor)
-        reading = _Reading(info.answer_kind, source, len(rewritten) > 1)
+        rewritten, opens = _rewritten(parent, info.id, llm, source, executor)
+        reading = _Reading(info.answer_kind, source, len(rewritten) > 1, opens)
         pools = _pools(parent, info.id, llm, new, reading, tally, steps, executor)
         counter = parent.counter(info.id, llm)
         rewritten = (*rewritten, PROBES)
@@ -272,11 +272,15 @@ def _with_gold(question: Question, kind: str) -> Question:
 
 
 class _Reading(NamedTuple):
-    """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are split off texts before."""
+    """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are split off texts before.
+
+    `opens`: the LLM's chat template opens its thoughts, as in `split_columns`.
+    """
 
     kind: str
     source: str
     split: bool
+    opens: bool
 
 
 class _Answers(NamedTuple):
@@ -315,20 +319,30 @@ def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
     return [_answers(*_replies(pool, thoughts, reading), question.choices, reading) for question, pool in block.pools()]
 
 
-def _rewritten(parent: Recording, dataset: str, llm: str, source: str, executor: Executor | None) -> tuple[str, ...]:
-    """Return the parts of an LLM to write again: the texts too, if they hold thoughts or thoughts were split off before."""
+def _rewritten(
+    parent: Recording, dataset: str, llm: str, source: str, executor: Executor | None
+) -> tuple[tuple[str, ...], bool]:
+    """Return the parts of an LLM to write again, and whether its chat template opens its thoughts.
+
+    The texts are written again if they hold thoughts, or thoughts were split off before.
+    """
     channels = parent.channels(dataset, llm)
     if source == "text" and ("steps" not in channels or "turns" in channels):
-        tasks = ((block,) for block in blocks(parent, dataset, llm))
-        if parent.has_marks(dataset, llm) or any(results(_holds_thoughts, tasks, executor)):
-            return ("samples", "texts", "reasoning")
-    return ("samples",)
+        tasks = ((block, parent.has_marks(dataset, llm)) for block in blocks(parent, dataset, llm))
+        found = list(results(_thoughts_in, tasks, executor))
+        if any(holds for holds, _ in found):
+            return ("samples", "texts", "reasoning"), any(opens for _, opens in found)
+    return ("samples",), False
 
 
-def _holds_thoughts(block: Block) -> bool:
-    """Return whether any text of a block of questions holds thoughts: a task."""
-    thoughts = thoughts_of(block.llm)
-    return any(text is not None and split(text, thoughts).marks for texts in block.texts() for text in texts)
+def _thoughts_in(block: Block, has_marks: bool) -> tuple[bool, bool]:
+    """Return whether any text of a block holds thoughts, and whether one closes a thought that it does not open: a task."""
+    thoughts, holds = thoughts_of(block.llm), has_marks
+    for texts in (pool.raw_texts() for _, pool in block.pools()) if has_marks else block.texts():
+        if any(opened_by_template(text, thoughts) for text in texts):
+            return True, True
+        holds = holds or any(text is not None and split(text, thoughts).marks for text in texts)
+    return holds, False
 
 
 def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tuple[PoolRows, list[bool]]:
@@ -337,7 +351,9 @@ def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tu
         return pool, list(pool.ends)
     if not reading.split:
         return pool, [True] * len(pool.texts)
-    columns = split_columns(pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts)
+    columns = split_columns(
+        pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts, opens=reading.opens
+    )
     changed = replace(
         pool,
         texts=columns.texts,
