@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from os.path import commonprefix
 from typing import Any, Literal, NamedTuple
 
 Thoughts = str | tuple[str, str]
@@ -35,7 +36,7 @@ class Family:
     """The marks of one family of models, as regular expressions.
 
     Attributes:
-        hint: in lower case; every text that has one of the marks holds it, or one of several.
+        hint: in lower case; every text that has one of the marks, behind a line end, holds it, or one of several.
         opening: begins a thought.
         closing: ends it.
         place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, in any case, and
@@ -102,7 +103,7 @@ FAMILIES: Mapping[str, Family] = {
         frame=r"<\|begin_of_solution\|>|<\|end_of_solution\|>",
     ),
     "harmony": Family(
-        ("|>", "analysis", "assistantfinal"),
+        ("|>", "\nanalysis", "assistantfinal"),
         rf"{_CHANNEL}analysis<\|message\|>|{_BARE_ANALYSIS}",
         rf"<\|end\|>(?=\s*<\|(?:start|channel)\|>)|{_FINAL}|{_COMMENTARY}|{_BARE_REPLY}",
         frame=rf"{_FINAL}|{_COMMENTARY}|<\|(?:end|return|call)\|>",
@@ -125,8 +126,12 @@ models and Granite 3.3, and the tags behind it prompted models; `mistral` Magist
 OpenThinker and Sky-T1; `harmony` gpt-oss, whose commentary is neither thought nor reply; `granite` Granite 3.2.
 """
 
-_SIGNS = (">", "THINK]", "▷", "my thought process:", "analysis", "assistantfinal", '"type"', '"thought"')
-"""One of these is in every text that is split."""
+_WORDS = ("my thought process:", "\nanalysis", "assistantfinal")
+_MARK = re.compile(
+    r"[<\[◁]/?(?:\||channel\||[a-z_:]*think|[a-z_:]*thought|reasoning|scratchpad|reflection|inner_monologue)",
+    re.IGNORECASE,
+)
+"""These words or the beginning of a mark are in every text that is split, but for arrays of content blocks."""
 
 _FENCE = "```"
 _QUOTES = frozenset("\"'“”‘’«»")
@@ -177,18 +182,24 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
 
     `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family of the first mark in the text.
     """
-    if thoughts is None and not any(map(text.__contains__, _SIGNS)):
-        return Split(text)
     blocks = _content_blocks(text)
     if blocks is not None:
         reply, reasoning = blocks
         return Split(reply, reasoning, (Mark(0, text, len(reasoning or ""), _BLOCKS_END),))
-    lower = text.lower()
+    if thoughts is None and not _has_sign(text):
+        return Split(text)
+    lower = f"\n{text.lower()}"
     if thoughts is not None:
         patterns = _patterns(thoughts)
         return _split(text, patterns) if _hints_at(patterns.family, lower) else Split(text)
     splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if _hints_at(family, lower))
     return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
+
+
+def _has_sign(text: str) -> bool:
+    if text.startswith("analysis") or any(map(text.__contains__, _WORDS)):
+        return True
+    return any(map(text.__contains__, (">", "]", "▷"))) and _MARK.search(text) is not None
 
 
 def _hints_at(family: Family, lower: str) -> bool:
@@ -197,7 +208,7 @@ def _hints_at(family: Family, lower: str) -> bool:
 
 def opened_by_template(text: str | None, thoughts: Thoughts | None) -> bool:
     """Return whether a text closes a thought that it does not open: the chat template of its LLM does."""
-    if text is None or not any(map(text.__contains__, _SIGNS)):
+    if text is None or (thoughts is None and not _has_sign(text)):
         return False
     parts = split(text, thoughts)
     return bool(parts.marks) and not parts.marks[0].opening.strip() and parts.marks[0].length > 0 and parts.closed
@@ -370,7 +381,7 @@ def split_columns(
     by the limit and has no mark is then a thought without a reply.
     """
     if (
-        thoughts is None and reasoning is None and not opens and not _hinted("\n".join(filter(None, texts)))
+        thoughts is None and reasoning is None and not opens and not _any_thought(list(filter(None, texts)))
     ):  # as most texts are
         return SplitColumns(list(texts), None, None, list(finish_reasons), [True] * len(texts))
     parts = [None if text is None else split(text, thoughts) for text in texts]
@@ -402,12 +413,15 @@ def split_columns(
     )
 
 
-def _hinted(text: str) -> bool:
-    """Return whether a text may have a mark of some family."""
-    if not any(map(text.__contains__, _SIGNS)):
+def _any_thought(texts: Sequence[str]) -> bool:
+    """Return whether some text may hold thoughts."""
+    if any(_content_blocks(text) is not None for text in texts):
+        return True
+    text = "\n".join(texts)
+    if not _has_sign(text):
         return False
-    lower = text.lower()
-    return any(map(lower.__contains__, _SIGNS[-2:])) or any(_hints_at(family, lower) for family in FAMILIES.values())
+    lower = f"\n{text.lower()}"
+    return any(_hints_at(family, lower) for family in FAMILIES.values())
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
@@ -429,9 +443,11 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
         family = FAMILIES[thoughts]
     else:
         family = Family("", re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
-    outside = f"(?P<opening>{family.opening})|(?P<closing>{family.closing})" + (
-        f"|{family.frame}" if family.frame else ""
-    )
+    # What both marks begin with stands in front, where the search is a hundred times as fast.
+    start = commonprefix([family.opening, family.closing])[:2] if not family.frame else ""
+    start = start[: 2 if start[:1] == "\\" else 1] if re.fullmatch(r"<.?|\\.|◁.?", start) else ""
+    opening, closing = family.opening[len(start) :], family.closing[len(start) :]
+    outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){family.frame and '|' + family.frame})"
     frame = re.compile(family.frame) if family.frame else None
     flags = re.NOFLAG if family.place == "token" else re.IGNORECASE
     return _Patterns(family, re.compile(family.closing, flags), re.compile(outside, flags), frame)
