@@ -24,7 +24,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from os.path import commonprefix
 from typing import Any, Literal, NamedTuple
 
 Thoughts = str | tuple[str, str]
@@ -443,9 +442,9 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
         family = FAMILIES[thoughts]
     else:
         family = Family("", re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
-    # What both marks begin with stands in front, where the search is a hundred times as fast.
-    start = commonprefix([family.opening, family.closing])[:2] if not family.frame else ""
-    start = start[: 2 if start[:1] == "\\" else 1] if re.fullmatch(r"<.?|\\.|◁.?", start) else ""
+    # The character that both marks begin with stands in front, where the search is a hundred times as fast.
+    start = family.opening[: 2 if family.opening.startswith("\\") else 1]
+    start = "" if family.frame or not family.closing.startswith(start) else start
     opening, closing = family.opening[len(start) :], family.closing[len(start) :]
     outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){family.frame and '|' + family.frame})"
     frame = re.compile(family.frame) if family.frame else None
