@@ -209,6 +209,8 @@ def opened_by_template(text: str | None, thoughts: Thoughts | None) -> bool:
     """Return whether a text closes a thought that it does not open: the chat template of its LLM does."""
     if text is None or (thoughts is None and not _has_sign(text)):
         return False
+    if _MARK.match(text, _leading_space(text)):  # it begins with a mark
+        return False
     parts = split(text, thoughts)
     return bool(parts.marks) and not parts.marks[0].opening.strip() and parts.marks[0].length > 0 and parts.closed
 
