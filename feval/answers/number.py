@@ -146,7 +146,7 @@ _ARGUMENT = re.compile(rf"{_FUNCTION}[ ]?[^=$\n, ]{{0,40}}[ ]?\Z")
 _SUBTRACTED = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]|\d)\Z")  # glued to a minus
 _AFTER = re.compile(
     rf"""[ ]?[+×·÷]{_OPERAND} | [ ][-*<>]{_OPERAND} | -(?!\d){_OPERAND} | \*[\dA-Za-z(\\]
-      | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z])) | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | \([\d\\√π] | !(?=[ ]?[-+*/×·÷^)}}\\])
+      | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z])) | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | \([\d\\√π] | _[{{\d] | !(?=[ ]?[-+*/×·÷^)}}\\])
       | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞]
       | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int)(?![a-z]))
       | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",

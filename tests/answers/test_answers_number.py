@@ -154,7 +154,7 @@ def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(text: str, raw
     [
         "n+1", "1+n", "n - 1", "x-3", "n/2", "3x", "2n", "5i", "7\\pi", "\\pi", "\\frac{\\pi}{6}", "-\\frac{n}{2}", "2\\sqrt{3}",
         "\\sqrt{16}", "5 + 3", "2 \\cdot 3", "2^{10} - 1", "(-2)^2", "10!", "\\binom{5}{2}", "\\log_2 8", "f(3)", "x = n+1",
-        "n \\geq 3", "9^{9^{9}}", "0x1F", "5(√3 + 1)", "1/2^{10}",
+        "n \\geq 3", "9^{9^{9}}", "0x1F", "5(√3 + 1)", "1/2^{10}", "17_{16}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("frame", ["First 3 steps.\n\\boxed{{{}}}", "First 3 steps.\nThe answer is ${}$."])
