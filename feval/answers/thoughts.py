@@ -137,6 +137,8 @@ _QUOTES = frozenset("\"'“”‘’«»")
 _SENTENCE_ENDS = frozenset(".!?…。！？")
 _AFTER_SENTENCE = "\"'*_)]”’"
 _SPACE = re.compile(r"\s*")
+_TAGS = frozenset(name for name, family in FAMILIES.items() if family.opening == f"<{name}>")
+_FIRST_TAG = re.compile(r"\s*<([A-Za-z_]{1,20})>")
 _LOOK_BACK = 64  # characters before a mark that are looked at, so that no line is read for each mark in it
 _FIRST_LINE = 200  # characters of a first line in front of a thought
 _SPOKEN = frozenset(".,:;!?…。，：！？")
@@ -187,6 +189,8 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
         return Split(reply, reasoning, (Mark(0, text, len(reasoning or ""), _BLOCKS_END),))
     if thoughts is None and not _has_sign(text):
         return Split(text)
+    if thoughts is None and (first := _FIRST_TAG.match(text)) and first[1].lower() in _TAGS:
+        return _split(text, _patterns(first[1].lower()))  # no other family's mark can come before
     lower = f"\n{text.lower()}"
     if thoughts is not None:
         patterns = _patterns(thoughts)
