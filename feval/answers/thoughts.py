@@ -304,7 +304,7 @@ def written_marks(thoughts: Thoughts) -> tuple[str, str]:
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
     """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
-    if len(marks) == 1 and marks[0].closing == _BLOCKS_END and _content_blocks(marks[0].opening) is not None:
+    if of_content_blocks(marks):
         return marks[0].opening
     inline = _inline(reasoning, marks)
     pieces, place, used = [], 0, 0
@@ -329,6 +329,11 @@ def beginning(reply: str, reasoning: str | None, marks: Sequence[Mark], length: 
         length -= len(opening) + thought + len(closing)  # what is left of it as a length of the reply
     thoughts = _inline(reasoning, marks)[: sum(mark.length for mark in kept)]
     return Split(reply[:length], thoughts if kept else None, tuple(kept))
+
+
+def of_content_blocks(marks: Sequence[Mark]) -> bool:
+    """Return whether the raw text was a JSON array of content blocks, which holds reply and thoughts in another spelling."""
+    return len(marks) == 1 and marks[0].closing == _BLOCKS_END and _content_blocks(marks[0].opening) is not None
 
 
 def raw_place(place: int, marks: Sequence[Mark]) -> int:

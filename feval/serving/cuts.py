@@ -13,7 +13,7 @@ from threading import Lock, RLock
 from typing import NamedTuple
 
 from feval.answers import extract
-from feval.answers.thoughts import Mark, Split, apart, beginning, join, raw_place
+from feval.answers.thoughts import Mark, Split, apart, beginning, join, of_content_blocks, raw_place
 from feval.cards.tokens import Beginning, beginnings, is_usage
 from feval.errors import FevalError
 from feval.serving.matching.matcher import Match
@@ -114,6 +114,7 @@ def _end(
     text: str, reasoning: str | None, marks: Sequence[Mark], stops: Sequence[str], room: int, first: _Beginnings
 ) -> _End:
     """Cut a CoT at the earliest stop in its reply, within its first tokens, of which there are at most `room`."""
+    marks = () if of_content_blocks(marks) else marks  # as a server sends them: thoughts in a field of their own
     thoughts = apart(reasoning or "", marks) or ""
     kept = first(thoughts, room)
     inline = first(join(text, reasoning, marks), room - kept.tokens if kept.text == thoughts else 0)
