@@ -82,6 +82,7 @@ SPELLINGS = {
         st.builds(r"\frac{{{}}}{{{}}}".format, st.integers(0, 99), st.integers(1, 99)),
         st.builds("{}{} {}".format, st.sampled_from(["", "$", "-"]), st.integers(0, 99), st.sampled_from(["km", "%", "m^2", ""])),
         st.sampled_from(["5e3", "3 x 10^5", "10k", "29,00 €", "2 million", "seven", "x = 5", "2 + 3 = 5", "2:00"]),
+        st.sampled_from(["10^{6}", "10^6", "2^{31}", "2^{10} = 1024", "n+1 = 8", r"0.\overline{3}"]),
     ),
     "choice": st.sampled_from(["A", "(b)", "C.", "C) 4,000", "b: the cat", "option D", "Paris", "the cat", "4000"]),
     "yes-no": st.sampled_from(["yes", "No", "Not plausible", "TRUE"]),
