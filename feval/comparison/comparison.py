@@ -106,17 +106,21 @@ class Comparison(Drawn, Statistics):
 
     @property
     def tests(self) -> int:
-        """Number of p-values, which are adjusted for each other."""
+        """Number of p-values at equal cost, which are adjusted for each other."""
         return sum(row.p_value is not None for row in self.differences)
 
     @property
     def smallest_p(self) -> float:
-        """The smallest adjusted p-value possible with this many questions, random sign flips and tests."""
+        """The smallest adjusted p-value possible at equal cost, see `least_p`."""
+        return self.least_p(self.tests)
+
+    def least_p(self, tests: int) -> float:
+        """The smallest adjusted p-value possible with this many questions, random sign flips and a number of tests."""
         questions = self.curves[0].points[0].questions
         least = 2.0 ** (1 - min(questions, MOST_EXACT))
         if questions > MOST_EXACT:
             least = min(least, 1.0 / (self.plan.resamples + 1))
-        return min(1.0, max(self.tests, 1) * least)
+        return min(1.0, max(tests, 1) * least)
 
     def per_question(self) -> dict[str, Any]:
         """Columns of one row per point of a method and question: lists of text, and arrays.

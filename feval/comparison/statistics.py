@@ -7,10 +7,10 @@ confidence intervals; costs are means per question, counted as the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from feval.estimators.inference.bootstrap import Clusters, bootstrap_means
 from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
 from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
-from feval.estimators.inference.sign_flips import STREAM, sign_flip_test
+from feval.estimators.inference.sign_flips import STREAM, SignFlipTest, sign_flip_test
 from feval.evaluation.costs import known_costs
 from feval.methods.arrays import Floats, Rows
 
@@ -30,6 +30,7 @@ _GRID = 3
 """Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan names none. Few, since Holm's
 adjustment pays for each."""
 _SAME_COST = 1e-9
+_ROUNDING = 1e-12
 _SAME_POINT = 0.01  # relative difference of costs below which interpolation between points is meaningless
 _SAME_ANSWERS = 1e-9
 _ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; only interpolation differs there."
@@ -53,6 +54,25 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True)
+class BestPoint:
+    """The most accurate point within a budget, of equals the cheapest, and those that may be as good.
+
+    Attributes:
+        budget: mean cost per question.
+        chosen: label of the curve and index of the point; `None` where no point is that cheap.
+        settings: number of points within the budget, of all curves, that it was chosen from.
+        close: the others whose paired difference from it is within noise, the most accurate first: p times the
+            number of the others is above 1 - confidence. With this confidence the truly best point is among these and the one
+            that was chosen (subset selection, S. S. Gupta 1965, doi:10.1080/00401706.1965.10490251, by Bonferroni's bound).
+    """
+
+    budget: float
+    chosen: tuple[str, int] | None
+    settings: int
+    close: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class HullArea:
     """Average height of a curve's non-decreasing convex hull over the costs that all curves share (RouterBench's AIQ).
 
@@ -72,20 +92,21 @@ class HullArea:
 
 @dataclass(frozen=True)
 class AccuracyDifference:
-    """Accuracy of one method minus another's at one cost.
+    """Accuracy of one method minus another's: at one cost, or each at its most expensive point where they share none.
 
     Attributes:
-        cost: `None` where the two share no cost and each is taken at its most expensive point.
+        cost_a, cost_b: where each is taken.
         difference: accuracy_a - accuracy_b, in [-1, 1]; its interval is from the inverted sign-flip test.
         flips: share of resamples in which the difference has the other sign; ties count half.
         p_value: two-sided, for "no difference", by flipping signs; `None` where it is not tested.
-        p_holm: adjusted for all tested differences of the comparison.
+        p_holm: adjusted for all tested differences of its table (`differences` or `unequal_costs`).
         untested: a sentence that says why it is not tested; `None` where it is.
     """
 
     a: str
     b: str
-    cost: float | None
+    cost_a: float
+    cost_b: float
     accuracy_a: float
     accuracy_b: float
     difference: float
@@ -215,17 +236,21 @@ class Statistics:
     """All statistics of several curves.
 
     Attributes:
+        best: the best points at three budgets.
         frontier: the Pareto frontier, by cost.
         areas: one per curve; none where all points cost the same.
         differences: every pair of curves at the plan's costs, or at some that the pair shares.
+        unequal_costs: every pair of curves that share no cost, each at its most expensive point; tested apart from the others.
         savings: every pair at the plan's accuracies, or at some that the curves share.
         reaches: the cost at which every curve reaches those accuracies.
         ranking: strongest first; empty for a single curve.
     """
 
+    best: tuple[BestPoint, ...]
     frontier: tuple[FrontierPoint, ...]
     areas: tuple[HullArea, ...]
     differences: tuple[AccuracyDifference, ...]
+    unequal_costs: tuple[AccuracyDifference, ...]
     savings: tuple[Saving, ...]
     reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
@@ -236,7 +261,13 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
     lines = _lines(plan, curves)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
-        _frontier(lines), _areas(plan, lines), _differences(plan, lines), savings, reaches, _ranking(plan, lines)
+        best=_best(plan, lines),
+        frontier=_frontier(lines),
+        areas=_areas(plan, lines),
+        **_differences(plan, lines),
+        savings=savings,
+        reaches=reaches,
+        ranking=_ranking(plan, lines),
     )
 
 
@@ -271,6 +302,35 @@ def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
     return tuple(np.unique(np.linspace(low, high, _GRID + 2)[1:-1]).tolist())
 
 
+def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
+    """Three of the plan's costs, or thirds of the range of costs on a log axis."""
+    if planned := sorted(plan.costs):
+        return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
+    low, high = min(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
+    return list(dict.fromkeys(np.geomspace(low, high, 4)[1:].tolist()))
+
+
+def _best(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[BestPoint, ...]:
+    """The best points at `_budgets`; differences that several budgets need are tested once."""
+    ordered = sorted(
+        (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), line.points[i])
+        for curve, line in enumerate(lines)
+        for i in range(len(line.points))
+    )
+    within = [[row for row in ordered if row[1] <= budget * (1 + _SAME_COST)] for budget in _budgets(plan, lines)]
+    pairs = {(rows[0][2:4], row[2:4]): (rows[0][4], row[4]) for rows in within for row in rows[1:]}
+    tests: dict[Any, float] = {}
+    if pairs:
+        test = _sign_flips(plan, lines[0].points[0], (best.right - other.right for best, other in pairs.values()))
+        tests = dict(zip(pairs, test.p_value.tolist(), strict=True))
+    level, found = 1 - plan.confidence, []
+    for budget, rows in zip(_budgets(plan, lines), within, strict=True):
+        close = [row[2:4] for row in rows[1:] if tests[rows[0][2:4], row[2:4]] * (len(rows) - 1) > level]
+        named = [(lines[curve].label, place) for curve, place in (*(row[2:4] for row in rows[:1]), *close)]
+        found.append(BestPoint(budget, named[0] if named else None, len(rows), tuple(named[1:])))
+    return tuple(found)
+
+
 def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     cost = np.concatenate([line.cost for line in lines])
     right = np.concatenate([line.right for line in lines])
@@ -300,63 +360,70 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
     return tuple(areas)
 
 
-def _differences(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[AccuracyDifference, ...]:
-    at = [(a, b, cost) for a, b in combinations(lines, 2) for cost in _shared_costs(plan, a, b)]
-    if not at:
-        return ()
-    rows = _difference_rows(plan, at)
-    tested = [i for i, row in enumerate(rows) if row.p_value is not None]
-    adjusted = holm([p for row in rows if (p := row.p_value) is not None]).tolist()
-    for i, p in zip(tested, adjusted, strict=True):
-        rows[i] = replace(rows[i], p_holm=p)
-    return tuple(rows)
+def _differences(plan: Plan, lines: Sequence[_CostCurve]) -> dict[str, tuple[AccuracyDifference, ...]]:
+    """Differences at equal costs, and those of pairs that share none; each of the two is adjusted by itself."""
+    at = [(a, b, *costs) for a, b in combinations(lines, 2) for costs in _compared_costs(plan, a, b)]
+    rows = list(_difference_rows(plan, at)) if at else []
+    equal, unequal = ([row for row in rows if (row.cost_a == row.cost_b) is same] for same in (True, False))
+    return {"differences": _adjusted(equal), "unequal_costs": _adjusted(unequal)}
 
 
-def _difference_rows(plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float | None]]) -> list[AccuracyDifference]:
-    """Differences with sign-flip tests, all on the same sign patterns, not yet adjusted."""
-    costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
-    order, seed = by_key(at[0][0].points[0]), plan.seed % (1 << 64)
+def _adjusted(rows: Sequence[AccuracyDifference]) -> tuple[AccuracyDifference, ...]:
+    adjusted = iter(holm([row.p_value for row in rows if row.p_value is not None]).tolist())
+    return tuple(row if row.p_value is None else replace(row, p_holm=next(adjusted)) for row in rows)
+
+
+def _sign_flips(plan: Plan, questions: Evaluation, differences: Iterable[Floats]) -> SignFlipTest:
+    """Tests of columns [Q] of paired differences, all on the same sign patterns."""
+    order, seed = by_key(questions), plan.seed % (1 << 64)
     dealt = Clusters(len(order), seed, STREAM)
-    sums = [dealt.sums(a.questions_at(x) - b.questions_at(y), order) for a, x, b, y in costs]
-    test = sign_flip_test(
-        np.stack(sums, axis=1), confidence=plan.confidence, splits=plan.resamples, seed=seed, dealt=dealt
-    )
+    sums = np.stack([dealt.sums(column, order) for column in differences], axis=1)
+    return sign_flip_test(sums, confidence=plan.confidence, splits=plan.resamples, seed=seed, dealt=dealt)
+
+
+def _difference_rows(
+    plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float, float]]
+) -> Iterator[AccuracyDifference]:
+    """Differences with sign-flip tests, all on the same sign patterns, not yet adjusted."""
+    test = _sign_flips(plan, at[0][0].points[0], (a.questions_at(x) - b.questions_at(y) for a, b, x, y in at))
     lows, highs = np.clip(test.low, -1.0, 1.0).tolist(), np.clip(test.high, -1.0, 1.0).tolist()
-    rows = []
-    for i, ((a, x, b, y), (_, _, cost)) in enumerate(zip(costs, at, strict=True)):
+    for i, (a, b, x, y) in enumerate(at):
         (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
         observed = right_a - right_b
         flips = flip_probability(observed, rights_a - rights_b)
-        same = _begin_alike(a, b, cost)
+        same = x == y and _begin_alike(a, b, x)
         p = None if same else float(test.p_value[i])
         ends = lows[i], highs[i]
-        row = AccuracyDifference(
-            a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
+        yield AccuracyDifference(
+            a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
         )
-        rows.append(row)
-    return rows
 
 
-def _own_cost(line: _CostCurve, cost: float | None) -> float:
-    return float(line.cost[-1]) if cost is None else cost
-
-
-def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float | None) -> bool:
+def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:
     """Whether two curves differ at a cost only because each is interpolated away from the same first point."""
-    if cost is None or max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
+    if max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
         return False
     return bool((np.abs(a.points[0].right - b.points[0].right) <= _SAME_ANSWERS).all())
 
 
-def _shared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[float | None]:
-    low, high = max(a.cost[0], b.cost[0]), min(a.cost[-1], b.cost[-1])
-    if low > high:
-        return [None]
+def _shared_range(lines: Sequence[_CostCurve]) -> tuple[float, float] | None:
+    """The range of costs that all curves have, if only one cost to rounding; `None` where they share none."""
+    low, high = max(float(line.cost[0]) for line in lines), min(float(line.cost[-1]) for line in lines)
+    return (low, high) if low <= high * (1 + _ROUNDING) else None
+
+
+def _compared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[tuple[float, float]]:
+    """Where each of two curves is taken: at the costs that both have, else at its most expensive point."""
+    if (shared := _shared_range((a, b))) is None:
+        return [(float(a.cost[-1]), float(b.cost[-1]))]
+    low, high = shared
     if plan.costs:
-        return [cost for cost in plan.costs if low <= cost <= high]
-    if high <= low * (1 + _SAME_COST):  # rounding would make three comparisons of one
-        return [float(high)]
-    return list(np.unique(np.geomspace(low, high, _GRID)).tolist())
+        costs = [cost for cost in plan.costs if low <= cost <= high]
+    elif high <= low * (1 + _SAME_COST):  # rounding would make three comparisons of one
+        costs = [high]
+    else:
+        costs = np.unique(np.geomspace(low, high, _GRID)).tolist()
+    return [(cost, cost) for cost in costs]
 
 
 def _at_equal_accuracy(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
@@ -403,9 +470,8 @@ def _saving(
 def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     if len(lines) < 2:
         return ()
-    shared = min(float(line.cost[-1]) for line in lines)
-    common = shared >= max(float(line.cost[0]) for line in lines)
-    costs = [shared if common else float(line.cost[-1]) for line in lines]
+    shared = _shared_range(lines)
+    costs = [float(line.cost[-1]) if shared is None else shared[1] for line in lines]
     right, rights = zip(*(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True)
     strength = bradley_terry(pairwise_wins(np.array([right])))[0]
     stacked = np.stack(rights, axis=1)

@@ -27,6 +27,7 @@ from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
+from feval.comparison.statistics import BestPoint
 from feval.errors import NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
@@ -36,8 +37,7 @@ from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
 from feval.report.tables import questions_parquet
-from feval.report.tables.comparisons import comparison_tables, differences_table
-from feval.report.tables.headline import best_at
+from feval.report.tables.comparisons import comparison_tables, named_point
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -222,8 +222,8 @@ def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
 
     assert len(comparison.differences) == comparison.tests == 3
     for row in comparison.differences:
-        assert row.cost is not None
-        per_question = at(weak.points, row.cost) - at(strong.points, row.cost)
+        assert row.cost_a == row.cost_b
+        per_question = at(weak.points, row.cost_a) - at(strong.points, row.cost_b)
         alone = sign_flip_test(per_question[:, None], splits=500, seed=3)
         assert row.difference == pytest.approx(per_question.mean())
         assert (row.low, row.high) == pytest.approx((alone.low[0], alone.high[0]), abs=1e-9)
@@ -402,20 +402,25 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
 def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
     one, two = SC | {"label": "one", "budgets": {"n": [1, 2]}}, SC | {"label": "two", "budgets": {"n": [5]}}
     result = compare(plan(one, two), base=toy)
-    [row] = result.differences
-    assert row.cost is None
+    assert (result.differences, result.tests) == ((), 0)
+    [row] = result.unequal_costs
+    costs = (result.curves[0].points[1].usd_per_question, result.curves[1].points[0].usd_per_question)
+    assert (row.cost_a, row.cost_b) == pytest.approx(costs)
+    assert row.p_holm == row.p_value  # a family of its own
     assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
         (result.curves[0].points[1].accuracy, result.curves[1].points[0].accuracy)
     )
-    sentence = "no cost: the two share none, and each is taken at its most expensive point"
-    assert sentence in run(written(toy, result.plan), "--all").stdout
-    assert sentence in differences_table(result, result.differences).notes
+    shown = run(written(toy, result.plan), "--all").stdout
+    assert "1 pair of methods shares no cost" in shown
+    assert "Difference in accuracy, not at equal cost" in shown
+    assert "equal cost, in percentage points\n" not in shown.replace("not at equal cost, in", "")
+    assert "each at its most expensive point, not at equal cost" in shown  # the ranking
 
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
     pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
     result = compare(plan(*pair, cost="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
-    assert [row.cost for row in result.differences] == [2, 4]  # nobody has 9 CoTs
+    assert [row.cost_a for row in result.differences] == [2, 4]  # nobody has 9 CoTs
     assert [reach.accuracy for reach in result.reaches] == [0.5, 1.0] * 2
     assert result.reaches[1].cost is None
     assert result.reaches[1].never > 0
@@ -550,7 +555,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     file, mine = written(toy, plan(*methods, replicates=2)), f"--method={toy}/mine.py:first"
     done = run(file, mine, "--out", toy / "out" / "here")
     assert done.exit_code == 0, done.output
-    for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
+    for words in ("Best at three budgets", "Pareto frontier", "shares no cost", "Missing", "--all"):
         assert words in done.stdout
     everything = run(file, mine, "--all", "--receipt", "none").stdout
     for words in (
@@ -651,7 +656,7 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
     assert [point.label for point in result.frontier] == ["recorded.py:first"]
     assert result.areas == ()
     [row] = result.differences
-    assert (row.cost, row.accuracy_a) == (1.0, 0.0)
+    assert (row.cost_a, row.accuracy_a) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -717,10 +722,10 @@ def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Pat
     assert "all equal" in done.stdout
     assert str(compared.parent) not in receipt.read_text()  # nothing of this machine
     written_down = json.loads(receipt.read_text())
-    written_down["numbers"]["differences"][0]["p_holm"] = 0.5
+    written_down["numbers"]["unequal_costs"][0]["p_holm"] = 0.25
     receipt.write_text(json.dumps(written_down))
     done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
-    assert (done.exit_code, "differences[0].p_holm: the receipt says 0.5" in done.output) == (1, True)
+    assert (done.exit_code, "unequal_costs[0].p_holm: the receipt says 0.25" in done.output) == (1, True)
 
 
 def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Path, toy: Path) -> None:
@@ -803,7 +808,23 @@ def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
     for n in (1, 2, 3, 4, 5):
         result = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
-        assert [row.cost for row in result.differences] == [result.curves[1].points[0].usd_per_question]
+        assert [row.cost_a for row in result.differences] == [result.curves[1].points[0].usd_per_question]
+
+
+def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None:
+    # Right on all 20 questions against right on none, and one that is wrong on a single question.
+    pools = {"good": [["a"] * 3] * 20, "bad": [["b"] * 3] * 20, "near": [["a"] * 3] * 19 + [["b"] * 3]}
+    write_toy(tmp_path / "rec", pools, ["a"] * 20)
+    result = compare(
+        plan(*(SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in pools), cost="samples"),
+        base=tmp_path,
+    )
+    best = result.best[-1]
+    assert (best.chosen, best.settings) == (("good", 0), 6)
+    assert set(best.close) == {("good", 1), ("near", 0), ("near", 1)}
+    shown = run(written(tmp_path, result.plan)).stdout
+    assert "within noise: good (n=3); near (n=1, n=3)" in shown
+    assert "flatters its accuracy" in shown
 
 
 def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
@@ -824,12 +845,12 @@ def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(com
     points = [
         (curve.label, point.usd_per_question, point.accuracy) for curve in comparison.curves for point in curve.points
     ]
-    budget = sorted(cost for _, cost, _ in points if cost is not None)[3]
-    [place] = best_at(comparison, [budget])
-    assert place is not None
-    best = comparison.curves[place[0]].points[place[1]]
-    assert best.accuracy == max(accuracy for _, cost, accuracy in points if cost is not None and cost <= budget)
-    assert best_at(comparison, [0.0]) == [None]
+    for best in comparison.best:
+        within = [accuracy for _, cost, accuracy in points if cost is not None and cost <= best.budget * (1 + 1e-9)]
+        assert best.chosen is not None
+        chosen = named_point(comparison, best.chosen)[0]
+        assert (chosen.accuracy, best.settings) == (pytest.approx(max(within)), len(within))
+    assert compare(comparison.plan.changed(costs=[1e-9]), base=toy).best == (BestPoint(1e-9, None, 0),)
     many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
     shown = run(written(toy, plan(*many, *failing)), "--receipt", "none").stdout

@@ -252,7 +252,8 @@ def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Compariso
             (p.accuracy, label) for label, p in points if 1000 * (p.usd_per_question or 0) <= 1.003 * float(budget)
         ]
         accuracy, label = max(within)
-        assert words.endswith(", the same") or (f"{percent(accuracy)} % right" in words and label in words)
+        assert f"of {len(within)} settings, " in words or len(within) == 1
+        assert ", the same (" in words or (f"{percent(accuracy)} % right" in words and label in words)
     clear = sum(row.p_holm is not None and row.p_holm <= 0.05 for row in comparison.differences)
     assert f"{clear or 'none'} of {comparison.tests} differences" in differences
 

@@ -15,8 +15,8 @@ from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_scale, page_tables
 from feval.report.palette import page_shapes, places
+from feval.report.tables.comparisons import named_point
 from feval.report.tables.cost_axes import AXES, cost_words, questions_of
-from feval.report.tables.headline import best_at, three_budgets
 from feval.report.text import counted, counted_questions, percent, plain_number
 
 if TYPE_CHECKING:
@@ -68,30 +68,34 @@ def _result(comparison: Comparison) -> list[str]:
     """The result in two sentences, methods in every second piece: the best at three budgets, and whether methods differ."""
     if not comparison.curves:
         return []
-    budgets, scale = three_budgets(comparison), page_scale(comparison) if comparison.plan.cost == "usd" else 1
+    scale = page_scale(comparison) if comparison.plan.cost == "usd" else 1
     unit = f" {cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
-    pieces = ["Most accurate: "]
-    places = best_at(comparison, budgets)
-    for i, (budget, place) in enumerate(zip(budgets, places, strict=True)):
-        most = scale * budget
-        pieces[-1] += f"{'; ' if i else ''}within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{unit}, "
-        unit = ""
-        if place is None:
+    pieces, before = ["Most accurate: "], None
+    for best in comparison.best:
+        most = scale * best.budget
+        pieces[-1] += "; " if before else ""
+        pieces[-1] += f"within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{unit}, "
+        unit, noise = (
+            "",
+            f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')} within noise of it)",
+        )
+        if best.chosen is None:
             pieces[-1] += "there is none"
-        elif i and place == places[i - 1]:
-            pieces[-1] += "the same"
+        elif before and best.chosen == before.chosen:
+            pieces[-1] += f"the same{noise}"
         else:
-            curve = comparison.curves[place[0]]
-            point = curve.points[place[1]]
-            label = budget_label(curve.entry, point)
-            right = f"{f' ({label})' if label else ''} with {percent(point.accuracy)}\N{NO-BREAK SPACE}% right"
-            pieces += [curve.label, right]
+            point, label = named_point(comparison, best.chosen)
+            right = f"{f' ({label})' if label else ''} with {percent(point.accuracy)}\N{NO-BREAK SPACE}% right{noise}"
+            pieces += [best.chosen[0], right]
+        before = best
     pieces[-1] += "."
     if comparison.tests:
         level = 1 - comparison.plan.confidence
         clear = sum(row.p_holm is not None and row.p_holm <= level for row in comparison.differences)
         significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
         pieces[-1] += f" At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')} {significant}."
+    if count := len(comparison.unequal_costs):
+        pieces[-1] += f" {counted(count, 'pair')} of methods {'shares' if count == 1 else 'share'} no cost."
     return pieces
 
 

@@ -7,13 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
 from feval.evaluation.costs import mean_cost
+from feval.report.tables.comparisons import (
+    NO_SHARED_COST,
+    UNEQUAL_COSTS,
+    area_range,
+    chosen_note,
+    named_point,
+    ranked_at,
+    within_noise,
+)
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words, questions_of, usd_scale
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_column
-from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
+from feval.report.text import (
+    counted,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    plain_number,
+    signed_points,
+)
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.statistics import AccuracyDifference
     from feval.evaluation.evaluation import Evaluation
 
 Cell = str | dict[str, Any] | None
@@ -29,7 +48,19 @@ _MEANINGS = {
 
 def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the tables of a page in order, without empty ones."""
-    makers = (_results, _errors, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
+    makers = (
+        _best,
+        _results,
+        _errors,
+        _frontier,
+        _differences,
+        _unequal_costs,
+        _savings,
+        _reaches,
+        _ranking,
+        _areas,
+        _missing,
+    )
     return [table for make in makers if (table := make(comparison))["rows"]]
 
 
@@ -109,6 +140,30 @@ def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
     return [
         (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
     ]
+
+
+def _best(comparison: Comparison) -> dict[str, Any]:
+    unit, _, cost = _costs(comparison, (best.budget for best in comparison.best))
+    rows: list[Sequence[Cell]] = []
+    for best in comparison.best:
+        if best.chosen is None:
+            rows.append((cost(best.budget), "none is as cheap", "", *(_cell("-", None) for _ in "123"), ""))
+            continue
+        point, budget = named_point(comparison, best.chosen)
+        interval = _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low)
+        numbers = (_percent(point.accuracy), interval, _count(best.settings, 0))
+        rows.append((cost(best.budget), best.chosen[0], budget, *numbers, within_noise(comparison, best)))
+    columns = (
+        f"#up to {unit}",
+        "method",
+        "budget",
+        "#accuracy %",
+        _interval(comparison),
+        "#chosen from",
+        "within noise",
+    )
+    intro = f"The most accurate setting within a cost. {chosen_note(comparison)}"
+    return _table("best", "Best", "Best within a budget", intro, columns, rows)
 
 
 def _results(comparison: Comparison) -> dict[str, Any]:
@@ -195,12 +250,37 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
 
 
 def _differences(comparison: Comparison) -> dict[str, Any]:
-    unit, _, cost = _costs(comparison, (row.cost for row in comparison.differences))
+    intro = (
+        "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
+        "dot: the interval leaves 0 out; where nothing was tested the dot is open."
+    )
+    note = "Between two budgets a curve is taken to be linear in the logarithm of its cost."
+    unit, _, cost = _costs(comparison, (row.cost_a for row in comparison.differences))
+    cells = [(row, (cost(row.cost_a),)) for row in comparison.differences]
+    named = ("differences", "Differences", "Paired differences", intro)
+    return _difference_table(comparison, named, (f"#{unit}",), cells, note)
+
+
+def _unequal_costs(comparison: Comparison) -> dict[str, Any]:
+    unit, _, cost = _costs(comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b)))
+    cells = [(row, (cost(row.cost_a), cost(row.cost_b))) for row in comparison.unequal_costs]
+    named = ("unequal-costs", "At unequal cost", UNEQUAL_COSTS, NO_SHARED_COST)
+    return _difference_table(comparison, named, (f"#first, {unit}", f"#second, {unit}"), cells)
+
+
+def _difference_table(
+    comparison: Comparison,
+    named: tuple[str, str, str, str],
+    costs: Sequence[str],
+    cells: Sequence[tuple[AccuracyDifference, Sequence[Cell]]],
+    *notes: str,
+) -> dict[str, Any]:
+    """A table of differences that are tested together, each with the cells of its costs."""
     rows = [
         (
             row.a,
             row.b,
-            cost(row.cost, "each at its highest"),
+            *at,
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
@@ -212,25 +292,20 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
             _p_value(row.p_holm),
             _percent(row.flips),
         )
-        for row in comparison.differences
+        for row, at in cells
     ]
     difference = (f"#difference ({interval_name(comparison.plan.confidence)})", "#around 0")
-    accuracies = (f"#{unit}", "#first %", "#second %")
+    accuracies = (*costs, "#first %", "#second %")
     columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#reversed, % of resamples")
-    intro = (
-        "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
-        "dot: the interval leaves 0 out; where nothing was tested the dot is open."
-    )
+    tests = sum(row.p_value is not None for row, _ in cells)
     tested = (
         "Intervals and p come from flipping the signs of the questions' differences, reversals from "
-        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
-        f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
+        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {counted(tests, 'difference')} "
+        f"{'is' if tests == 1 else 'are'} tested together: p (Holm) is adjusted for that, and "
+        f"{plain_number(comparison.least_p(tests))} is the least it can be with so many questions."
     )
-    untested = dict.fromkeys(f"No p value: {row.untested}" for row in comparison.differences if row.untested)
-    notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
-    return _table(
-        "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
-    )
+    untested = dict.fromkeys(f"No p value: {row.untested}" for row, _ in cells if row.untested)
+    return _table(*named, columns, rows, (tested, *untested, *notes), _strongest(comparison))
 
 
 def _savings(comparison: Comparison) -> dict[str, Any]:
@@ -242,10 +317,7 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
             _percent(row.accuracy),
             cost(row.cost_a, "never"),
             cost(row.cost_b, "never"),
-            _cell(
-                "-" if row.ratio is None else f"{100 * (1 - row.ratio):+.1f}",
-                None if row.ratio is None else 1 - row.ratio,
-            ),
+            _cell("-" if row.ratio is None else _saved(row.ratio), None if row.ratio is None else 1 - row.ratio),
             _cell(
                 _savings_range(row.ratio_low, row.ratio_high), None if row.ratio_high is None else 1 - row.ratio_high
             ),
@@ -253,8 +325,11 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
         for row in comparison.savings
     ]
     costs = (f"#first, {unit}", f"#second, {unit}")
-    columns = ("first", "second", "#at accuracy %", *costs, "#first saves %", _interval(comparison))
-    intro = "What the first method saves of the second's cost at the same accuracy; below 0 it costs more."
+    columns = ("first", "second", "#at accuracy %", *costs, "#first saves", _interval(comparison))
+    intro = (
+        "What the first method saves of the second's cost at the same accuracy; below 0 it costs more, and above the double it "
+        "is said how many times the second's cost."
+    )
     notes = ["never: the curve does not reach that accuracy."]
     best = _strongest(comparison)
     return _table("savings", "Savings", "Savings at equal accuracy", intro, columns, rows, notes, best)
@@ -263,8 +338,12 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
 def _savings_range(low: float | None, high: float | None) -> str:
     if low is None and high is None:
         return "-"
-    ends = ["unbounded" if ratio is None else f"{100 * (1 - ratio):+.1f}" for ratio in (high, low)]
-    return " to ".join(ends)
+    return " to ".join("unbounded" if ratio is None else _saved(ratio) for ratio in (high, low))
+
+
+def _saved(ratio: float) -> str:
+    """What a method saves that costs so many times as much as another."""
+    return f"{ratio:,.1f} times the cost" if ratio > 2 else f"{100 * (1 - ratio):+.1f} %"
 
 
 def _reaches(comparison: Comparison) -> dict[str, Any]:
@@ -300,10 +379,7 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
     ]
     strength = (f"#strength ({interval_name(comparison.plan.confidence)})", "#around 0")
     columns = ("method", "#rank", f"#{unit}", "#accuracy %", *strength, "#first, % of resamples")
-    shared = len({row.cost for row in comparison.ranking}) == 1
-    where = (
-        "at the highest cost that all methods share" if shared else "each at its highest cost, since they share none"
-    )
+    where = ranked_at(comparison)
     intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
     return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
 
@@ -313,14 +389,9 @@ def _areas(comparison: Comparison) -> dict[str, Any]:
         (row.label, _percent(row.area), _cell(percents(row.area_low, row.area_high), row.area_low))
         for row in comparison.areas
     ]
-    first = comparison.areas[0] if comparison.areas else None
-    unit, written, _ = _costs(comparison, () if first is None else (first.low_cost, first.high_cost))
-    intro = (
-        ""
-        if first is None
-        else f"Average height of each curve's convex hull from {written(first.low_cost)} to {written(first.high_cost)} {unit} "
-        "(RouterBench's AIQ)."
-    )
+    unit, written, _ = _costs(comparison, (end for row in comparison.areas for end in (row.low_cost, row.high_cost)))
+    of = f" {area_range(comparison, written, unit)}" if rows else ""
+    intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
     columns = ("method", "#area %", _interval(comparison))
     return _table("areas", "Areas", "Area under each curve", intro, columns, rows)
 

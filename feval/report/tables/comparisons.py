@@ -18,6 +18,7 @@ from feval.report.tables.tables import (
     timing_notes,
 )
 from feval.report.text import (
+    counted,
     counted_questions,
     decimals_for,
     fixed,
@@ -30,7 +31,7 @@ from feval.report.text import (
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.comparison.statistics import AccuracyDifference, Rank, Saving
+    from feval.comparison.statistics import AccuracyDifference, BestPoint, Rank, Saving
     from feval.evaluation.evaluation import Evaluation
 
 RESULT_COLUMNS = (
@@ -51,10 +52,15 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     """
     tables = [
         _results(comparison), frontier_table(comparison), _ranking(comparison), differences_table(comparison),
-        _savings(comparison), _reaches(comparison), _missing(comparison),
+        _unequal_costs(comparison), _savings(comparison), _reaches(comparison), _missing(comparison),
     ]  # fmt: skip
     return [table for table in tables if table.rows]
 
+
+UNEQUAL_COSTS = "Difference in accuracy, not at equal cost"
+NO_SHARED_COST = (
+    "These pairs share no cost: each method is at its most expensive point, and one may win by spending more."
+)
 
 _MOST_ROWS = 30
 _Pair = TypeVar("_Pair", "AccuracyDifference", "Saving")
@@ -131,6 +137,31 @@ def _points(comparison: Comparison) -> Iterator[tuple[str, str, int, str, Evalua
         yield "baseline", f"single call of {point.llms[0]}", 0, "", point
 
 
+def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evaluation, str]:
+    """A point of a method, by label and index, and its budget."""
+    label, place = chosen
+    curve = next(curve for curve in comparison.curves if curve.label == label)
+    return curve.points[place], curve.budget_text(place)
+
+
+def within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:
+    """The settings that may be as good as the best, by method; of many methods the first `most`."""
+    settings: dict[str, list[str]] = {}
+    for close in best.close:
+        settings.setdefault(close[0], []).append(named_point(comparison, close)[1])
+    named = [label + f" ({', '.join(budgets)})" * any(budgets) for label, budgets in settings.items()]
+    more = f" and settings of {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
+    return "; ".join(named[:most]) + more if named else "none"
+
+
+def chosen_note(comparison: Comparison) -> str:
+    """How the best points were chosen, and what is within noise of one."""
+    return (
+        "Chosen on the questions that it is judged on, which flatters its accuracy; the truly best of those it was chosen from "
+        f"is, at {100 * comparison.plan.confidence:g} %, itself or one within noise of it."
+    )
+
+
 def frontier_table(comparison: Comparison) -> Table:
     """The Pareto frontier, by cost."""
     curves = {curve.label: curve for curve in comparison.curves}
@@ -150,46 +181,59 @@ def differences_table(
     comparison: Comparison, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
 ) -> Table:
     """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a terminal, explained."""
-    cost = cost_writer(comparison, (row.cost for row in comparison.differences))
     rows, rest = _readable(comparison, comparison.differences)
-    if selection is None:
-        notes = (*rest, *_difference_notes(comparison, rows))
-    else:
-        rows = selection
-    if any(row.cost is None for row in rows):
-        notes = (*notes, "no cost: the two share none, and each is taken at its most expensive point")
+    cost = cost_writer(comparison, (row.cost_a for row in comparison.differences))
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
-        columns=(
-            *columns("method", "minus", f"#{per_question(comparison)}", "#points"),
-            Column(interval_name(comparison.plan.confidence), number=True),
-            Column("reversed %", number=True, spare=True),
-            Column("p", number=True, spare=True),
-            Column("p (Holm)", number=True),
-        ),
-        rows=tuple(
-            (
-                row.a,
-                row.b,
-                cost(row.cost),
-                signed_points(row.difference),
-                f"{signed_points(row.low)} to {signed_points(row.high)}",
-                percent(row.flips),
-                "-" if row.p_value is None else f"{row.p_value:.4f}",
-                "-" if row.p_holm is None else f"{row.p_holm:.4f}",
-            )
-            for row in rows
-        ),
-        notes=notes,
+        columns=_difference_columns(comparison, f"#{per_question(comparison)}"),
+        rows=tuple(_difference_cells(row, cost(row.cost_a)) for row in (rows if selection is None else selection)),
+        notes=(*rest, *_difference_notes(comparison, rows, comparison.differences)) if selection is None else notes,
     )
 
 
-def _difference_notes(comparison: Comparison, rows: Sequence[AccuracyDifference]) -> tuple[str, ...]:
-    floor = (
-        f"on {comparison.curves[0].points[0].questions:,} questions it cannot be less than {comparison.smallest_p:.2g}"
+def _unequal_costs(comparison: Comparison) -> Table:
+    rows, rest = _readable(comparison, comparison.unequal_costs)
+    cost = cost_writer(comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b)))
+    unit = per_question(comparison)
+    return Table(
+        title=f"{UNEQUAL_COSTS}, in percentage points",
+        columns=_difference_columns(comparison, f"#{unit}", f"#{unit} of other"),
+        rows=tuple(_difference_cells(row, cost(row.cost_a), cost(row.cost_b)) for row in rows),
+        notes=(*rest, NO_SHARED_COST, *_difference_notes(comparison, rows, comparison.unequal_costs)),
     )
+
+
+def _difference_columns(comparison: Comparison, *costs: str) -> tuple[Column, ...]:
     return (
-        f"{comparison.tests} comparisons by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
+        *columns("method", "minus", *costs, "#points"),
+        Column(interval_name(comparison.plan.confidence), number=True),
+        Column("reversed %", number=True, spare=True),
+        Column("p", number=True, spare=True),
+        Column("p (Holm)", number=True),
+    )
+
+
+def _difference_cells(row: AccuracyDifference, *costs: str) -> tuple[str, ...]:
+    return (
+        row.a,
+        row.b,
+        *costs,
+        signed_points(row.difference),
+        f"{signed_points(row.low)} to {signed_points(row.high)}",
+        percent(row.flips),
+        "-" if row.p_value is None else f"{row.p_value:.4f}",
+        "-" if row.p_holm is None else f"{row.p_holm:.4f}",
+    )
+
+
+def _difference_notes(
+    comparison: Comparison, rows: Sequence[AccuracyDifference], family: Sequence[AccuracyDifference]
+) -> tuple[str, ...]:
+    tests = sum(row.p_value is not None for row in family)
+    questions, least = comparison.curves[0].points[0].questions, comparison.least_p(tests)
+    floor = f"on {questions:,} questions it cannot be less than {least:.2g}"
+    return (
+        f"{counted(tests, 'comparison')} by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
         *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
     )
 
@@ -274,7 +318,6 @@ def _ranking(comparison: Comparison) -> Table:
             "-" if area is None else percents(area.area_low, area.area_high),
         )  # fmt: skip
 
-    span = comparison.areas[0] if comparison.areas else None
     return Table(
         title="Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
         columns=(
@@ -284,10 +327,29 @@ def _ranking(comparison: Comparison) -> Table:
             Column("its interval", number=True, spare=True),
         ),
         rows=tuple(map(cells, comparison.ranking)),
-        notes=()
-        if span is None
-        else (f"AIQ: mean height of the hull from {cost(span.low_cost)} to {cost(span.high_cost)} per question",),
+        notes=(
+            *((f"ranking: {ranked_at(comparison)}",) if comparison.ranking else ()),
+            *(
+                (f"AIQ: mean height of the hull {area_range(comparison, cost, per_question(comparison))}",)
+                if comparison.areas
+                else ()
+            ),
+        ),
     )
+
+
+def ranked_at(comparison: Comparison) -> str:
+    """At which costs the methods are ranked."""
+    if len({row.cost for row in comparison.ranking}) == 1:
+        return "at the highest cost that all methods share"
+    return "each at its most expensive point, not at equal cost, since no cost is common to all"
+
+
+def area_range(comparison: Comparison, cost: Callable[..., str], unit: str) -> str:
+    """Over which costs the areas are."""
+    first = comparison.areas[0]
+    ends = f"from {cost(first.low_cost)} to {cost(first.high_cost)} {unit}"
+    return f"{ends}; beyond a method's last point its hull is level"
 
 
 def _missing(comparison: Comparison) -> Table:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.evaluation.costs import mean_cost
-from feval.report.tables.comparisons import cost_writer, differences_table, frontier_table, per_question, results_notes
+from feval.report.tables.comparisons import (
+    chosen_note,
+    cost_writer,
+    differences_table,
+    frontier_table,
+    named_point,
+    per_question,
+    results_notes,
+    within_noise,
+)
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, counted_questions, interval_name, percent, percents
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
 
-_FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS = 6, 5, 3
+_FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS, _CLOSE = 6, 5, 3, 3
 _LONGEST_REASON = 160
 
 
@@ -32,55 +39,26 @@ def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Ta
     return pieces
 
 
-def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int, int] | None]:
-    """The most accurate point within each mean cost per question, of equals the cheapest: curve and point by index.
-
-    `None` where no point is that cheap.
-    """
-    points = [
-        (cost, -point.accuracy, i, j)
-        for i, curve in enumerate(comparison.curves)
-        for j, point in enumerate(curve.points)
-        if (cost := mean_cost(point, comparison.plan.cost)) is not None
-    ]
-    best = []
-    for budget in budgets:
-        paid = [(accuracy, cost, i, j) for cost, accuracy, i, j in points if cost <= budget * (1 + 1e-9)]
-        best.append(min(paid)[2:] if paid else None)
-    return best
-
-
-def three_budgets(comparison: Comparison) -> list[float]:
-    """Three of the plan's costs, or thirds of the range of costs on a log axis."""
-    if planned := sorted(comparison.plan.costs):
-        return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
-    means = [mean_cost(point, comparison.plan.cost) for curve in comparison.curves for point in curve.points]
-    costs = [mean for mean in means if mean is not None]
-    return list(dict.fromkeys(np.geomspace(min(costs), max(costs), 4)[1:].tolist()))
-
-
 def _best(comparison: Comparison) -> Table:
-    budgets = three_budgets(comparison)
-    cost = cost_writer(comparison, budgets)
-    rows = []
-    for budget, place in zip(budgets, best_at(comparison, budgets), strict=True):
-        if place is None:
-            rows.append((cost(budget), "none is as cheap", "-", "-", "-"))
+    cost = cost_writer(comparison, (best.budget for best in comparison.best))
+    rows, notes = [], []
+    for best in comparison.best:
+        if best.chosen is None:
+            rows.append((cost(best.budget), "none is as cheap", *"-----"))
             continue
-        curve, index = comparison.curves[place[0]], place[1]
-        point = curve.points[index]
+        point, budget = named_point(comparison, best.chosen)
         ends = percents(point.accuracy_low, point.accuracy_high)
-        rows.append((cost(budget), curve.label, curve.budget_text(index) or "-", percent(point.accuracy), ends))
+        chosen = (f"{best.settings:,}", f"{len(best.close):,}")
+        rows.append((cost(best.budget), best.chosen[0], budget or "-", percent(point.accuracy), ends, *chosen))
+        notes += [f"up to {cost(best.budget)}, within noise: {within_noise(comparison, best, _CLOSE)}"] * bool(
+            best.close
+        )
+    names = ("method", "budget", "#accuracy %", f"#{interval_name(comparison.plan.confidence)}")
     return Table(
         title="Best at three budgets" if len(rows) == 3 else "Best",
-        columns=columns(
-            f"#up to {per_question(comparison)}",
-            "method",
-            "budget",
-            "#accuracy %",
-            f"#{interval_name(comparison.plan.confidence)}",
-        ),
+        columns=columns(f"#up to {per_question(comparison)}", *names, "#chosen from", "#within noise"),
         rows=tuple(rows),
+        notes=(chosen_note(comparison), *notes),
     )
 
 
@@ -97,8 +75,9 @@ def _frontier(comparison: Comparison) -> Table:
 
 def _significant(comparison: Comparison) -> list[str | Table]:
     """The clearest significant difference of each pair, the strongest method first; or a sentence that there is none."""
+    apart = _apart(comparison)
     if not comparison.differences:
-        return []
+        return apart
     level = 1 - comparison.plan.confidence
     rows = [row for row in comparison.differences if row.p_holm is not None and row.p_holm <= level]
     tests = counted(comparison.tests, "comparison")
@@ -107,13 +86,20 @@ def _significant(comparison: Comparison) -> list[str | Table]:
         if comparison.smallest_p > level:
             count = counted(comparison.curves[0].points[0].questions, "question")
             sentence += f" On {count} it cannot be less than {comparison.smallest_p:.2g}."
-        return [sentence]
+        return [sentence, *apart]
     best = comparison.ranking[0].label
     rows.sort(key=lambda row: (best not in (row.a, row.b), row.p_holm, -abs(row.difference)))
     pairs = list({(row.a, row.b): row for row in reversed(rows)}.values())[::-1]
     note = f"{len(rows):,} of {tests} have p (Holm) up to {level:.2g}"
     notes = (f"{note}; shown: one of each pair, those with {best} first",) if len(pairs) > _DIFFERENCE_ROWS else (note,)
-    return [differences_table(comparison, pairs[:_DIFFERENCE_ROWS], notes=notes)]
+    return [differences_table(comparison, pairs[:_DIFFERENCE_ROWS], notes=notes), *apart]
+
+
+def _apart(comparison: Comparison) -> list[str | Table]:
+    """A sentence on the pairs that are not compared at equal cost, where there are any."""
+    count = len(comparison.unequal_costs)
+    words = "shares no cost and is" if count == 1 else "share no cost and are"
+    return [f"{counted(count, 'pair')} of methods {words} compared apart."] if count else []
 
 
 def _missing(comparison: Comparison) -> list[str | Table]:
