@@ -239,6 +239,16 @@ def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) ->
             assert len({len(digits) for cell in cells for digits in re.findall(r"\.([0-9]+)", cell)}) <= 1, table["id"]
 
 
+def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_cost(comparison: Comparison) -> None:
+    ratios = {
+        (0.6, 0.5, 2.0): ("+40.0 %", "-100.0 % to +50.0 %"),
+        (63.2, 1.5, None): ("63.2 times the cost", "unbounded to -50.0 %"),
+    }
+    rows = [replace(comparison.savings[0], ratio=x, ratio_low=low, ratio_high=high) for x, low, high in ratios]
+    (table,) = (one for one in page_tables(replace(comparison, savings=tuple(rows))) if one["id"] == "savings")
+    assert [(row[-2]["t"], row[-1]["t"]) for row in table["rows"]] == list(ratios.values())
+
+
 def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Comparison, page: str) -> None:
     (result,) = re.findall('<p class="result">(.*?)</p>', page)
     assert set(re.findall("<b>(.*?)</b>", result)) <= {curve.label for curve in comparison.curves}
