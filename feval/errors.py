@@ -3,7 +3,8 @@
     FevalError
     ├── UsageError                 a value that can never work: a bad option, an unknown name
     │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind that does not exist
-    │   └── OutOfRangeError        a number outside its allowed range
+    │   ├── OutOfRangeError        a number outside its allowed range
+    │   └── NotExactError          an exact expectation that cannot be computed on these pools
     ├── CardError                  a card or price list that cannot be read
     ├── PriceNotFoundError         a price list without a price for the LLM
     ├── TokenCounterError          a token counter that is not available here
@@ -62,6 +63,18 @@ class UnknownNameError(UsageError):
 
 class OutOfRangeError(UsageError):
     """A number outside its allowed range."""
+
+
+class NotExactError(UsageError):
+    """An exact expectation that cannot be computed on these pools, while seeded draws can."""
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence without advice."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.reason} Take seeded draws with --order seeded (in Python: order='seeded')."
 
 
 class CardError(FevalError):

@@ -17,7 +17,7 @@ from feval import executors
 from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
+from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, marked, prepared, with_intervals
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
@@ -57,6 +57,7 @@ class Comparison(Drawn, Statistics):
         methods: users' methods by their name in the plan, with the source that was run.
         base: the folder that the plan's paths start from.
         loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where they are needed.
+        inexact: why all methods are on seeded draws though each has an exact expectation; `None` where they are not.
     """
 
     plan: Plan
@@ -68,6 +69,7 @@ class Comparison(Drawn, Statistics):
     methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
     base: Path = field(default=Path(), compare=False)
     loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, compare=False)
+    inexact: str | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -98,8 +100,9 @@ class Comparison(Drawn, Statistics):
             return []
         without = next((name for name in names if name not in exact), None)
         why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
+        since = f", since {why}." if self.inexact is None else f". {self.inexact}"
         sentence = (
-            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
+            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws{since} Where `feval run` and "
             f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the noise of the draws."
         )
         return [sentence]
@@ -283,7 +286,14 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     plan, llms, judged = runner.plan, runner.llms, len(runner.plan.split(loaded[0], runner.rows)[1])
     if judged > MOST_QUESTIONS:
         runner = replace(runner, columns=ColumnFile(judged))
-    curves = marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
+
+    def evaluated(runner: Runner) -> tuple[Runner, list[MethodCurve], list[FailedMethod]]:
+        failed: list[FailedMethod] = []
+        found = [curve for entry in plan.entries if (curve := runner.curve(entry, failed)) is not None]
+        return runner, marked(found), failed
+
+    runner, curves, failed = runner.or_seeded(evaluated)
+    missing += failed
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
@@ -303,5 +313,6 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
         methods=runner.methods,
         base=base,
         loaded=loaded,
+        inexact=runner.inexact,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )

@@ -73,8 +73,13 @@ def durations(
     runner = prepared(
         plan, plan.folder if base is None else base, missing, methods=methods, time_limit=time_limit
     ).runner
-    measured = [one for entry in plan.entries if (one := _measured(runner, entry, missing)) is not None]
-    return Durations(runner.plan, len(runner.rows), tuple(measured), tuple(missing))
+
+    def measured(runner: Runner) -> tuple[list[MethodDuration], list[FailedMethod]]:
+        failed: list[FailedMethod] = []
+        return [one for entry in plan.entries if (one := _measured(runner, entry, failed)) is not None], failed
+
+    found, failed = runner.or_seeded(measured)
+    return Durations(runner.plan, len(runner.rows), tuple(found), (*missing, *failed))
 
 
 def _measured(runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodDuration | None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.statistics import by_key
-from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 _MOST_NUMBERS = 1 << 23  # of intervals computed at once
+_Result = TypeVar("_Result")
 _EXACT = 40  # CoTs whose handing out takes about as long as an expectation
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 
@@ -141,7 +142,8 @@ class Work:
 class Runner:
     """Evaluates the methods of a plan on the questions in some rows, and notes why one fails.
 
-    `columns` is where numbers per question go; `None` for memory.
+    `columns` is where numbers per question go; `None` for memory. `inexact` is why all draws are seeded though every method has
+    an exact expectation; `None` where they are not.
     """
 
     plan: Plan
@@ -153,6 +155,14 @@ class Runner:
     methods: Mapping[str, Any]
     work: Work
     columns: ColumnFile | None = None
+    inexact: str | None = None
+
+    def or_seeded(self, compute: Callable[[Runner], _Result]) -> _Result:
+        """What a function makes of this runner; where an expectation by default cannot be computed, of one of seeded draws."""
+        try:
+            return compute(self)
+        except NotExactError as error:
+            return compute(replace(self, inexact=error.reason, work=Work(self.work.report)))
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
         """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
@@ -163,6 +173,8 @@ class Runner:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
         if self.plan.order is not None:
             return None if self.plan.order == "mixed" else self.plan.order
+        if self.inexact is not None:
+            return "seeded"
         return "exact" if all(self._is_exact(method) for method, _ in self._possible()) else "seeded"
 
     def _is_exact(self, method: Any) -> bool:
@@ -195,6 +207,10 @@ class Runner:
         for label, settings in entry.points():
             try:
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
+            except NotExactError as error:
+                if self.plan.order is None:
+                    raise
+                failed.append(FailedMethod(label, _reason(error)))
             except FevalError as error:
                 failed.append(FailedMethod(label, _reason(error)))
         if not points and len({one.reason for one in failed}) == 1:
@@ -232,7 +248,6 @@ class Runner:
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
         # The questions are chosen already, once for all methods, and so are the intervals, later.
-        order = order or ("exact" if self._is_exact(method) else "seeded")
         chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
         options = self.plan.arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)

@@ -30,6 +30,11 @@ def few_questions(questions: int) -> list[str]:
     return [sentence]
 
 
+def not_exact(reason: str | None) -> list[str]:
+    """Return a warning that seeded draws took the place of an exact expectation, given why; nothing without a reason."""
+    return [] if reason is None else [f"{reason} So these are means over seeded draws."]
+
+
 def probes_for_nothing(llms: Sequence[str]) -> list[str]:
     """Return a warning where the tokens of some LLMs' probes are not known, else nothing."""
     if not llms:

@@ -17,14 +17,14 @@ import numpy as np
 
 from feval import executors
 from feval.cards.billing import billed_prompts, usd
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import billed_once, few_questions, mixed_parties
+from feval.evaluation.cautions import billed_once, few_questions, mixed_parties, not_exact
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
@@ -35,7 +35,7 @@ from feval.executors.progress import reports
 from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import drawn, may_search, searches
+from feval.methods.protocol import drawn, is_exact, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
@@ -283,13 +283,28 @@ def method_curve(
     dataset.require(llms, steps=all(map(may_search, variants.values())))
     largest = [budget for variant in variants.values() for budget in budgets(variant, llms)]
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
-    points = []
+    order, inexact = options.pop("order", None), None
+    exact = all(is_exact(variant, cost, options.get("parallel")) for variant in variants.values())
+
+    def evaluated(order: str | None, executor: Executor | None) -> list[Evaluation]:
+        results: list[Evaluation] = []
+        for variant in variants.values():
+            given: dict[str, Any] = {"rows": questions.rows, "cost": cost, "executor": executor, "order": order}
+            results.append(evaluate(variant, dataset, llms, **given, **options))
+            progress(len(results), len(variants))
+        return results
+
     with executors.opened(workers, given=executor) as opened:
-        for value, variant in variants.items():
-            result = evaluate(variant, dataset, llms, rows=questions.rows, cost=cost, executor=opened, **options)
-            point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
-            points.append(point if cost is None else replace(point, cost=float(known_costs(result, cost).mean())))
-            progress(len(points), len(variants))
+        try:
+            results = evaluated("exact" if order is None and exact else order, opened)
+        except NotExactError as error:
+            if order is not None:
+                raise
+            results, inexact = evaluated("seeded", opened), error.reason  # all of them: a curve is of one kind
+    points = []
+    for (value, variant), result in zip(variants.items(), results, strict=True):
+        point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
+        points.append(point if cost is None else replace(point, cost=float(known_costs(result, cost).mean())))
     return Curve(
         method=method,
         dataset=dataset.id,
@@ -309,7 +324,7 @@ def method_curve(
         left_out=questions.left_out,
         cost=cost,
         timing=result.timing,
-        cautions=tuple(mixed_parties(dataset)),
+        cautions=(*mixed_parties(dataset), *not_exact(inexact)),
     )
 
 

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import cards, executors, methods
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import NotExactError, UnknownNameError, UsageError
 from feval.evaluation.cautions import (
     billed_once,
     few_questions,
     mixed_parties,
     named_errors,
+    not_exact,
     probes_for_nothing,
     uncompared,
 )
@@ -311,7 +312,7 @@ def evaluate(
         dataset: from `load`.
         llms: from the same `load`, in the order the method wants them.
         order: "exact" (expectation over all draws; the default where the method has one, for its `cost`, too), "seeded" (the
-            default otherwise) or "recorded".
+            default otherwise, also where these pools have too many different answers for an expectation) or "recorded".
         replicates: how many draws of every question, for "seeded"; `None` for `feval.evaluation.means.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
@@ -350,7 +351,7 @@ def evaluate(
         method.start(time_limit)
     used = used if seed is None else [llm.seeded(seed) for llm in used]
     timing = Timing.of(cost, None if serving is None else cards.serving_profile(serving), parallel)
-    kind, trained = _kind(method, order, cost, parallel), 0
+    kind, trained, inexact = _kind(method, order, cost, parallel), 0, None
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
@@ -367,8 +368,13 @@ def evaluate(
             timing = timing.require(used, chosen)
         replayed = None if timing is None or timing.profile is not None else timing
         if kind == "exact":
-            means = exact_means(method, dataset, used, chosen, timed=replayed is not None and parallel is None)
-        else:
+            try:
+                means = exact_means(method, dataset, used, chosen, timed=replayed is not None and parallel is None)
+            except NotExactError as error:
+                if order is not None:
+                    raise
+                kind, inexact = "seeded", error.reason
+        if kind != "exact":
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
             given: dict[str, Any] = {
                 "order": kind,
@@ -380,7 +386,8 @@ def evaluate(
                 sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
-    return replace(evaluation, train_questions=trained, left_out=questions.left_out)
+    found = (*evaluation.cautions, *not_exact(inexact))
+    return replace(evaluation, train_questions=trained, left_out=questions.left_out, cautions=found)
 
 
 def _require_method(method: object) -> None:

@@ -14,7 +14,7 @@ import pytest
 from recorded_pools import Recorded
 from small import write_scored_toy, write_toy
 
-from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
+from feval import SelfConsistency, compare, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation.training import train_test_rows
 from feval.methods import (
@@ -368,6 +368,33 @@ def test_what_a_recording_lacks_is_said_and_what_to_do(
 ) -> None:
     with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
         evaluate(method, replay[0], replay[1][:llms], order=order)
+
+
+def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(tmp_path: Path) -> None:
+    diverse = [str(answer) for answer, times in enumerate((40, 30, 22, 16, 10, 6, 3, 1)) for _ in range(times)]
+    dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {"gpt-4o-mini": [diverse]}, ["0"]))
+    method, why = AdaptiveConsistency(budget=64), "would visit more than 400,000,000 counts"
+    result = evaluate(method, dataset, llms, replicates=9)
+    drawn = evaluate(method, dataset, llms, replicates=9, order="seeded")
+    assert (result.kind, result.accuracy, result.samples_per_question) == (
+        "seeded",
+        drawn.accuracy,
+        drawn.samples_per_question,
+    )
+    assert [why in sentence for sentence in (*result.warnings, *drawn.warnings)].count(True) == 1
+    curve = method_curve(dataset, llms, "adaptive-consistency", "budget", [2, 64], replicates=9)
+    assert [point.kind for point in curve.points] == ["seeded", "seeded"]  # a curve is of one kind
+    assert why in " ".join(curve.warnings)
+    both = [SelfConsistency(3), method]
+    compared = compare(tmp_path / "toy", both, replicates=9)
+    assert (compared.kinds, why in " ".join(compared.warnings), compared.missing) == (("seeded",), True, ())
+    assert compare(tmp_path / "toy", both, replicates=9, order="exact").missing[0].reason.startswith("The exact")
+    for ask in (
+        evaluate,
+        lambda method, *on, order: method_curve(*on, "adaptive-consistency", "budget", [64], order=order),
+    ):
+        with pytest.raises(UsageError, match=rf"{why}.*--order seeded"):
+            ask(method, dataset, llms, order="exact")
 
 
 def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: Replay) -> None:

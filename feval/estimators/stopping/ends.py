@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import UsageError
+from feval.errors import NotExactError
 from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt64
 
 LARGEST_BUDGET = 300
@@ -157,11 +157,10 @@ def _keys(counts: Integers) -> UInt64:
 
 
 def require_budget(budget: int) -> None:
-    """Raise UsageError for a budget above 300, whose table of ends would be too large."""
+    """Raise NotExactError for a budget above 300, whose table of ends would be too large."""
     if budget > LARGEST_BUDGET:
-        raise UsageError(
-            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
-            "Take seeded draws with --order seeded (in Python: order='seeded'), or a smaller budget."
+        raise NotExactError(
+            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for."
         )
 
 
@@ -191,7 +190,7 @@ def ends_of_rule(
 
     `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether it stops there. `only_last`
     leaves out the ends before the budget. `check` is called on the tables of some smaller budgets, which take far less time.
-    UsageError for a budget above 300.
+    NotExactError for a budget above 300.
     """
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]

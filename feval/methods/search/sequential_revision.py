@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import NotExactError, OutOfRangeError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.per_question import by_blocks
 from feval.estimators.votes.best_of_n import subset_best_accuracy
@@ -178,9 +178,8 @@ class SequentialRevision:
         turns = [np.where(chain < sizes[:, None], chain, NOBODY)]
         while len(turns) < self.turns:
             if (searches.recorded(turns[-1]) > 1).any():
-                raise UsageError(
-                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then; take seeded "
-                    "draws with --order seeded (in Python: order='seeded')."
+                raise NotExactError(
+                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then."
                 )
             turns.append(searches.reply(turns[-1]))
         beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
