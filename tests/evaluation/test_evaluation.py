@@ -371,7 +371,8 @@ def test_what_a_recording_lacks_is_said_and_what_to_do(
 
 
 def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(tmp_path: Path) -> None:
-    diverse = [str(answer) for answer, times in enumerate((40, 30, 22, 16, 10, 6, 3, 1)) for _ in range(times)]
+    counts = (20, 15, 12, 10, 8, 7, 6, 5, 5, 4, 4, 3, 3, *[2] * 6, *[1] * 10)
+    diverse = [str(answer) for answer, times in enumerate(counts) for _ in range(times)]
     dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {"gpt-4o-mini": [diverse]}, ["0"]))
     method, why = AdaptiveConsistency(budget=64), "would visit more than 400,000,000 counts"
     result = evaluate(method, dataset, llms, replicates=9)
