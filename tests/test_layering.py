@@ -19,8 +19,9 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "lazy", "executors", "answers", "cards", "recording", "importers", "exporters", "hub", "estimators", "replay",
-    "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
+    "errors", "arguments", "lazy", "executors", "answers", "cards", "recording", "importers", "exporters", "hub", "estimators",
+    "replay", "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli",
+    "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
     "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from places import ROOT
 
 import feval
+from feval.errors import UsageError
+from feval.evaluation.surface import surface
+from feval.forecast import estimate
 
 PUBLIC = [
     "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison",
@@ -82,6 +86,37 @@ def test_importing_feval_loads_nothing_heavy() -> None:
 
 def test_errors_and_names_load_nothing_heavy() -> None:
     assert loaded_after("import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType").isdisjoint(HEAVY)
+
+
+WRONG: list[tuple[Callable[..., object], str]] = [
+    (
+        lambda _, __: feval.evaluate(feval.SelfConsistency(5), "mult", "gpt-x"),
+        "evaluate takes a Dataset .* as dataset; 'mult'",
+    ),
+    (
+        lambda data, _: feval.evaluate(feval.SelfConsistency(5), data, ["gpt-x"]),
+        r"LLM from `load`.* as llms; \['gpt-x'\]",
+    ),
+    (
+        lambda data, llm: feval.evaluate(feval.SelfConsistency(5), data, llm, replicates="9"),
+        "a whole number or None as",
+    ),
+    (lambda data, _: feval.self_consistency_curve(data, [data], [1]), "self_consistency_curve takes an LLM .* as llm"),
+    (lambda data, llm: feval.method_curve(data, [llm], "self-consistency", "n", 5), "takes a list .* as values; 5"),
+    (lambda data, _: feval.compare(data), "compare takes a Plan, .* as recording"),
+    (lambda data, _: surface(data, "x"), "surface takes an LLM"),
+    (lambda _, llm: estimate("x", llm, g=2, m=[3]), "estimate takes a Dataset"),
+    (lambda _, __: feval.load("tiny_sums", 5), "load takes text, a list .each text. or None as llms; 5"),
+    (lambda _, __: feval.merge("one", "two"), "merge takes a list"),
+    (lambda _, llm: feval.BudgetEnvironment("x", llm), "BudgetEnvironment takes a Dataset"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), WRONG)
+def test_a_wrong_type_is_a_sentence(call: Callable[..., object], words: str) -> None:
+    data, [llm] = feval.load("tiny_sums", ["feval/tiny-42k"], ROOT / "recorders" / "tiny" / "recording")
+    with pytest.raises(UsageError, match=f"{words}.* was given"):
+        call(data, llm)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, ValidationError, model_validator
 
+from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
 from feval.cards.fields import Card, Day, Text
 from feval.cards.front_matter import card_files, read_card_text, read_front_matter
@@ -131,6 +132,7 @@ class PriceList:
         return price
 
 
+@checked
 def price_list(id_or_path: str | Path) -> PriceList:
     """Read a price list.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import executors
+from feval.arguments import checked
 from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
@@ -207,10 +208,11 @@ def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
 
 
+@checked
 @reports("comparing")
 def compare(
-    recording: Plan | str | Path | Recording | Sequence[str | Path | Recording],
-    methods: Sequence[Any] | Mapping[str, Any] = (),
+    recording: Plan | str | Path | Recording | Sequence[str | Path | Recording] | None,
+    methods: Any = (),
     *,
     dataset: str | None = None,
     llms: Sequence[str] | None = None,

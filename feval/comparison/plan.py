@@ -36,6 +36,7 @@ from pydantic import (
     model_validator,
 )
 
+from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
@@ -270,6 +271,7 @@ class Plan(Shown, EvaluationOptions):
             )
 
     @classmethod
+    @checked
     def read(cls, path: str | Path) -> Plan:
         """Read a comparison file, from whose folder paths start; the `UsageError` for a bad one names the method and the key."""
         content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import executors
+from feval.arguments import checked
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
@@ -153,6 +154,7 @@ class Curve(Drawn):
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
+@checked
 @reports("curve")
 def self_consistency_curve(
     dataset: Dataset,
@@ -235,6 +237,7 @@ def budget_field(method: str) -> str | None:
     return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
 
 
+@checked
 @reports("curve")
 def method_curve(
     dataset: Dataset,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.arguments import checked
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.question_set import question_set
 from feval.methods.arrays import Rows
@@ -112,6 +113,7 @@ class BudgetEnvironment:
         PriceNotFoundError: dollars were asked for and an LLM has no price or prompt tokens.
     """
 
+    @checked
     def __init__(
         self,
         dataset: Dataset,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import cards, executors, methods
+from feval.arguments import checked
 from feval.errors import NotExactError, UnknownNameError, UsageError
 from feval.evaluation.cautions import (
     billed_once,
@@ -282,6 +283,7 @@ class Evaluation(Drawn):
         return result
 
 
+@checked
 @executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.arguments import checked
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import OutOfRangeError
 from feval.estimators.cost import mean_output_tokens
@@ -136,6 +137,7 @@ class Surface(Shown):
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
+@checked
 @reports("surface")
 def surface(
     dataset: Dataset,

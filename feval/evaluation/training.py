@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.arguments import checked
 from feval.errors import OutOfRangeError
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.methods.arrays import Rows
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
+@checked
 def train_test_rows(
     dataset: Dataset, train_fraction: float, split_seed: int = 0, rows: Rows | None = None
 ) -> tuple[Rows, Rows]:

@@ -19,6 +19,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from feval.answers import EXTRACTOR_VERSION
+from feval.arguments import checked
 from feval.cards.tokens import USAGE
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.progress import reports
@@ -40,6 +41,7 @@ _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to o
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
 
 
+@checked
 @reports("exporting")
 def export_recording(
     recording: str | Path,

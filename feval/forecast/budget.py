@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from feval.arguments import checked
 from feval.errors import OutOfRangeError
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.evaluation.cautions import mixed_parties
@@ -21,6 +22,7 @@ _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
 
 
+@checked
 @reports("planning")
 def plan(
     dataset: Dataset,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, UsageError
 from feval.estimators.arrays import Rows
 from feval.evaluation.cautions import mixed_parties
@@ -36,6 +37,7 @@ from feval.replay import LLM, Dataset
 _FEW_QUESTIONS = 10
 
 
+@checked
 @reports("comparing")
 def couple(
     dataset: Dataset,

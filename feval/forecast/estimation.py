@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import executors
+from feval.arguments import checked
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.checks import require_confidence
 from feval.estimators.counts import vote_counts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
+@checked
 @reports("estimating")
 def estimate(
     dataset: Dataset,

@@ -12,6 +12,7 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, canonical_gold
 from feval.answers.equality import named_equality
+from feval.arguments import checked
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
@@ -49,6 +50,7 @@ ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
 
 
+@checked
 @reports("importing")
 def import_recording(
     format: str,  # noqa: A002 (the command's own word, and the first argument by position)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval import __version__
+from feval.arguments import checked
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.cards.reading import open_regular
@@ -100,6 +101,7 @@ class ReceiptCheck:
         return bool(self.changes)
 
 
+@checked
 @reports("verifying")
 def verify_receipt(
     path: Path,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.answers.thoughts import Mark
+from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.lazy import Browsed
 from feval.recording import parquet
@@ -44,6 +45,7 @@ class FileSource(Protocol):
         """Fetch what votes of some LLMs on a dataset need, and check it."""
 
 
+@checked
 def open_recording(path: str | Path, source: FileSource | None = None) -> Recording:
     """Open a recording folder.
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from feval import executors
 from feval.answers.parties import NORMAL_FORM
+from feval.arguments import checked
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.executors.progress import reports
@@ -59,6 +60,7 @@ class Verification:
         return not self.problems
 
 
+@checked
 @reports("verifying")
 def verify_recording(
     path: str | Path, progress: Callable[[int, int], None] | None = None, *, executor: Executor | None = None

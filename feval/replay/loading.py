@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from feval.arguments import checked
 from feval.cards.billing import BILLINGS
 from feval.cards.prices import PriceList, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownNameError, UsageError
@@ -34,6 +35,7 @@ from feval.replay.llm import LLM, LazyPrices
 from feval.replay.pools import Pool
 
 
+@checked
 def load(
     dataset: str | Path,
     llms: str | Sequence[str] | None = None,

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
 from feval.executors.progress import reports
 from feval.importers.columns import names_of
@@ -51,6 +52,7 @@ class ScoreImport:
     notes: tuple[str, ...]
 
 
+@checked
 @reports("importing scores")
 def import_scores(
     recording: str | Path,

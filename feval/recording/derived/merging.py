@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
 from feval.executors.progress import reports
 from feval.recording.derived.blocks import in_order
@@ -24,6 +25,7 @@ from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
 
 
+@checked
 @reports("merging")
 def merge(
     recordings: Sequence[str | Path],

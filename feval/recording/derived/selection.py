@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.executors.progress import reports
 from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
@@ -18,6 +19,7 @@ _CARRIED = "Before the selection: "
 """Marks the notes of the parent, which may be about what was left out."""
 
 
+@checked
 @reports("selecting")
 def select(
     recording: str | Path,
