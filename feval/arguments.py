@@ -33,7 +33,7 @@ _OWN = {
     "Dataset": "a Dataset from `load`",
     "LLM": "an LLM from `load`",
     "Plan": "a Plan",
-    "PriceList": "a PriceList",
+    "PriceList": "a PriceList(id, date, source, prices)",
     "Recording": "a Recording",
 }
 _FIRST = 20  # elements of a list that are looked at

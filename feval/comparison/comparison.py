@@ -23,7 +23,7 @@ from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
-from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT
@@ -84,11 +84,18 @@ class Comparison(Drawn, Statistics):
         return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
+    def counters(self) -> tuple[str, ...]:
+        """The token counters of the LLMs, each once."""
+        points = (*(point for curve in self.curves for point in curve.points), *self.baselines)
+        return tuple(dict.fromkeys(name for point in points for name in point.counters))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences that keep a reader from being misled."""
         points = [(curve.label, point) for curve in self.curves for point in curve.points]
         few = few_questions(points[0][1].questions) if points else []
-        cautions = dict.fromkeys(sentence for _, point in points for sentence in point.cautions)
+        of_points = (sentence for _, point in points for sentence in point.cautions)
+        cautions = dict.fromkeys((*mixed_counters(self.counters), *of_points))
         return (*few, *billed_once(self.plan.billing, points), *cautions, *self._not_exact())
 
     def _not_exact(self) -> list[str]:

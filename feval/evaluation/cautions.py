@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from feval import methods
+from feval.cards.tokens import is_usage
 from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
 
 if TYPE_CHECKING:
@@ -33,6 +34,19 @@ def few_questions(questions: int) -> list[str]:
 def not_exact(reason: str | None) -> list[str]:
     """Return a warning that seeded draws took the place of an exact expectation, given why; nothing without a reason."""
     return [] if reason is None else [f"{reason} So these are means over seeded draws."]
+
+
+def mixed_counters(counters: Iterable[str]) -> list[str]:
+    """Return a warning where token counters differ, whose counts do not compare, else nothing.
+
+    Tables and pictures mark what it concerns with an asterisk.
+    """
+    different = list(dict.fromkeys("usage" if is_usage(name) else name for name in counters))
+    if len(different) < 2:
+        return []
+    return [
+        f"* The tokens of these LLMs are counted by different counters ({'; '.join(different)}): such costs do not compare."
+    ]
 
 
 def probes_for_nothing(llms: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import billed_once, few_questions, mixed_parties, not_exact
+from feval.evaluation.cautions import billed_once, few_questions, mixed_counters, mixed_parties, not_exact
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
@@ -98,7 +98,7 @@ class Curve(Drawn):
         recording_hashes: hashes of all recordings that were opened together, which hold the questions and golds.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
-        counter: name of the token counter.
+        counter: name of the token counter; of different ones all, between semicolons.
         questions: number of questions.
         seed: random seed for draws (seeded).
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
@@ -316,7 +316,7 @@ def method_curve(
         recording_hashes=dataset.recording_hashes,
         prices=result.prices,
         billing=result.billing,
-        counter=", ".join(dict.fromkeys(result.counters)),
+        counter="; ".join(dict.fromkeys(result.counters)),
         questions=result.questions,
         seed=result.seed,
         replicates=result.replicates,
@@ -327,7 +327,7 @@ def method_curve(
         left_out=questions.left_out,
         cost=cost,
         timing=result.timing,
-        cautions=(*mixed_parties(dataset), *not_exact(inexact)),
+        cautions=(*mixed_counters(result.counters), *mixed_parties(dataset), *not_exact(inexact)),
     )
 
 

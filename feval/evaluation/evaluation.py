@@ -20,6 +20,7 @@ from feval.errors import NotExactError, UnknownNameError, UsageError
 from feval.evaluation.cautions import (
     billed_once,
     few_questions,
+    mixed_counters,
     mixed_parties,
     named_errors,
     not_exact,
@@ -388,7 +389,7 @@ def evaluate(
                 sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
-    found = (*evaluation.cautions, *not_exact(inexact))
+    found = (*mixed_counters(evaluation.counters), *evaluation.cautions, *not_exact(inexact))
     return replace(evaluation, train_questions=trained, left_out=questions.left_out, cautions=found)
 
 

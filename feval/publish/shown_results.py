@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from feval.cards.prices import PriceList
 from feval.errors import ReleaseError
+from feval.evaluation.cautions import mixed_counters
 from feval.publish.figure_tables import per_thousand, price_table, shown_accuracy
 from feval.publish.figures import Accuracy
 from feval.publish.markdown import code, folded, plain, table
 from feval.publish.owner_section import END
 from feval.publish.results import FOLDER
+from feval.report.tables.tables import cost_mark
 from feval.report.text import counted
 
 _BEGIN = "<!-- feval:results-begin (feval push writes this) -->"
@@ -95,7 +97,9 @@ def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, pri
         alt += f". {counted(len(rows), 'point')}, accuracy from {100 * min(accuracies):.1f} % to {100 * max(accuracies):.1f} %"
     pieces = [f"### {plain(name)}", f"`feval {kind}`: {subject}."]
     pieces += [f"![{alt}]({path})" for path in files if path.startswith(start) and path.endswith(".png")]
-    pieces.append(_numbers_table(lines))
+    counters = list(receipt.get("counters", {}).values())
+    pieces.append(_numbers_table(lines, counters))
+    pieces += mixed_counters(counters)
     if receipt["prices"] is not None:
         named = code(str(receipt["prices"]["id"]))
         llms = sorted(receipt.get("counters", {}))
@@ -104,8 +108,9 @@ def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, pri
     return "\n\n".join(pieces)
 
 
-def _numbers_table(lines: list[list[str]]) -> str:
-    header = ["what", "accuracy, % (interval)", "tokens per question", "USD per 1,000 questions"]
+def _numbers_table(lines: list[list[str]], counters: Iterable[str]) -> str:
+    costs = [name + cost_mark(name, counters) for name in ("tokens per question", "USD per 1,000 questions")]
+    header = ["what", "accuracy, % (interval)", *costs]
     used = [n for n in range(len(header)) if not n or any(line[n] != "-" for line in lines)]
     text = table([header[n] for n in used], ([line[n] for n in used] for line in lines[:_MOST_ROWS]))
     if len(lines) > _MOST_ROWS:

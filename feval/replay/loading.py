@@ -165,10 +165,6 @@ def _pool(llm: str, view: View) -> Pool:
 
 def _lazy_prices(prices: str | Path | PriceList | None, recordings: Sequence[Recording]) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to report mistakes early."""
-    if prices is not None and not isinstance(prices, (str, Path, PriceList)):
-        raise UsageError(
-            f"Prices are the id of a price list, a path or a PriceList(id, date, source, prices); {prices!r:.80} was given."
-        )
     named = list(dict.fromkeys(recording.manifest.prices for recording in recordings))
     if prices is None and len(named) > 1:
         raise ConflictError(f"The recordings name different price lists ({', '.join(named)}); choose one with prices=.")

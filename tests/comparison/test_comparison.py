@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from small import write_toy
 from typer.testing import CliRunner
 
-from feval import compare, evaluate, load, self_consistency_curve
+from feval import ModelSwitch, compare, evaluate, load, merge, method_curve, self_consistency_curve
 from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
@@ -35,9 +35,12 @@ from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.report.page.tables import page_tables
 from feval.report.pictures.comparison import _entries
 from feval.report.tables import questions_parquet
-from feval.report.tables.comparisons import comparison_tables, named_point
+from feval.report.tables.comparisons import comparison_tables, named_point, results_csv
+from feval.report.tables.results import evaluation_tables
+from feval.report.tables.tables import curve_table
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -809,6 +812,39 @@ def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     for n in (1, 2, 3, 4, 5):
         result = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
         assert [row.cost_a for row in result.differences] == [result.curves[1].points[0].usd_per_question]
+
+
+def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_path: Path) -> None:
+    for counter, llm in (("words", "gpt-4o-mini"), ("usage", "gpt-3.5-turbo")):
+        write_toy(tmp_path / counter, {llm: [["a", "b", "a"]] * 4}, ["a"] * 4, counter=counter)
+    merge([tmp_path / "words", tmp_path / "usage"], tmp_path / "rec")
+    note = "* The tokens of these LLMs are counted by different counters (words; usage): such costs do not compare."
+    both = [SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in ("gpt-4o-mini", "gpt-3.5-turbo")]
+    result = compare(plan(*both), base=tmp_path)
+    assert note in result.to_dict()["warnings"]
+    for table in comparison_tables(result):
+        costs = [column.name for column in table.columns if "USD" in column.name or "tokens" in column.name]
+        assert all(name.endswith(" *") for name in costs), costs
+        assert (note in table.notes) or not costs
+    for table in page_tables(result):
+        costs = [head["name"] for head in table["columns"] if "USD" in head["name"] or "tokens" in head["name"]]
+        assert all(name.endswith(" *") for name in costs)
+        assert (note in table["notes"]) or not costs
+    rows = list(csv.DictReader(io.StringIO(results_csv(result))))
+    assert {row["token_counter"] for row in rows} == {"words", "usage"}
+    assert not any(
+        " *" in column.name
+        for table in comparison_tables(compare(plan(both[0]), base=tmp_path))
+        for column in table.columns
+    )
+    dataset, llms = load("toy", None, tmp_path / "rec")
+    switched = evaluate(ModelSwitch(samples=2), dataset, llms, replicates=2)
+    assert note in switched.to_dict()["warnings"]
+    assert "USD/question *" in [column.name for column in evaluation_tables([switched])[0].columns]
+    curve = method_curve(dataset, llms, "model-switch", "samples", [1, 2], replicates=2)
+    assert "tokens/question *" in [column.name for column in curve_table(curve).columns]
+    calls = compare(plan(*both, cost="calls"), base=tmp_path)
+    assert "calls/question" in [column.name for column in comparison_tables(calls)[1].columns]
 
 
 def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_unknown_names_are_refused_with_what_there_is(toy: Path) -> None:
     with pytest.raises(UnknownNameError, match="price list"):
         load("toy", "gpt-3.5-turbo", toy, prices="1999-01-01")
     with pytest.raises(
-        UsageError, match=r"PriceList\(id, date, source, prices\); \{'gpt-3.5-turbo': \(1, 2\)\} was given"
+        UsageError, match=r"PriceList\(id, date, source, prices\) .* \{'gpt-3.5-turbo': \(1, 2\)\} \(dict\) was given"
     ):
         load("toy", "gpt-3.5-turbo", toy, prices={"gpt-3.5-turbo": (1, 2)})
     with pytest.raises(UsageError, match="twice"):

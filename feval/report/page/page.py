@@ -17,6 +17,7 @@ from feval.report.page.tables import page_scale, page_tables
 from feval.report.palette import page_shapes, places
 from feval.report.tables.comparisons import named_point
 from feval.report.tables.cost_axes import AXES, cost_words, questions_of
+from feval.report.tables.tables import cost_mark
 from feval.report.text import counted, counted_questions, percent, plain_number
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ def _data(comparison: Comparison) -> dict[str, Any]:
 
 def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
     scale = page_scale(comparison) if name == "usd" else 1
-    label, short, unit = (text.replace("question", questions_of(scale)) for text in cost_words(name, comparison.timing))
+    words = cost_words(name, comparison.timing)
+    mark = cost_mark(words[1], comparison.counters)
+    label, short, unit = (text.replace("question", questions_of(scale)) + mark for text in words)
     return {"key": name, "label": label, "short": short, "unit": unit, "scale": scale}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
+from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.costs import mean_cost
 from feval.report.tables.comparisons import (
     NO_SHARED_COST,
@@ -18,7 +19,7 @@ from feval.report.tables.comparisons import (
 )
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words, questions_of, usd_scale
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
-from feval.report.tables.tables import per_round_column
+from feval.report.tables.tables import cost_mark, per_round_column
 from feval.report.text import (
     counted,
     decimals_for,
@@ -46,6 +47,10 @@ _MEANINGS = {
 """What a heading means, shown when a pointer rests on it."""
 
 
+_BY_COST = ("first saves", "area %")
+"""What compares costs, though its heading does not name their unit."""
+
+
 def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the tables of a page in order, without empty ones."""
     makers = (
@@ -61,7 +66,14 @@ def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
         _areas,
         _missing,
     )
-    return [table for make in makers if (table := make(comparison))["rows"]]
+    tables = [table for make in makers if (table := make(comparison))["rows"]]
+    counters, unit = comparison.counters, cost_words(comparison.plan.cost, comparison.timing)[1]
+    for table in tables:
+        for head in table["columns"]:
+            head["name"] += cost_mark(unit if head["name"] in _BY_COST else head["name"], counters)
+        if any(head["name"].endswith(" *") for head in table["columns"]):
+            table["notes"] = list(dict.fromkeys((*table["notes"], *mixed_counters(counters))))
+    return tables
 
 
 def _table(

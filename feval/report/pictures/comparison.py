@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.costs import mean_cost
 from feval.report.pictures.drawing import (
     MOST_BANDS,
@@ -34,7 +35,7 @@ from feval.report.pictures.drawing import (
     with_legend,
 )
 from feval.report.tables.cost_axes import cost_words
-from feval.report.tables.tables import timing_notes
+from feval.report.tables.tables import cost_mark, timing_notes
 from feval.report.text import counted_questions, interval_name, price_words
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
     points = _placed(
         [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.cost
     )
-    axes.set_xlabel(f"{cost_words(comparison.plan.cost, comparison.timing)[0]} (log scale)")
+    label = cost_words(comparison.plan.cost, comparison.timing)[0]
+    axes.set_xlabel(f"{label}{cost_mark(label, comparison.counters)} (log scale)")
     axes.set_ylabel("accuracy")
     if not points:
         return
@@ -235,7 +237,8 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
-        f"billing {first.billing}; {prices}; token counter {', '.join(dict.fromkeys(first.counters))}",
+        f"billing {first.billing}; {prices}; token counter {'; '.join(comparison.counters)}",
+        *mixed_counters(comparison.counters),
         *timing_notes(comparison.timing),
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)

@@ -12,6 +12,8 @@ from feval.report.tables.tables import (
     Column,
     Table,
     columns,
+    cost_mark,
+    marked,
     per_round_cell,
     per_round_column,
     point_cells,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 RESULT_COLUMNS = (
     "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
     "tokens_per_question", "calls_per_question", "samples_per_question", "frontier", "output_tokens_per_question",
-    "sequential_tokens_per_question",
+    "sequential_tokens_per_question", "token_counter",
 )  # fmt: skip
 """Columns of `results.csv` and `results.parquet`.
 
@@ -54,7 +56,13 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
         _results(comparison), frontier_table(comparison), _ranking(comparison), differences_table(comparison),
         _unequal_costs(comparison), _savings(comparison), _reaches(comparison), _missing(comparison),
     ]  # fmt: skip
-    return [table for table in tables if table.rows]
+    return [marked_costs(comparison, table) for table in tables if table.rows]
+
+
+def marked_costs(comparison: Comparison, table: Table) -> Table:
+    """A table with an asterisk at its costs where the LLMs' token counters differ."""
+    own = ("cost", "cost of other", "ratio", "AIQ %", "its interval")
+    return marked(table, comparison.counters, own if cost_mark(per_question(comparison), comparison.counters) else ())
 
 
 UNEQUAL_COSTS = "Difference in accuracy, not at equal cost"
@@ -390,7 +398,8 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
         )  # fmt: skip
         plain = (None if number is None else float(number) for number in numbers)
         frontier = role == "method" and (label, place) in on
-        more = [point.output_tokens_per_question, point.sequential_tokens_per_question]
+        counter = " > ".join(dict.fromkeys(point.counters))
+        more = [point.output_tokens_per_question, point.sequential_tokens_per_question, counter]
         more += [point.seconds_per_question] if comparison.timing is not None else []
         yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier, *more
 

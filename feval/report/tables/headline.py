@@ -13,6 +13,7 @@ from feval.report.tables.comparisons import (
     cost_writer,
     differences_table,
     frontier_table,
+    marked_costs,
     named_point,
     per_question,
     results_notes,
@@ -36,7 +37,12 @@ def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Ta
     pieces += [_frontier(comparison), "", *_significant(comparison), *_missing(comparison)]
     if not complete:
         pieces += ["", "All points, differences, savings and the ranking: --all, or report.html with --out DIR."]
-    return pieces
+    # what the marks mean is among the notes at the top
+    tables = (
+        replace(marked_costs(comparison, piece), notes=piece.notes) if isinstance(piece, Table) else piece
+        for piece in pieces
+    )
+    return list(tables)
 
 
 def _best(comparison: Comparison) -> Table:

@@ -42,7 +42,7 @@ def surface_parquet(surface: Surface) -> bytes:
 
 def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
-    texts = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
+    texts = dict.fromkeys(("role", "label", "budget", "llms", "kind", "token_counter"), pa.string())
     types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
     columns = zip(result_columns(comparison), zip(*result_rows(comparison), strict=True), strict=True)
     return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))

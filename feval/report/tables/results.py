@@ -12,6 +12,7 @@ from feval.report.tables.tables import (
     Column,
     Table,
     columns,
+    marked,
     per_round_cell,
     per_round_column,
     point_cells,
@@ -83,6 +84,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         rows=tuple(_row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations),
         notes=_notes(evaluations),
     )
+    results = marked(results, [name for evaluation in evaluations for name in evaluation.counters])
     split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
     return [results, _errors(split)] if split else [results]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from feval.evaluation.cautions import round_ratio
+from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
 from feval.report.text import (
     counted_questions,
@@ -33,6 +33,14 @@ class Column:
     name: str
     number: bool = False
     spare: bool = False
+
+
+_TOKEN_COSTS = ("USD", "tokens", "modelled seconds")
+
+
+def cost_mark(words: str, counters: Iterable[str]) -> str:
+    """Return an asterisk for a cost that rests on counts of tokens, where token counters differ; else nothing."""
+    return " *" if any(word in words for word in _TOKEN_COSTS) and mixed_counters(counters) else ""
 
 
 Line = tuple[tuple[str, str], ...]
@@ -91,6 +99,16 @@ def _justified(cell: str, width: int, column: Column) -> str:
     return cell.rjust(width) if column.number else cell.ljust(width)
 
 
+def marked(table: Table, counters: Iterable[str], also: Sequence[str] = ()) -> Table:
+    """Return the table with an asterisk at costs that rest on tokens, and columns `also`, where token counters differ."""
+    counters = list(counters)
+    marks = [" *" if column.name in also else cost_mark(column.name, counters) for column in table.columns]
+    if not mixed_counters(counters) or not any(marks):
+        return table
+    named = tuple(replace(column, name=column.name + mark) for column, mark in zip(table.columns, marks, strict=True))
+    return replace(table, columns=named, notes=tuple(dict.fromkeys((*table.notes, *mixed_counters(counters)))))
+
+
 def without_spares(table: Table) -> Table:
     """Return the table without its spare columns, and a note that names them."""
     places = [i for i, column in enumerate(table.columns) if not column.spare]
@@ -131,23 +149,25 @@ def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
 
 def curve_table(curve: Curve) -> Table:
     """Return the table of one curve, one row per point."""
-    return Table(
+    table = Table(
         title=f"{curve.method} on {curve.dataset}, {curve.llm}",
         columns=_point_columns(curve),
         rows=_rows(curve, _usd_decimals([curve])),
         notes=(*subtitles(curve), *curve.warnings),
     )
+    return marked(table, curve.counter.split("; "))
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
     """Return one table of curves of one method on one dataset, at least one, with the LLM in the first column."""
     decimals, first = _usd_decimals(curves), curves[0]
-    return Table(
+    table = Table(
         title=f"{first.method} on {first.dataset}",
         columns=(Column("LLM"), *_point_columns(first)),
         rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve, decimals)),
         notes=(*subtitles(first), *first.warnings),
     )
+    return marked(table, (name for curve in curves for name in curve.counter.split("; ")))
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
