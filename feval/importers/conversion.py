@@ -38,6 +38,7 @@ from feval.importers.tables.exported import Facts
 from feval.importers.tables.layouts import Layout
 from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import storage_errors
+from feval.recording.scores import direction_question
 
 _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
@@ -328,7 +329,7 @@ class _Conversion:
             )
         for probes in self._probes.values():
             notes += probes.notes()
-        notes += self._kind_notes()
+        notes += [*self._kind_notes(), *filter(None, map(direction_question, self._scorers))]
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")

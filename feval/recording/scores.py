@@ -5,6 +5,7 @@ A CoT that the scorer never got and one that it could not score both have no sco
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,34 @@ class Scores:
                 f"one, such as {advice!r}."
             )
         return values
+
+
+_STATED = re.compile(r"(.+):(lower|higher)", re.DOTALL)
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOWER_IS_BETTER = frozenset((
+    "cer", "distance", "divergence", "energy", "entropy", "err", "error", "errors", "loss", "losses", "mae", "mse", "nll",
+    "perplexities", "perplexity", "ppl", "rmse", "wer",
+))  # fmt: skip
+_MINUS = frozenset(("inv", "inverse", "minus", "neg", "negative"))
+
+
+def stated_direction(scorer: str) -> tuple[str, str]:
+    """Return the name of a scorer without ":lower" or ":higher" behind it, and which of the two is better; "" if unsaid."""
+    found = _STATED.fullmatch(scorer)
+    return (found[1], found[2]) if found else (scorer, "")
+
+
+def direction_question(scorer: str) -> str | None:
+    """Return what to ask about scores that are named as if lower were better, such as a loss; `None` where nothing is unclear."""
+    words = {word.lower() for word in _WORDS.findall(scorer)}
+    negated = not words.isdisjoint(_MINUS)
+    minus_log = negated and any(word.startswith("log") for word in words)
+    if stated_direction(scorer)[1] or not (minus_log or (not negated and not words.isdisjoint(_LOWER_IS_BETTER))):
+        return None
+    return (
+        f"The scores by {scorer!r} are named as if lower were better, and methods take the highest. Say which is better: "
+        f"scorer={f'{scorer}:lower'!r}, which takes them negated, or scorer={f'{scorer}:higher'!r}."
+    )
 
 
 _AGAINST = ":vs="

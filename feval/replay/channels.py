@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.layout.format import TIMINGS
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.probes import Probes
-from feval.recording.scores import Scores
+from feval.recording.scores import Scores, direction_question, stated_direction
 from feval.recording.steps import Steps
 
 if TYPE_CHECKING:
@@ -111,32 +111,50 @@ class Channels(ABC):
         Raises:
             NotRecordedError: the pool has no such scores; the message says how to get them.
         """
+        name = self._named(scorer)
+        return self.derived(("scores", name), lambda: self._read_scores(name))
+
+    def _named(self, scorer: str | None) -> str:
+        """Return the recorded name of a scorer, of the only one for `None`; see `scores`."""
         names = list(self.scorers())
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
                 f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them: --set scorer={names[0]}, or "
                 f"scorer={names[0]!r} in Python."
             )
+        if scorer is not None and scorer not in names:
+            scorer = stated_direction(scorer)[0]
         if not names or (scorer is not None and scorer not in names):
             by = "" if scorer is None else f" by {scorer!r}"
             raise NotRecordedError(
                 f"{self.owner} has no scores{by}{'; it has scores by ' * bool(names)}{', '.join(names)}. "
                 "Add some with `feval score RECORDING --scorer SCORER --out DIR`."
             )
-        name = names[0] if scorer is None else scorer
-        return self.derived(("scores", name), lambda: self._read_scores(name))
+        return names[0] if scorer is None else scorer
 
     def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
-        """Return [Q, S] one number per CoT, by one of `AGGREGATES`; NaN where it has none.
+        """Return [Q, S] one number per CoT, by one of `AGGREGATES`, the higher the better; NaN where it has none.
+
+        Scores of a scorer that is named, here or in the recording, with ":lower" behind its name are negated.
 
         Raises:
+            UsageError: the scorer is named as if lower were better, and nothing says which is; or a product of negated scores.
             UnknownNameError: no such aggregate.
             NotRecordedError: no such scores, or the scorer only gave the other kind.
         """
         if aggregate not in AGGREGATES:
             raise UnknownNameError.of("aggregate", aggregate, AGGREGATES)
-        scores = self.scores(scorer)
-        return self.derived(("aggregated", scores.scorer.name, aggregate), lambda: self._aggregate(scores, aggregate))
+        scores, name = self.scores(scorer), self._named(scorer)
+        direction = stated_direction(scorer or name)[1] or stated_direction(name)[1]
+        if not direction and (question := direction_question(name)) is not None:
+            raise UsageError(question)
+        if direction == "lower":
+            if aggregate in ("prod", "product"):
+                raise UsageError(
+                    f"Step scores by {name!r} are negated, and a product of them has no order; take 'min' or 'mean'."
+                )
+            scores = replace(scores, values=-scores.values, step_values=-scores.step_values)
+        return self.derived(("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate))
 
     def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
         if aggregate == "last" and not scores.step_values.size:

@@ -14,7 +14,7 @@ from golden_confidence import scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import NotRecordedError
+from feval.errors import NotRecordedError, UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
 from feval.replay.channels import ArrayChannels
@@ -49,6 +49,31 @@ def test_the_best_wins_and_the_sum_wins() -> None:
     for method in METHODS:
         assert answer(method(2, aggregate="score"), scored("--", [0.5, 0.5])) is None
         assert answer(method(3, aggregate="score"), scored("-ab", [1.0, None, -9.0])) == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        ("loss", True), ("valLoss", True), ("gpt2_ppl", True), ("neg_log_likelihood", True), ("energy-1", True), ("RMSE", True),
+        ("reward", False), ("neg_loss", False), ("glossary", False), ("log_likelihood", False),
+    ],
+)  # fmt: skip
+def test_a_score_named_like_a_loss_asks_for_its_direction(name: str, asks: bool) -> None:
+    channels = ArrayChannels({name: scores_of(np.array([[0.1, 0.9, 0.8]]), {})})
+    [pool] = pools_of([["a", "b", "b"]], channels=[channels])
+    for method in METHODS:
+        if asks:
+            with pytest.raises(
+                UsageError, match=rf"{name}.*lower were better.*scorer='{name}:lower'.*scorer='{name}:higher'"
+            ):
+                answer(method(3, aggregate="score"), pool)
+            assert answer(method(3, f"{name}:higher", aggregate="score"), pool) == "b"
+        else:
+            assert answer(method(3, aggregate="score"), pool) == "b"
+    assert answer(BestOfN(3, f"{name}:lower", aggregate="score"), pool) == "a"
+    for stated, best in (("ppl:lower", "a"), ("ppl:higher", "b")):  # said when it was imported
+        [pool] = pools_of([["a", "b", "b"]], channels=[ArrayChannels({stated: channels.scores(None)})])
+        assert answer(BestOfN(3, aggregate="score"), pool) == best
 
 
 def test_aggregates_of_steps() -> None:

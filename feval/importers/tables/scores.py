@@ -24,6 +24,7 @@ from feval.importers.tables.files import TableRow, opened_table
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.reader import Recording, open_recording
+from feval.recording.scores import direction_question
 
 Pair = tuple[str, str]
 
@@ -270,8 +271,9 @@ class _ScoreTable:
             )
 
     def notes(self, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
-        """Yield sentences about CoTs without a score."""
+        """Yield sentences about CoTs without a score, and about scores of which nobody said whether lower is better."""
         cots = sum(self._recording.manifest.pairs[pair]["cots"] for pair in self._groups)
+        yield from filter(None, map(direction_question, counts))
         for scorer, count in counts.items():
             if empty := self.rows - count["scored"]:
                 yield f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in {self._source} are empty or NaN."

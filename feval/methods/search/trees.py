@@ -66,7 +66,7 @@ def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
         means: Floats = along / depths
         return means
 
-    return pool.channels.derived(("paths", pool.scores(scorer).scorer.name, aggregate), make)
+    return pool.channels.derived(("paths", scorer, aggregate), make)
 
 
 def along_paths(steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, Any], Any]) -> npt.NDArray[Any]:
