@@ -99,7 +99,7 @@ def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, pri
     pieces += [f"![{alt}]({path})" for path in files if path.startswith(start) and path.endswith(".png")]
     counters = list(receipt.get("counters", {}).values())
     pieces.append(_numbers_table(lines, counters))
-    pieces += mixed_counters(counters)
+    pieces += map(plain, mixed_counters(counters))
     if receipt["prices"] is not None:
         named = code(str(receipt["prices"]["id"]))
         llms = sorted(receipt.get("counters", {}))

@@ -32,6 +32,7 @@ from feval.errors import NotRecordedError, OutOfRangeError, StorageError, Unknow
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
+from feval.publish.shown_results import result_block
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
@@ -832,6 +833,11 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
         assert (note in table["notes"]) or not costs
     rows = list(csv.DictReader(io.StringIO(results_csv(result))))
     assert {row["token_counter"] for row in rows} == {"words", "usage"}
+    files = {"results/x/receipt.json": json.dumps(comparison_receipt(result, result.base, tmp_path)).encode()}
+    block = result_block("x", files, "me/toy", None)
+    assert block is not None
+    said = (r"\* The tokens of these LLMs", "tokens per question *", "USD per 1,000 questions *")
+    assert all(words in block for words in said)
     assert not any(
         " *" in column.name
         for table in comparison_tables(compare(plan(both[0]), base=tmp_path))
