@@ -865,7 +865,7 @@ def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None
     assert (best.chosen, best.settings) == (("good", 0), 6)
     assert set(best.close) == {("good", 1), ("near", 0), ("near", 1)}
     shown = run(written(tmp_path, result.plan)).stdout
-    assert "within noise: good (n=3); near (n=1, n=3)" in shown
+    assert "of 6 settings; within noise of it: good (n=3); near (n=1, n=3)" in shown
     assert "flatters its accuracy" in shown
 
 

@@ -193,7 +193,7 @@ def differences_table(
     cost = cost_writer(comparison, (row.cost_a for row in comparison.differences))
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
-        columns=_difference_columns(comparison, f"#{per_question(comparison)}"),
+        columns=_difference_columns(comparison, *columns(f"#{per_question(comparison)}")),
         rows=tuple(_difference_cells(row, cost(row.cost_a)) for row in (rows if selection is None else selection)),
         notes=(*rest, *_difference_notes(comparison, rows, comparison.differences)) if selection is None else notes,
     )
@@ -205,15 +205,19 @@ def _unequal_costs(comparison: Comparison) -> Table:
     unit = per_question(comparison)
     return Table(
         title=f"{UNEQUAL_COSTS}, in percentage points",
-        columns=_difference_columns(comparison, f"#{unit}", f"#{unit} of other"),
+        columns=_difference_columns(
+            comparison, *(Column(name, number=True, spare=True) for name in (unit, f"{unit} of other"))
+        ),
         rows=tuple(_difference_cells(row, cost(row.cost_a), cost(row.cost_b)) for row in rows),
         notes=(*rest, NO_SHARED_COST, *_difference_notes(comparison, rows, comparison.unequal_costs)),
     )
 
 
-def _difference_columns(comparison: Comparison, *costs: str) -> tuple[Column, ...]:
+def _difference_columns(comparison: Comparison, *costs: Column) -> tuple[Column, ...]:
     return (
-        *columns("method", "minus", *costs, "#points"),
+        *columns("method", "minus"),
+        *costs,
+        *columns("#points"),
         Column(interval_name(comparison.plan.confidence), number=True),
         Column("reversed %", number=True, spare=True),
         Column("p", number=True, spare=True),

@@ -50,19 +50,17 @@ def _best(comparison: Comparison) -> Table:
     rows, notes = [], []
     for best in comparison.best:
         if best.chosen is None:
-            rows.append((cost(best.budget), "none is as cheap", *"-----"))
+            rows.append((cost(best.budget), "none is as cheap", *"---"))
             continue
         point, budget = named_point(comparison, best.chosen)
         ends = percents(point.accuracy_low, point.accuracy_high)
-        chosen = (f"{best.settings:,}", f"{len(best.close):,}")
-        rows.append((cost(best.budget), best.chosen[0], budget or "-", percent(point.accuracy), ends, *chosen))
-        notes += [f"up to {cost(best.budget)}, within noise: {within_noise(comparison, best, _CLOSE)}"] * bool(
-            best.close
-        )
+        rows.append((cost(best.budget), best.chosen[0], budget or "-", percent(point.accuracy), ends))
+        near = within_noise(comparison, best, _CLOSE)
+        notes.append(f"up to {cost(best.budget)}: of {counted(best.settings, 'setting')}; within noise of it: {near}")
     names = ("method", "budget", "#accuracy %", f"#{interval_name(comparison.plan.confidence)}")
     return Table(
         title="Best at three budgets" if len(rows) == 3 else "Best",
-        columns=columns(f"#up to {per_question(comparison)}", *names, "#chosen from", "#within noise"),
+        columns=columns(f"#up to {per_question(comparison)}", *names),
         rows=tuple(rows),
         notes=(chosen_note(comparison), *notes),
     )
