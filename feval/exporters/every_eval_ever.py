@@ -8,7 +8,6 @@ each CoT. The names follow from the recording's hash, so that the same recording
 from __future__ import annotations
 
 import hashlib
-import re
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +18,7 @@ import orjson
 
 from feval import __version__
 from feval.cards.cards import find_dataset_card
-from feval.exporters.parts import PairFiles, right_shares
+from feval.exporters.parts import PairFiles, file_name, right_shares
 from feval.exporters.rows import questions_of
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording
@@ -36,8 +35,6 @@ LEFT_OUT = (
     "Token counters, licence, prices and notes were left out.",
     "Who ran the evaluation and how the LLM is deployed is stated as unknown: edit source_metadata and model_info.",
 )
-
-_NOT_IN_NAMES = re.compile(r'["<>:/|\\?*\s]+')
 
 
 def lines(block: Block) -> tuple[int, bytes]:
@@ -58,7 +55,7 @@ def files(recording: Recording, dataset: str, llm: str) -> PairFiles:
     name = _model(llm)
     developer, _, model = name.rpartition("/")
     parts = (dataset, developer or "unknown", model)
-    folder = PurePosixPath("data", *(_NOT_IN_NAMES.sub("_", part) for part in parts))
+    folder = PurePosixPath("data", *(file_name(part, "_") for part in parts))
     digest = hashlib.sha256(f"{recording.hash}\n{dataset}\n{llm}".encode()).digest()
     uuid = UUID(bytes=digest[:16], version=4)
     return PairFiles(folder / f"{uuid}_samples.jsonl", folder / f"{uuid}.json")

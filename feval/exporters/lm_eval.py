@@ -6,7 +6,6 @@ them. The metric `exact_match` is the share of the repeats that are right; `corr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -16,7 +15,7 @@ import numpy as np
 import orjson
 
 from feval.errors import NotRecordedError
-from feval.exporters.parts import PairFiles, right_shares
+from feval.exporters.parts import PairFiles, file_name, right_shares
 from feval.exporters.rows import questions_of
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording
@@ -34,7 +33,6 @@ LEFT_OUT = (
 )
 
 _INVALID = "[invalid]"
-_NOT_IN_NAMES = re.compile(r'["<>:/|\\?*\[\]\s]+')  # as the harness replaces them
 
 
 def lines(block: Block) -> tuple[int, bytes]:
@@ -49,8 +47,8 @@ def lines(block: Block) -> tuple[int, bytes]:
 
 def files(recording: Recording, dataset: str, llm: str) -> PairFiles:
     """Return the names of an LLM's files on a dataset."""
-    folder, date = PurePosixPath(_NOT_IN_NAMES.sub("__", llm)), _time(recording).strftime("%Y-%m-%dT%H-%M-%S.%f")
-    task = _NOT_IN_NAMES.sub("_", dataset)
+    folder, date = PurePosixPath(file_name(llm, "__")), _time(recording).strftime("%Y-%m-%dT%H-%M-%S.%f")
+    task = file_name(dataset, "_")
     return PairFiles(folder / f"samples_{task}_{date}.jsonl", folder / f"results_{date}.json")
 
 
@@ -76,7 +74,7 @@ def summary(
         "date": _time(recording).timestamp(),
         "model_source": "feval",
         "model_name": llm,
-        "model_name_sanitized": _NOT_IN_NAMES.sub("__", llm),
+        "model_name_sanitized": file_name(llm, "__"),
         "system_instruction": recording.dataset_info(dataset).system_prompt,
     }
 

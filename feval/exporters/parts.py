@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,6 +22,14 @@ AHEAD = 2
 # CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
 _BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "turns", "requests")
+
+
+# What the tools replace themselves, and characters that control or reorder what is shown.
+_NOT_IN_NAMES = re.compile(
+    r'["<>:/|\\?*\[\]\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+'
+)
+_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.DOTALL)
+_LONGEST_NAME = 150  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,18 @@ class PairFiles(NamedTuple):
 
     samples: PurePosixPath
     summary: PurePosixPath
+
+
+def file_name(name: str, instead: str) -> str:
+    """Return a name of a dataset or LLM as that of one file on any system, without what cannot stand there.
+
+    It may be one part of a path only: "..", what a system takes for a device, and names that are too long become others.
+    """
+    safe = _NOT_IN_NAMES.sub(instead, name).rstrip(".")
+    if len(safe.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        safe = f"{safe.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
+    return f"_{safe}" if not safe or safe.startswith(".") or _DEVICE.fullmatch(safe) else safe
 
 
 def right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[np.float64]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import write_toy
+from small import pool, write_rows, write_toy
 from test_export import LINES, TREE, TURNS, recorded
 
 from feval import import_recording
 from feval.errors import ConflictError, FevalError, NotRecordedError, StorageError, UsageError
 from feval.exporters import export_recording
-from feval.recording import Recording, merge, open_recording
+from feval.recording import DatasetInfo, LLMInfo, Recording, merge, open_recording
 
 CHOICE: dict[str, Any] = {
     "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"}, {"label": "B", "text": "two"}],
@@ -46,6 +46,40 @@ def verdicts(recording: Recording, llm: str) -> dict[str, list[tuple[str | None,
         for row, question in enumerate(recording.questions(dataset))
         if question.id in pools
     }
+
+
+@pytest.mark.parametrize("to", ["lm-eval", "every-eval-ever"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..",
+        ".",
+        "../../x",
+        "/etc/x",
+        "a\\..\\b",
+        "C:x",
+        "nul",
+        "COM1.txt",
+        "x.",
+        "\u202etxt",
+        "é" * 190,
+        ".hidden",
+        "~",
+    ],
+)
+def test_no_name_leads_out_of_the_folder(to: str, name: str, tmp_path: Path) -> None:
+    toy = write_rows(
+        tmp_path / "toy", ["a"], (LLMInfo(name), [pool(0, ["a", "b"])]), info=DatasetInfo(name, "Toy", "verbatim", "1")
+    )
+    out = tmp_path / "deep" / "er" / "out"
+    out.parent.mkdir(parents=True)
+    done = export_recording(toy, out, to)
+    made = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(toy)]
+    assert len(made) == 2
+    assert all(path.is_relative_to(done.path) for path in made)
+    for part in (part for path in made for part in path.relative_to(out).parts):
+        assert len(part.encode()) < 255
+        assert not re.search(r'^\.|\.$|[<>:"|?*\\\u202e]|^(nul|com1)(\.|$)', part, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("llm", ["a", "b"])
