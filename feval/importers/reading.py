@@ -113,6 +113,12 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], bool]]:
         yield (cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if compressed else file), compressed
 
 
+def is_compressed(path: Path) -> bool:
+    """Return whether a source is compressed by gzip."""
+    with _opened(path) as (_, compressed):
+        return compressed
+
+
 def _nothing(path: Path) -> SourceError:
     return SourceError(f"{path} is empty; there is nothing to read.")
 
@@ -141,7 +147,7 @@ class _Bounded(io.RawIOBase):
                 f"{self._name} is damaged: it could not be expanded beyond byte {self._total} ({error}). Get the file again."
             ) from error
         self._total += len(data)
-        _check_bounds(self._total, self._compressed, self._name)
+        check_bounds(self._total, self._compressed, self._name)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
@@ -151,7 +157,8 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-def _check_bounds(expanded: int, compressed: int, name: str) -> None:
+def check_bounds(expanded: int, compressed: int, name: str) -> None:
+    """Raise a `SourceError` where a compressed source expands beyond what any does."""
     if expanded > MAX_EXPANDED_BYTES:
         raise SourceError(
             f"{name} expands to more than {MAX_EXPANDED_BYTES:,} bytes, the most that is read; split it into smaller files."

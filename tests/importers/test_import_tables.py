@@ -8,6 +8,8 @@ import gzip
 import io
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -535,6 +537,63 @@ def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyP
         imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))
 
 
+def zipped(columns: dict[str, Any], codec: str = "zstd") -> bytes:
+    """A file of Arrow's IPC format, compressed."""
+    made, arrow = io.BytesIO(), pa.table(columns)
+    with pa.ipc.new_file(made, arrow.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as file:
+        file.write_table(arrow)
+    return made.getvalue()
+
+
+def shared_text(rows: int, size: int) -> Any:
+    """Many rows of one large text, as string views have it."""
+    view = np.tile(np.array([size, 0x61616161, 0, 0], np.int32), rows).tobytes()
+    buffers = [None, pa.py_buffer(view), pa.py_buffer(b"a" * size)]
+    return pa.Array.from_buffers(pa.string_view(), rows, buffers)
+
+
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([1000], pa.int32()), pa.array(["a"]))
+BOMBS: dict[str, tuple[Callable[[], Any], str]] = {
+    "zstd": (lambda: pa.array(["a" * (9 << 20)]), "it expands to more than 16,777,216 bytes"),
+    "values": (lambda: pa.nulls(1 << 30), "it states 1,073,741,824 values of a column"),
+    "in lists": (
+        lambda: pa.FixedSizeListArray.from_arrays(pa.nulls(1 << 30), 1 << 30),
+        "it states 1,073,741,824 values of a column",
+    ),
+    "dictionary": (
+        lambda: pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int8()), pa.array(["a" * (1 << 20)])),
+        "its texts are repeated to more than 16,777,216 bytes",
+    ),
+    "views": (lambda: shared_text(1000, 1 << 20), "its texts are repeated to more than 16,777,216 bytes"),
+    "run ends": (lambda: RUNS, "'text' of the type run_end_encoded"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_an_arrow_bomb_is_refused(bomb: str, imported: Import) -> None:
+    make, sentence = BOMBS[bomb]
+    text = make()
+    rows = len(text)
+    columns = {"text": text, "question": text} if bomb == "zstd" else {"text": text}
+    data = zipped(columns | ({} if rows > 1000 else {"gold": ["a"] * rows}))
+    assert len(data) < 1 << 15
+    with pytest.raises(SourceError, match=sentence):
+        imported_table(imported, data)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_arrow_with_repeated_texts_is_read(codec: str, imported: Import) -> None:
+    cots = table()
+    columns = {name: pa.array([cot.get(name) for cot in cots]) for name in cots[0]}
+    columns["response"] = columns["response"].dictionary_encode()
+    columns["question"] = columns["question"].cast(pa.string_view())
+    data = zipped(columns, codec)
+    assert (
+        imported_table(imported, data, layout=SCORED).hash
+        == imported_table(imported, in_parquet(cots), layout=SCORED).hash
+    )
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_an_exported_table_is_the_same_recording(imported: Import, tmp_path: Path, form: str) -> None:
     cots = [cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]} for cot in table()]
@@ -558,3 +617,26 @@ def test_a_row_of_csv_that_is_too_large_is_said(imported: Import, monkeypatch: p
     monkeypatch.setattr(files, "_BLOCK_BYTES", 200)
     with pytest.raises(SourceError, match=r"a row of more than 200 bytes.* Parquet or JSON Lines"):
         imported_table(imported, as_csv([BASE, BASE | {"text": "x" * 500}]))
+
+
+@pytest.mark.slow
+def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path: Path) -> None:
+    source = tmp_path / "x.csv.gz"
+    source.write_bytes(
+        gzip.compress(b"question,gold,text\n" + b"What is 1 + 1?,2,The answer is 2 and so on.\n" * 300_000, 1)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "feval",
+        "import",
+        "table",
+        str(source),
+        "--dataset",
+        "x",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    for _ in range(30):
+        done = subprocess.run([*command, "--map", "llm=none"], capture_output=True, timeout=60, check=False)
+        assert done.returncode == 1, done.stderr

@@ -28,14 +28,17 @@ from feval.importers.reading import (
     MAX_RATIO,
     RATIO_FREE_BYTES,
     Reader,
+    check_bounds,
     disk_errors,
+    is_compressed,
     opened,
     read_bytes,
     read_lines,
     regular_file,
 )
 from feval.importers.shapes import refuse
-from feval.recording.parquet import Bounds
+from feval.importers.tables.messages import check_stream
+from feval.recording.parquet import Bounds, expanded_bytes, most_values
 
 Row = dict[str, Any]
 _Blocks = Generator[Any, None, None]
@@ -158,6 +161,7 @@ def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]
         header = stream.readline(_BLOCK_BYTES)
     if not header.strip():
         raise SourceError(f"{path} is empty; there is nothing to read.")
+    check_width(str(path), max(map(header.count, (b"\t", b",", b";"))))
     reader.text(header, path.name)
     separator = next((each for each in "\t,;" if each.encode() in header), ",")
     columns = _csv_names(path, separator)
@@ -184,8 +188,11 @@ def _opened_csv(path: Path, separator: str, columns: list[str]) -> Iterator[Any]
             quoted_strings_can_be_null=False,
         ),
     }
-    with opened(path) as stream, _arrow_errors(path, "CSV"), pyarrow.csv.open_csv(stream, **options) as table:
-        yield table
+    # Arrow reads ahead in a thread of its own: of a Python stream it would call Python there, also while Python ends.
+    with disk_errors(path), _arrow_errors(path, "CSV"), pa.OSFile(str(path)) as file:
+        stream = pa.CompressedInputStream(file, "gzip") if is_compressed(path) else file
+        with stream, pyarrow.csv.open_csv(stream, **options) as table:
+            yield table
 
 
 def _csv_names(path: Path, separator: str) -> list[str]:
@@ -194,8 +201,13 @@ def _csv_names(path: Path, separator: str) -> list[str]:
 
 
 def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
+    size, expanded = path.stat().st_size if is_compressed(path) else None, 0
     with _opened_csv(path, separator, columns) as table:
-        yield from table
+        for block in table:
+            if size is not None:  # of a cell there are four bytes of where it begins, and in the file one behind it
+                expanded += block.nbytes - 3 * block.num_rows * block.num_columns
+                check_bounds(expanded, size, str(path))
+            yield block
 
 
 def _parquet(path: Path, choose: Choice) -> tuple[_Rows, list[str]]:
@@ -236,6 +248,7 @@ def opened_parquet(
             if data is None
             else pq.ParquetFile(pa.BufferReader(data))
         ) as file:
+            check_width(str(path), file.metadata.num_columns)
             columns = list(choose(file.schema_arrow.names))
             if data is not None:
                 most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
@@ -248,28 +261,75 @@ def opened_parquet(
 
 
 def _arrow(path: Path) -> tuple[_Rows, list[str]]:
-    with _opened_arrow(path) as (schema, _):
-        return _numbered(_arrow_blocks(path), path), _checked(schema, path)
+    with _opened_arrow(path) as table:
+        columns = _checked(table.schema, path)
+        for field in table.schema:
+            if kind := _shares_values(field.type):
+                raise SourceError(
+                    f"{path} has the column {field.name!r:.60} of the type {kind!s:.60}, which is not read; write it as text, "
+                    "numbers or lists, such as pandas and polars do."
+                )
+        return _numbered(_arrow_blocks(path), path), columns
 
 
 def _arrow_blocks(path: Path) -> _Blocks:
-    with _opened_arrow(path) as (_, blocks):
-        for block in blocks:
+    most = _most_bytes(path)
+    with _opened_arrow(path) as table:
+        for block in table:
             block.validate(full=True)  # reading values trusts offsets and lengths
-            yield block
+            most -= sum(map(expanded_bytes, block.columns))
+            if most < 0:
+                raise ValueError(f"its texts are repeated to more than {_most_bytes(path):,} bytes")
+            yield from _pieces(block)
+
+
+def _pieces(block: Any) -> Iterator[Any]:
+    """Yield a block in pieces whose values take little memory."""
+    if block.num_rows > 1 and sum(map(expanded_bytes, block.columns)) > _CHECKED_BYTES:
+        half = block.num_rows // 2
+        yield from _pieces(block.slice(0, half))
+        yield from _pieces(block.slice(half))
+    else:
+        yield block
+
+
+def _most_bytes(path: Path) -> int:
+    """Return what a table of Arrow may expand to; one that is large already, as a large table of Parquet."""
+    size = path.stat().st_size
+    most = _CHECKED_BYTES + _MOST_TIMES * size
+    return most if size > _CHECKED_BYTES else min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+
+
+def _shares_values(kind: Any) -> Any:
+    """Return the type, if any in a type, by which many rows of a list are one value; `None` otherwise."""
+    types = pa.types
+    if (
+        types.is_run_end_encoded(kind)
+        or types.is_union(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    ):
+        return kind
+    if isinstance(kind, pa.BaseExtensionType):
+        return _shares_values(kind.storage_type)
+    if types.is_dictionary(kind):
+        return _shares_values(kind.value_type)
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return next((found for each in inner if (found := _shares_values(each))), None)
 
 
 @contextmanager
-def _opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Open a file of Arrow's IPC format, with or without a footer (Feather version 2 is the former)."""
-    with disk_errors(path), _arrow_errors(path, "Arrow"), pa.OSFile(str(path)) as file:
-        if file.read(len(_ARROW_FILE)) == _ARROW_FILE:
-            table = pa.ipc.open_file(file)
-            yield table.schema, (table.get_batch(i) for i in range(table.num_record_batches))
-        else:
-            file.seek(0)
-            table = pa.ipc.open_stream(file)
-            yield table.schema, iter(table)
+def _opened_arrow(path: Path) -> Iterator[Any]:
+    """Open a file of Arrow's IPC format, with or without a footer (Feather version 2 is the former), checked for bombs.
+
+    A file with a footer is a stream behind eight bytes; the footer could name other messages, and is left alone.
+    """
+    with disk_errors(path), _arrow_errors(path, "Arrow"), pa.memory_map(str(path)) as file:
+        data = file.read_buffer()
+        stream = data.slice(8) if data.slice(0, len(_ARROW_FILE)).to_pybytes() == _ARROW_FILE else data
+        check_stream(stream, _most_bytes(path), most_values(data.size))
+        with pa.ipc.open_stream(pa.BufferReader(stream)) as table:
+            yield table
 
 
 @contextmanager

@@ -154,6 +154,13 @@ def may_matter(name: str, layout: Layout) -> bool:
     )
 
 
+def require_known(layout: Layout) -> None:
+    """Raise an `UnknownNameError` where a layout names a column that feval does not have: before a table is opened."""
+    for name in layout.columns:
+        if name != _DATASET and name not in NAMES:
+            raise UnknownNameError.of("column of feval's,", name, {_DATASET, *NAMES})
+
+
 def _columns(uses: Iterable[Use]) -> frozenset[str]:
     return frozenset(use.column for use in uses)
 
@@ -172,8 +179,6 @@ def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> 
 def _named(table: TableFile, columns: Sequence[str], example: Mapping[str, Any], layout: Layout) -> Iterator[Use]:
     """Yield the uses of columns that somebody named."""
     for name, column in layout.columns.items():
-        if name != _DATASET and name not in NAMES:
-            raise UnknownNameError.of("column of feval's,", name, {_DATASET, *NAMES})
         if _has(table, columns, column, layout):
             yield Use(column, name, _about(name) + ", in a list with an entry per CoT" * (column in layout.lists))
     for scorer, column in layout.scores.items():

@@ -34,6 +34,7 @@ from feval.importers.tables.meanings import (
     may_matter,
     meanings,
     parsed,
+    require_known,
 )
 
 _ROWS_LOOKED_AT = 200
@@ -66,6 +67,7 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
         SourceError: it is no table, or lacks a column that was named.
         UnknownNameError: feval has no such column.
     """
+    require_known(layout)
     reader = Reader()
     known = [] if questions is None else read_questions(questions, "", reader)
     has_golds = any(question.gold is not None for question in known)
@@ -105,6 +107,7 @@ class _Content:
 
     def __init__(self, source: str, request: ImportRequest) -> None:
         self.layout = request.layout or Layout()
+        require_known(self.layout)
         self._source, self._request = source, request
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self._meanings: Meanings | None = None

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from feval.recording.parquet.arrays import logprobs_of_tables as logprobs_of_tables
     from feval.recording.parquet.arrays import scores_of_tables as scores_of_tables
     from feval.recording.parquet.bounds import Bounds as Bounds
+    from feval.recording.parquet.bounds import expanded_bytes as expanded_bytes
+    from feval.recording.parquet.bounds import most_values as most_values
     from feval.recording.parquet.rows import Aligned as Aligned
     from feval.recording.parquet.rows import marks_of_column as marks_of_column
     from feval.recording.parquet.rows import pools_of_rows as pools_of_rows
@@ -26,7 +28,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "arrays": ("logprobs_of_tables", "scores_of_tables"),
-        "bounds": ("Bounds",),
+        "bounds": ("Bounds", "expanded_bytes", "most_values"),
         "rows": (
             "Aligned",
             "marks_of_column",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +24,8 @@ _ALWAYS_ROWS = 1 << 20
 _ROWS_PER_BYTE = 64
 
 _NO_MATTER_BYTES = 64 << 10
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 # Numbers of encodings and of a kind of page, as Parquet's format has them.
 _DICTIONARIES, _DELTA_BYTE_ARRAY = {2, 8}, 7
@@ -63,7 +66,7 @@ class Bounds:
         if min(stated + values, default=0) < 0 or sum(stated) != rows:
             raise self._contradiction()
         most = max([rows, *values])
-        if most > _ALWAYS_ROWS + _ROWS_PER_BYTE * len(self._data):
+        if most > most_values(len(self._data)):
             raise self._bomb(f"{most:,} values of a column")
 
     def _expansion(self, group: int, leaf: int) -> int:
@@ -109,7 +112,7 @@ class Bounds:
         """Count the bytes of the strings behind a column's dictionary: read so, it makes no string per row."""
         with pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=[leaf]) as file:
             chunks = file.read_row_group(group, [leaf], use_threads=False).column(0).chunks
-        return sum(_behind(flat) for chunk in chunks for flat in _flat(chunk))
+        return sum(map(expanded_bytes, chunks))
 
     def _contradiction(self) -> DamagedRecordingError:
         return DamagedRecordingError(f"{self._path} has a footer that contradicts its pages; fetch the file again.")
@@ -119,6 +122,16 @@ class Bounds:
             f"{self._path} has {len(self._data):,} bytes and would expand to {expansion}; no recording compresses so well. "
             "Do not use it."
         )
+
+
+def most_values(size: int) -> int:
+    """Return how many values a column of a file of so many bytes may have."""
+    return _ALWAYS_ROWS + _ROWS_PER_BYTE * size
+
+
+def expanded_bytes(array: Any) -> int:
+    """Return the bytes that the values of an array take where each has its own, as Python's do."""
+    return sum(_behind(flat) for flat in _flat(array))
 
 
 class _Page(NamedTuple):
@@ -185,14 +198,25 @@ def _flat(array: Any) -> Iterator[Any]:
     if pa.types.is_struct(array.type):
         for part in array.flatten():
             yield from _flat(part)
-    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
         yield from _flat(array.flatten())
+    elif pa.types.is_map(array.type):
+        yield from _flat(array.keys)
+        yield from _flat(array.items)
+    elif isinstance(array.type, pa.BaseExtensionType):
+        yield from _flat(array.storage)
     else:
         yield array
 
 
 def _behind(leaf: Any) -> int:
+    if pa.types.is_string_view(leaf.type) or pa.types.is_binary_view(leaf.type):
+        views = np.frombuffer(leaf.buffers()[1], np.int32)[::4]  # of each the length, and where it lies
+        return int(views[leaf.offset : leaf.offset + len(leaf)].clip(0).sum(dtype=np.int64))
     if not pa.types.is_dictionary(leaf.type):
         return int(leaf.nbytes)
+    values = leaf.dictionary
+    if not any(is_text(values.type) for is_text in _TEXTS):
+        return len(leaf) * expanded_bytes(values) if len(values) else 0
     lengths = pc.cast(pc.binary_length(leaf.dictionary), pa.int64())
     return int(pc.sum(pc.take(lengths, leaf.indices)).as_py() or 0)
