@@ -32,6 +32,7 @@ MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 15, 800
 SEAMS: dict[str, set[str]] = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
     "feval.cards.tokens": {"tiktoken"},
+    "feval.cli": {"feval.cli.commands.run"},
     "feval.cli.evaluate": {"feval.cli.compare.show_comparison", "feval.comparison.listed.listed_plan"},
     "feval.cli.known": {"feval.hub.datasets"},
     "feval.cli.output": {"rich"},

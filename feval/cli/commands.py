@@ -24,6 +24,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feval import __version__
+from feval.cli.interrupts import INTERRUPTED, end_at_once
 from feval.cli.output import Output, say
 from feval.errors import FevalError, FevalWarning, UsageError
 from feval.executors.progress import set_progress
@@ -203,8 +204,8 @@ def _feval(
     pass
 
 
-def main() -> None:
-    """Run the command line (the entry point of the `feval` program)."""
+def run() -> None:
+    """Run the command that was asked for."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
@@ -273,6 +274,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             with (
+                _interruptible(),
                 _progress(shown=not (kwargs.get("quiet") or kwargs.get("as_json"))),
                 _warnings_as_notes(quiet=bool(kwargs.get("quiet"))),
             ):
@@ -285,7 +287,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except KeyboardInterrupt as error:
-            _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
+            _fail(INTERRUPTED, _interrupted_code(error))
         except OSError as error:
             _fail(_disk_sentence(error), 1)
         except MemoryError:
@@ -302,6 +304,19 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             )
 
     return run
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise a `KeyboardInterrupt` while a command works, so that what is half done is removed."""
+    if signal.getsignal(signal.SIGINT) is not end_at_once:  # not the main program, or one in the background
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, end_at_once)
 
 
 @contextlib.contextmanager
