@@ -24,7 +24,8 @@ from feval.recording import ProbeRows, open_recording
 from feval.report.looking.overview import overview
 from feval.report.looking.questions import answer_span, recorded_questions
 from feval.report.looking.terminal import question_pieces
-from feval.report.tables.tables import plain_text
+from feval.report.tables.rich_tables import rich_table
+from feval.report.tables.tables import Column, Table, plain_text
 
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 POOLS: dict[str, Sequence[Sequence[str | None]]] = {
@@ -252,3 +253,15 @@ def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
     samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]
+
+
+def test_names_of_llms_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    evil = "m\u202e\u200b"  # control characters are no part of a name; these are
+    out = write_toy(tmp_path / "toy", {evil: [["a", "b"]]}, ["a"])
+    for arguments in (("show", out), ("show", out, "toy/0"), ("info", out), ("questions", out)):
+        shown = feval(*arguments).stdout
+        assert not set(shown) & {"\u202e", "\u200b"}
+    wide = Table("", (Column(evil),), (("a",),))
+    with io.StringIO() as drawn:
+        Console(file=drawn, width=80).print(rich_table(wide, narrow=True))
+        assert "m\\u202e\\u200b" in drawn.getvalue()

@@ -6,8 +6,8 @@ const narrow = matchMedia("(max-width: 560px)").matches; // a phone is given les
 // -- making elements: text only ever becomes a text node ------------------------------------------------------------
 
 // Control and direction characters could reorder or hide what stands around them; they are spelled out.
-const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-const safe = (text) => String(text).replace(UNSAFE, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+const UNSAFE = /(?![\t\n])[\p{Cc}\p{Cf}\u2028\u2029]/gu; // as `report.text.visible` has them
+const safe = (text) => String(text).replace(UNSAFE, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {

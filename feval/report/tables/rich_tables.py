@@ -31,7 +31,8 @@ def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> R
         show_header=any(column.name for column in table.columns),
         collapse_padding=narrow,
     )
-    names = [_BREAKS.sub("\n", column.name) if narrow else column.name for column in table.columns]
+    shown = [visible(column.name) for column in table.columns]
+    names = [_BREAKS.sub("\n", name) for name in shown] if narrow else shown
     # On a narrow terminal the last column wraps first; names and numbers stay in one piece.
     last = len(names) - 1
     for i, (column, name) in enumerate(zip(table.columns, names, strict=True)):

@@ -77,7 +77,7 @@ class Table:
 
 def plain(table: Table) -> str:
     """Return the table as aligned text, one row per line, columns two blanks apart."""
-    header = [column.name for column in table.columns]
+    header = [visible(column.name) for column in table.columns]
     lines = [[visible(cell) for cell in row] for row in table.rows]
     if any(header):
         lines.insert(0, header)
