@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from threading import Lock, get_ident
 from traceback import walk_tb
@@ -36,6 +37,67 @@ COUNTERS: Mapping[str, str] = {
 _TIKTOKEN = "tiktoken:"
 _WORD = re.compile(r"\S+")
 _LOADING = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of a reply as recordings have them: thoughts are part of the output, cached tokens part of the prompt.
+
+    `None`: not known. `added` says what was counted beside these by the source, and was added.
+    """
+
+    prompt: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cached: int | None = None
+    added: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        prompt: int | None,
+        output: int | None,
+        reasoning: int | None = None,
+        cached: int | None = None,
+        *,
+        total: int | None = None,
+        thoughts: int | None = None,
+        cache_read: int | None = None,
+        cache_write: int | None = None,
+    ) -> Usage:
+        """Return the counts of a reply from those that its source states.
+
+        OpenAI, DeepSeek, Anthropic and Ollama count thoughts inside the output. Gemini counts them beside it: `thoughts`, its own
+        name, or (its OpenAI-compatible endpoint, xAI) what the total has beyond prompt and output. OpenAI, DeepSeek and Gemini
+        count cached tokens inside the prompt (`cached`); Anthropic counts those that it read from and wrote to a cache beside it,
+        `cache_read` and `cache_write`. A total that is the sum of prompt and output says that all is inside.
+        """
+        added = []
+        both = None if prompt is None or output is None else prompt + output
+        in_cache = (cache_read or 0) + (cache_write or 0)
+        if cached is None and not (cache_read is None and cache_write is None):
+            if in_cache and prompt is not None and (both is None or total not in (both, both + (reasoning or 0))):
+                prompt += in_cache
+                added.append("tokens read from or written to a cache")
+            cached = cache_read
+            both = None if prompt is None or output is None else prompt + output
+        rest = None if both is None or total is None or total <= both else total - both
+        apart = thoughts if thoughts is not None and (both is None or total != both) else None
+        if thoughts is None and rest is not None and (rest == reasoning or (reasoning is None and rest != cached)):
+            apart = rest
+        if apart and output is not None:
+            output, reasoning = output + apart, apart
+            added.append("tokens of thoughts")
+        return cls(prompt, output, reasoning, cached, tuple(added))
+
+    @property
+    def problem(self) -> str | None:
+        """What cannot be; `None` where nothing is wrong."""
+        if self.reasoning is not None and self.output is not None and self.reasoning > self.output:
+            return "more reasoning tokens than output tokens"
+        if self.cached is not None and self.prompt is not None and self.cached > self.prompt:
+            return "more cached tokens than prompt tokens"
+        return None
 
 
 def count_words(text: str) -> int:

@@ -161,7 +161,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("prompt", "request", _prompt, "what was sent: a text, or a list of messages"),
     Column(
         "prompt_tokens", "request", whole_number, "tokens of what was sent",
-        ("input_tokens", "usage.prompt_tokens", "usage.input_tokens"),
+        ("input_tokens", "usage.prompt_tokens", "usage.input_tokens", "usage.prompt_token_count"),
     ),
     Column("llm", "llm", _name, "name of the LLM", ("model", "model_name")),
     Column("temperature", "llm", _not_negative, "temperature of the decoding"),
@@ -175,7 +175,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction", "extracted_answer")),
     Column(
         "tokens", "cot", whole_number, "output tokens, hidden reasoning included",
-        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens"),
+        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens", "usage.candidates_token_count"),
     ),
     Column("finish_reason", "cot", finish_reason, "why the CoT ended"),
     Column("reasoning", "cot", text, "reasoning that was given apart from the text", ("reasoning_content", "thinking")),
@@ -186,7 +186,24 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "cached_tokens", "cot", whole_number, "how many of the prompt's tokens came from a cache",
-        ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens"),
+        ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens",
+         "usage.prompt_cache_hit_tokens", "usage.cached_content_token_count"),
+    ),
+    Column(
+        "thoughts_tokens", "cot", whole_number, "tokens of thoughts counted beside the output (Gemini), to which they are added",
+        ("usage.thoughts_token_count",),
+    ),
+    Column(
+        "cache_read_tokens", "cot", whole_number, "tokens read from a cache beside the prompt (Anthropic), added to it",
+        ("cache_read_input_tokens", "usage.cache_read_input_tokens"),
+    ),
+    Column(
+        "cache_write_tokens", "cot", whole_number, "tokens written to a cache beside the prompt (Anthropic), added to it",
+        ("cache_creation_input_tokens", "usage.cache_creation_input_tokens"),
+    ),
+    Column(
+        "stated_total_tokens", "cot", whole_number, "tokens of prompt and output together, which tells what is inside them",
+        ("usage.total_tokens", "usage.total_token_count"),
     ),
     Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score", ("scores",)),
     Column("step_scores", "cot", _by_scorer(number_list), "a score for each step, or an object scorer -> such a list"),
@@ -223,10 +240,16 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 """Every known column. Two of one name are the same quantity in two units."""
 
+USAGE = {
+    "reasoning_tokens": "reasoning", "cached_tokens": "cached", "thoughts_tokens": "thoughts", "cache_read_tokens": "cache_read",
+    "cache_write_tokens": "cache_write", "stated_total_tokens": "total",
+}  # fmt: skip
+"""Columns whose meaning depends on the others: column -> argument of `feval.cards.tokens.Usage.of`."""
+
 WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})
 """Known names that state no unit; they are read as seconds, with a note."""
 
-_DERIVED = frozenset({"total_tokens", "usage.total_tokens"})  # the sum of two others
+_DERIVED = frozenset({"total_tokens"})  # the sum of two others
 _NESTED = frozenset({"usage"})
 
 

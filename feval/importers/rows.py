@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
+from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, RowReader, examples, probe_names, turn_names
+from feval.importers.columns import COLUMNS, USAGE, RowReader, examples, probe_names, turn_names
 from feval.importers.depth.probes import pool_probes, probe_columns
 from feval.importers.depth.steps import ordered_tree, steps_decoding
 from feval.importers.depth.turns import chained, turn_place
@@ -81,6 +82,7 @@ class RowsOfPiece(NamedTuple):
     rows: PackedRows
     others: dict[str, Any]
     without_unit: set[str]
+    added: set[str]
 
 
 class Rows:
@@ -98,6 +100,7 @@ class Rows:
         self._probes, self._turns = RowReader(probe_names()), RowReader(turn_names())
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
+        self._added: set[str] = set()  # tokens that the source counts beside others
         self._gaps = 0
         self._without_answers: list[str] = []
 
@@ -111,7 +114,8 @@ class Rows:
 
     def piece(self) -> RowsOfPiece:
         """Return what was collected."""
-        return RowsOfPiece(list(self._questions), self._llms, self._rows.in_memory(), self._others, self._without_unit)
+        rows = self._rows.in_memory()
+        return RowsOfPiece(list(self._questions), self._llms, rows, self._others, self._without_unit, self._added)
 
     def add_piece(self, piece: RowsOfPiece) -> None:
         """Add the next piece of the source; raise where it contradicts those before, without saying on which line."""
@@ -129,6 +133,7 @@ class Rows:
         for member, value in piece.others.items():
             self._others.setdefault(member, value)
         self._without_unit |= piece.without_unit
+        self._added |= piece.added
 
     def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
         """Read the known columns of a row; note unknown members."""
@@ -136,7 +141,29 @@ class Rows:
         for name, value in others.items():
             self._others.setdefault(name, value)
         self._without_unit |= without_unit
+        if not USAGE.keys().isdisjoint(values):
+            self._settle_counts(values, where)
         return values
+
+    def _settle_counts(self, values: dict[str, Any], where: str) -> None:
+        """Make the token counts of a row those of a recording, by the rule of `Usage.of`."""
+        prompt = "turn_prompt_tokens" if "turn_prompt_tokens" in values else "prompt_tokens"
+        stated = {USAGE[name]: values.pop(name) for name in USAGE if name in values}
+        usage = Usage.of(values.get(prompt), values.get("tokens"), **stated)
+        if usage.problem is not None:
+            raise SourceError(
+                f"{sentence_start(where)} has {usage.problem}: {usage.reasoning} of reasoning, {usage.output} of output, "
+                f"{usage.cached} cached, {usage.prompt} of the prompt. 'tokens' count the reasoning, too, and 'prompt_tokens' "
+                "what came from a cache: correct the counts, or leave the columns out (--ignore)."
+            )
+        counts = {
+            "reasoning_tokens": usage.reasoning,
+            "cached_tokens": usage.cached,
+            "tokens": usage.output,
+            prompt: usage.prompt,
+        }
+        values |= {name: count for name, count in counts.items() if count is not None}
+        self._added.update(usage.added)
 
     def add_question(self, name: str, values: Mapping[str, Any], where: str) -> int:
         """Add the question of a row, which must agree with earlier rows; return its number, from 0."""
@@ -362,6 +389,9 @@ class Rows:
         if self._others:
             notes.append(f"Unknown members, which were not imported: {examples(self._others)}.")
         notes += [f"{name!r} names no unit; it was read as seconds." for name in sorted(self._without_unit)]
+        notes += [
+            f"The source counts {added} beside the others, to which they were added." for added in sorted(self._added)
+        ]
         notes += [
             f"All answers of {name} are null, so they were read from the texts." for name in self._without_answers
         ]

@@ -19,6 +19,7 @@ import orjson
 
 from feval.answers.thoughts import block_text, read_blocks
 from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.tokens import Usage
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
 
@@ -101,9 +102,9 @@ def read(
     notes: list[str] = []
     texts = [_Texts.of(choice["message"], notes, clean) for choice in choices]
     logprobs = [_Logprobs.of(choice.get("logprobs"), top, notes) for choice in choices]
-    usage = _Usage.of(reply.get("usage"), notes)
+    usage = _usage(reply.get("usage"), notes)
     if doubt := _doubt(reply.get("usage"), usage, choices, texts, max_tokens):
-        usage = _Usage()
+        usage = Usage()
     output, reasoning, is_split = _shares(usage, texts, logprobs, notes)
     label = {name: _label(reply.get(name), clean) for name in ("id", "model", "system_fingerprint")}
     completions = tuple(
@@ -304,35 +305,27 @@ def _logprob(value: object) -> float | None:
     return float(max(value, _VERY_UNLIKELY))
 
 
-@dataclass(frozen=True, slots=True)
-class _Usage:
-    prompt: int | None = None
-    output: int | None = None
-    reasoning: int | None = None
-    cached: int | None = None
-
-    @classmethod
-    def of(cls, usage: object, notes: list[str]) -> _Usage:
-        """Read a reply's token counts."""
-        if not isinstance(usage, dict) or usage.get("completion_tokens") is None:
-            notes.append("The server states no token usage: its replies are recorded without.")
-            return cls()
-        prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        counts = (_count(usage.get(name), "reasoning_tokens") for name in _USAGE_DETAILS)
-        reasoning = next((count for count in counts if count is not None), None)
-        cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
-        apart = _thoughts_apart(usage, prompt, output, reasoning, cached)
-        if apart and output is not None:
-            notes.append(
-                "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
-            )
-            output, reasoning = output + apart, apart
-        cached = _count(usage, "prompt_cache_hit_tokens") if cached is None else cached
-        return cls(prompt, output, reasoning, cached)
+def _usage(usage: object, notes: list[str]) -> Usage:
+    """Read a reply's token counts."""
+    if not isinstance(usage, dict) or usage.get("completion_tokens") is None:
+        notes.append("The server states no token usage: its replies are recorded without.")
+        return Usage()
+    prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    inside = (_count(usage.get(name), "reasoning_tokens") for name in _USAGE_DETAILS)
+    reasoning = next((count for count in inside if count is not None), None)
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    cached = _count(usage, "prompt_cache_hit_tokens") if cached is None else cached
+    thoughts = next((count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None)
+    counts = Usage.of(prompt, output, reasoning, cached, total=_count(usage, "total_tokens"), thoughts=thoughts)
+    if counts.added:
+        notes.append(
+            "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
+        )
+    return counts
 
 
 def _doubt(
-    stated: object, usage: _Usage, choices: Sequence[Mapping[str, Any]], texts: Sequence[_Texts], max_tokens: int | None
+    stated: object, usage: Usage, choices: Sequence[Mapping[str, Any]], texts: Sequence[_Texts], max_tokens: int | None
 ) -> str | None:
     """Return why a reply's token counts cannot be; `None` if they can, or if it states none.
 
@@ -342,6 +335,8 @@ def _doubt(
         value = stated.get(name) if isinstance(stated, dict) else None
         if value is not None and _count(stated, name) is None:
             return f"{name} is no count"
+    if usage.problem is not None:
+        return usage.problem
     if usage.output is None:
         return None
     sizes = [len(text.answer.encode()) + len((text.reasoning or "").encode()) for text in texts]
@@ -362,24 +357,6 @@ def _doubt(
     return None
 
 
-def _thoughts_apart(
-    usage: Mapping[str, Any], prompt: int | None, output: int | None, reasoning: int | None, cached: int | None
-) -> int | None:
-    """Return reasoning tokens that are not among the completion's: Gemini's own count, or the rest of the total.
-
-    Gemini's OpenAI-compatible endpoint states no count of thoughts; only its total includes them.
-    """
-    total = _count(usage, "total_tokens")
-    inside = prompt is not None and output is not None and total == prompt + output
-    stated = next((count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None)
-    if stated is not None:
-        return None if inside else stated
-    if prompt is None or output is None or total is None or total <= prompt + output:
-        return None
-    rest = total - prompt - output
-    return rest if rest == reasoning or (reasoning is None and rest != cached) else None
-
-
 def _count(counts: object, name: str) -> int | None:
     value = counts.get(name) if isinstance(counts, dict) else None
     if isinstance(value, float) and value.is_integer():
@@ -392,7 +369,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def _shares(
-    usage: _Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
+    usage: Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
 ) -> tuple[list[int | None], list[int | None], bool]:
     """Return the output and reasoning tokens of each choice, and whether they are shares of the server's total."""
     if len(texts) == 1:

@@ -34,6 +34,7 @@ from recorders.request import Completion, Decoding, Request
 from recorders.work.probe_rows import sealed_probes
 
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
+_PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
 
 
 def seal(
@@ -181,6 +182,7 @@ class _Sealing:
         self._count = None if is_usage(counter) else token_counter(counter)
         self._checks = ReplyChecks(decoding)
         self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
+        self._uncounted = False
         self._keys: set[str] = set()
 
     def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
@@ -198,6 +200,10 @@ class _Sealing:
             sentences.append(
                 f"All tokens were counted by {self._counter!r}, because the provider gave no usable count of "
                 f"{self._contents.why_not_usage()}."
+            )
+        if self._uncounted:
+            sentences.append(
+                f"The provider's counts of reasoning and cached tokens were left out, as {self._counter!r} counted all tokens."
             )
         if self._with_thoughts:
             sentences.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
@@ -247,6 +253,9 @@ class _Sealing:
             prompts = self._turn_prompts(request, records, parents)
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
         raw = self._raw_answers(question, columns)
+        # What the provider counted is no part of what another counter counts.
+        others = () if self._count is None else _PROVIDERS_COUNTS
+        self._uncounted |= any(record.get(name) for name in others for record in records)
         return PoolRows(
             question.id,
             columns.texts,
@@ -256,7 +265,7 @@ class _Sealing:
             columns.finish_reasons,
             request.prompt(),
             self._prompt_tokens(request, records),
-            {name: column(name) for name in OPTIONAL_COLUMNS},
+            {name: column(name) for name in OPTIONAL_COLUMNS if name not in others},
             reasoning=columns.reasoning,
             reasoning_marks=columns.marks,
             sequence_logprobs=[_sequence_logprob(record) for record in records],

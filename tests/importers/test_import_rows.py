@@ -203,6 +203,65 @@ def test_the_guide_lists_every_name_of_every_column() -> None:
         assert [name for name in column.aliases if f"`{name}`" not in row] == []
 
 
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        # OpenAI and DeepSeek: thoughts and cached tokens are inside.
+        (
+            {"prompt_tokens": 9, "completion_tokens": 30, "completion_tokens_details": {"reasoning_tokens": 20}},
+            (9, 30, 20, None),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 30, "prompt_cache_hit_tokens": 4}, (9, 30, None, 4)),
+        # Gemini: thoughts are beside; also where only the total shows them.
+        ({"prompt_token_count": 9, "candidates_token_count": 30, "thoughts_token_count": 50}, (9, 80, 50, None)),
+        ({"prompt_tokens": 9, "completion_tokens": 30, "total_tokens": 89}, (9, 80, 50, None)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "reasoning_tokens": 50, "total_tokens": 62}, (9, 53, 50, None)),
+        # Anthropic: cached tokens are beside, unless the total says otherwise.
+        ({"input_tokens": 9, "output_tokens": 30, "cache_read_input_tokens": 100}, (109, 30, None, 100)),
+        (
+            {"input_tokens": 9, "output_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20},
+            (129, 3, None, 100),
+        ),
+        (
+            {"prompt_tokens": 109, "completion_tokens": 3, "total_tokens": 112, "cache_read_input_tokens": 100},
+            (109, 3, None, 100),
+        ),
+    ],
+)
+def test_counts_are_of_the_whole_output_and_prompt(
+    usage: dict[str, Any], counts: tuple[int | None, ...], imported: Import
+) -> None:
+    recording = imported("jsonl", lines(COT | {"usage": usage}))
+    [pool] = recording.pools("toy", "toy-llm")
+    extra = [(pool.extra.get(name) or [None])[0] for name in ("reasoning_tokens", "cached_tokens")]
+    assert (pool.prompt_tokens, pool.output_tokens[0], *extra) == counts
+    assert ("beside the others, to which they were added" in notes(recording)) == (
+        counts[:2] not in ((9, 30), (109, 3))
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        (
+            {"tokens": 300, "reasoning_tokens": 5000},
+            "line 1 of x.jsonl has more reasoning tokens than output tokens: 5000 of",
+        ),
+        (
+            {"tokens": 3, "prompt_tokens": 9, "cached_tokens": 100},
+            "has more cached tokens than prompt tokens: .* 100 cached, 9 of",
+        ),
+        (
+            {"text": "The answer is 2.", "reasoning_tokens": 5000},
+            "more reasoning tokens than output tokens. Output tokens count",
+        ),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(members: dict[str, Any], problem: str, imported: Import) -> None:
+    with pytest.raises(FevalError, match=f"(?i){problem}"):
+        imported("jsonl", lines(COT | members))
+
+
 def test_scores_go_into_their_channel(imported: Import) -> None:
     source = lines(COT | {"score": 0.25}, COT | {"score": None}, COT | {"score": True})
     recording = imported("jsonl", source)
@@ -210,6 +269,7 @@ def test_scores_go_into_their_channel(imported: Import) -> None:
     assert scores.values.tolist()[0][::2] == [0.25, 1.0]
     assert scores.scored.tolist() == [[True, False, True]]
     assert (scores.scorer.kind, dict(scores.scorer.parameters)) == ("imported", {"format": "jsonl"})
+    assert "CoTs of toy-llm without a score by score: 1." in notes(recording)
 
 
 def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
 from feval.importers.archive import Archive, is_archive, opened
 from feval.importers.harnesses.logs import (
@@ -48,6 +49,10 @@ _VERSION = 2
 _HEADER, _START = "header.json", "_journal/start.json"
 _NO_ANSWER = frozenset({"invalid_response_format", "no_response"})
 _ATTACHMENT = "attachment://"
+_USAGE = {
+    "prompt": "input_tokens", "output": "output_tokens", "total": "total_tokens", "reasoning": "reasoning_tokens",
+    "cache_read": "input_tokens_cache_read", "cache_write": "input_tokens_cache_write",
+}  # fmt: skip
 _DECODING = (
     "top_p", "top_k", "seed", "stop_seqs", "frequency_penalty", "presence_penalty", "reasoning_effort", "reasoning_tokens",
     "num_choices", "system_message",
@@ -318,13 +323,15 @@ def _tokens(usage: Any, where: str) -> tuple[int | None, int | None]:
     """Output and input tokens; what came from the provider's cache was input, too."""
     if usage is None:
         return None, None
-    output = whole(member(usage, "output_tokens", int, f"the usage of {where}"))
-    parts = [usage.get(name) or 0 for name in ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")]
-    counts = [count for part in parts if (count := whole(part)) is not None]
-    total = whole(sum(counts))
-    if output is None or total is None or len(counts) != len(parts):
+    member(usage, "output_tokens", int, f"the usage of {where}")
+    counts = {name: whole(usage[key]) for name, key in _USAGE.items() if usage.get(key) is not None}
+    # Inspect counts what came from a cache beside the input, and Gemini's thoughts beside the output; its total tells.
+    settled = Usage.of(**{"prompt": 0, "output": None, "cache_read": 0} | counts)
+    if None in counts.values() or whole(settled.output) is None or whole(settled.prompt) is None:
         refuse(f"The usage of {where}", "whole numbers from 0", usage)
-    return output, total
+    if settled.problem is not None:
+        refuse(f"The usage of {where}", f"without {settled.problem}", usage)
+    return settled.output, settled.prompt
 
 
 def _answers(sample: dict[str, Any], where: str) -> dict[str, str | None]:

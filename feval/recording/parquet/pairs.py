@@ -108,6 +108,11 @@ class PairFiles:
             raise UsageError(f"{where}: {error}") from error
         if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
             raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        if problem := pool.counts_problem():
+            raise UsageError(
+                f"{where}: {problem}. Output tokens count reasoning, too, and prompt tokens what came from a cache, by one "
+                "counter: a text's words do not count hidden reasoning. Give the counts of the provider, or leave these out."
+            )
         if problem := pool.tree_problem():
             raise UsageError(f"{where}: {problem}.")
         if pool.answers and self._is_tree not in (None, pool.ends is not None):

@@ -579,6 +579,8 @@ def test_names_that_a_server_sends_have_bounds() -> None:
             },
             (3, 7, 2, None),
         ),
+        ({"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, (None,) * 4),
+        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}}, (None,) * 4),
         ([], (None, None, None, None)),
     ],
 )

@@ -271,18 +271,24 @@ def test_the_journal_stays_until_the_recording_verifies(tmp_path: Path, monkeypa
 def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path: Path) -> None:
     def some(request: Any, sample: int) -> Completion:
         whole = reply(int(request.question_id[4:]), sample)
-        return replace(whole, output_tokens=None) if sample == 3 else whole
+        return (
+            replace(whole, output_tokens=None)
+            if sample == 3
+            else replace(whole, output_tokens=900, reasoning_tokens=890)
+        )
 
     recording = open_recording(go(tmp_path / "r", FakeBackend(answer=some)))
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "words"
     pool = next(recording.pools("toy", SMALL))
     assert pool.output_tokens == [11] * 5
     assert pool.prompt_tokens == 6
+    assert "reasoning_tokens" not in pool.extra  # not 890 of 11
     notes = recording.manifest.raw["notes"]
     assert "4 of 20 CoTs came without a count of their tokens." in notes
     assert (
         "All tokens were counted by 'words', because the provider gave no usable count of the output of 4 of 20 CoTs."
     ) in notes
+    assert "The provider's counts of reasoning and cached tokens were left out, as 'words' counted all tokens." in notes
 
 
 def test_a_counter_can_be_chosen(tmp_path: Path) -> None:
