@@ -39,7 +39,7 @@ from pydantic import (
 from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
-from feval.errors import FevalError, UsageError
+from feval.errors import FevalError, OutOfRangeError, UsageError
 from feval.evaluation.costs import COSTS
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
@@ -49,7 +49,7 @@ from feval.lazy import Shown
 from feval.replay.draws import ORDERS
 
 _ONE_OF_COSTS = "|".join(COSTS)
-_MAX_POINTS = 1000
+_MAX_POINTS, _MAX_ALL_POINTS = 1000, 10_000
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
@@ -262,6 +262,12 @@ class Plan(Shown, EvaluationOptions):
     def model_post_init(self, context: Any) -> None:
         """Check the order, and that no two methods share a label."""
         super().model_post_init(context)
+        points = sum(1 if entry.sweep is None else len(entry.sweep[1]) for entry in self.entries)
+        if points > _MAX_ALL_POINTS:
+            raise OutOfRangeError(
+                f"A comparison has at most {_MAX_ALL_POINTS:,} points, which are the budgets of all its methods; this one has "
+                f"{points:,}. Leave out some."
+            )
         labels = [entry.label for entry in self.entries]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:

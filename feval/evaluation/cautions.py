@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,24 @@ def probes_for_nothing(llms: Sequence[str]) -> list[str]:
     sentence = (
         f"The tokens of some probes of {' and '.join(llms)} were not recorded: they count 0, so that tokens and USD lack a part "
         "of what probing costs."
+    )
+    return [sentence]
+
+
+def other_models(llms: Iterable[LLM]) -> list[str]:
+    """Return a warning for each LLM as which several models answered, or another one than was asked."""
+    return [llm.served.sentence for llm in llms if llm.served is not None and llm.served.is_other]
+
+
+def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a warning where CoTs lack the score or confidence that a method takes: {LLM: (how many, of how many)}."""
+    lacking = [f"{unscored:,} of {cots:,} CoTs of {llm}" for llm, (unscored, cots) in counts.items()]
+    if not lacking:
+        return []
+    one = sum(unscored for unscored, _ in counts.values()) == 1
+    sentence = (
+        f"{' and '.join(lacking)} {'has' if one else 'have'} no score or confidence, so that the method cannot choose, trust or "
+        f"weigh {'it' if one else 'them'}."
     )
     return [sentence]
 

@@ -25,7 +25,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import billed_once, few_questions, mixed_counters, mixed_parties, not_exact
+from feval.evaluation.cautions import billed_once, few_questions, mixed_parties, not_exact, other_models
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
@@ -224,7 +224,7 @@ def self_consistency_curve(
         confidence=confidence,
         points=tuple(_points(values, llm, pool, budgets, order, confidence)),
         left_out=questions.left_out,
-        cautions=tuple(mixed_parties(dataset)),
+        cautions=(*mixed_parties(dataset), *other_models([llm])),
     )
 
 
@@ -327,7 +327,7 @@ def method_curve(
         left_out=questions.left_out,
         cost=cost,
         timing=result.timing,
-        cautions=(*mixed_counters(result.counters), *mixed_parties(dataset), *not_exact(inexact)),
+        cautions=(*result.cautions, *not_exact(inexact)),
     )
 
 

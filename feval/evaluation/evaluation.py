@@ -24,8 +24,10 @@ from feval.evaluation.cautions import (
     mixed_parties,
     named_errors,
     not_exact,
+    other_models,
     probes_for_nothing,
     uncompared,
+    unscored_cots,
 )
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
@@ -367,6 +369,7 @@ def evaluate(
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
+        unscored = _unscored(method, used, chosen)
         if timing is not None:
             timing = timing.require(used, chosen)
         replayed = None if timing is None or timing.profile is not None else timing
@@ -389,8 +392,14 @@ def evaluate(
                 sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
-    found = (*mixed_counters(evaluation.counters), *evaluation.cautions, *not_exact(inexact))
-    return replace(evaluation, train_questions=trained, left_out=questions.left_out, cautions=found)
+    cautions = (
+        *mixed_counters(evaluation.counters),
+        *evaluation.cautions,
+        *unscored_cots(unscored),
+        *other_models(used),
+        *not_exact(inexact),
+    )
+    return replace(evaluation, train_questions=trained, left_out=questions.left_out, cautions=cautions)
 
 
 def _require_method(method: object) -> None:
@@ -414,6 +423,20 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     else:
         require_arguments(method, methods.method_name(method), len(llms))
     return []
+
+
+def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[int, int]]:
+    """Of each LLM with CoTs that lack what the method compares them by: how many, and of how many; of a search, all its steps."""
+    if not hasattr(method, "ratings"):
+        return {}
+    pools = [llm.pool.rows(rows) for llm in llms]
+    counts = {}
+    for pool, ratings in zip(pools, method.ratings(pools), strict=True):
+        compared = pool.codes >= (-1 if searches(method) else 0)
+        unscored = 0 if ratings is None else int((compared & np.isnan(ratings)).sum())
+        if unscored:
+            counts[pool.llm] = unscored, int(compared.sum())
+    return counts
 
 
 def _kind(method: object, order: str | None, cost: str | None, parallel: int | None) -> str:

@@ -28,6 +28,7 @@ from feval.replay import LLM, Dataset
 from feval.replay.draws import ORDERS
 
 MOST_RESAMPLES = 1_000_000
+MOST_REPLICATES = 100_000
 MOST_NAMES = 1000
 """How many recordings, LLMs, methods or files a request or a receipt may name."""
 MOST_VALUES = 10_000
@@ -177,7 +178,10 @@ class EvaluationOptions(QuestionOptions):
         None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND"
     )
     replicates: int | None = option(
-        None, "Draws per question, for --order seeded. Default: 100; beyond 20,000 questions fewer, at least 10.", ge=1
+        None,
+        "Draws per question, for --order seeded. Default: 100; beyond 20,000 questions fewer, at least 10.",
+        ge=1,
+        le=MOST_REPLICATES,
     )
     train_fraction: float | None = option(
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1

@@ -23,7 +23,7 @@ from feval.estimators.inference.frontier import pareto
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
-from feval.evaluation.cautions import few_questions, mixed_parties, probes_for_nothing
+from feval.evaluation.cautions import few_questions, mixed_parties, other_models, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.executors.progress import reports
 from feval.lazy import Shown
@@ -85,7 +85,6 @@ class Surface(Shown):
         questions: number of questions.
         interval: output tokens between two probes; `None` where they lie at other offsets.
         confidence: of the intervals.
-        free_probes: whether traces are cut, and probes or some of them count 0 tokens, because these were not recorded.
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
         cautions: sentences about the recording without which the numbers could mislead.
@@ -100,7 +99,6 @@ class Surface(Shown):
     questions: int
     interval: int | None
     confidence: float | None
-    free_probes: bool
     points: tuple[SurfacePoint, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     cautions: tuple[str, ...] = ()
@@ -124,7 +122,7 @@ class Surface(Shown):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions), *probes_for_nothing([self.llm] * self.free_probes), *self.cautions)
+        return (*few_questions(self.questions), *self.cautions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
@@ -189,6 +187,8 @@ def surface(
     for depth, (right, mean_tokens, mean_probe_tokens) in zip(depths, _values(pool, gold, widths, depths), strict=True):
         points += _points(right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence)
         progress(len(points) // len(widths), len(depths))
+    cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
+    free = cut and pool.probed_for_nothing()
     return Surface(
         dataset=dataset.id,
         llm=llm.name,
@@ -199,11 +199,9 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        free_probes=pool.probed_for_nothing()
-        and any(cut is not None and cut < pool.output_tokens.max() for cut in depths),
         points=_with_frontier(points),
         left_out=questions.left_out,
-        cautions=tuple(mixed_parties(dataset)),
+        cautions=(*probes_for_nothing([llm.name] if free else []), *mixed_parties(dataset), *other_models([llm])),
     )
 
 

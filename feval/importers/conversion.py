@@ -246,6 +246,8 @@ class _Conversion:
         self._counter, self._known_scorers = counter, scorers
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
+        self._cots: Counter[str] = Counter()
+        self._scored: Counter[tuple[str, str]] = Counter()  # CoTs of an LLM with a score by a scorer
         self._scratch, self._scores = scratch, SortedRows(scratch)
         self._probes: dict[str, WaitingProbes] = {}
         if self._kind == "verbatim" and reading.always_text and self._importer.upstream_answer is None:
@@ -278,14 +280,19 @@ class _Conversion:
         probes = self._probes[llm.info.name] = WaitingProbes(
             llm.info.name, self._kind, self._scratch, always_text=self._reading.always_text
         )
-        yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor, self._scratch)
+        cots = self._cots_alone(llm.info.name, llm.pools, probes)
+        yield from pool_rows(reading, cots, seen, executor, self._scratch)
 
     def _cots_alone(
-        self, pools: Iterable[SourcePool], probes: WaitingProbes
+        self, llm: str, pools: Iterable[SourcePool], probes: WaitingProbes
     ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
         """Yield questions and pools; scores and probes wait until all pools were written."""
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
+            self._cots[llm] += len(pool.texts)
             for scorer, rows in pool.scores.items():
+                steps = rows.step_scores or [None] * len(rows.scores)
+                with_score = (s is not None or own for s, own in zip(rows.scores, steps, strict=True))
+                self._scored[scorer, llm] += sum(map(bool, with_score))
                 group = self._scorers.setdefault(scorer, len(self._scorers))
                 self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             probes.add(number, pool.probes)
@@ -329,6 +336,8 @@ class _Conversion:
             )
         for probes in self._probes.values():
             notes += probes.notes()
+        for (scorer, llm), scored in self._scored.items():
+            notes += counted_notes((f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored))
         notes += [*self._kind_notes(), *filter(None, map(direction_question, self._scorers))]
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION

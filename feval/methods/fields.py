@@ -50,6 +50,7 @@ _CONFIG = ConfigDict(strict=True, extra="forbid", defer_build=True)
 _OUT_OF_RANGE = {
     "out_of_range", "greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number", "missing", "too_short"
 }  # fmt: skip
+_LONGEST_NUMBER, _LARGEST_EXPONENT = 1000, 400
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"}
 
 
@@ -63,6 +64,14 @@ def _python_number(value: Any) -> Any:
 def tuple_of_list(value: Any) -> Any:
     """Lists, as JSON and TOML write them, as tuples, which can be hashed."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def _fraction(text: str) -> Fraction:
+    """The number that a text stands for; a `ValueError` also where it has more digits than any float, such as 1e999999999."""
+    exponent = text.lower().partition("e")[2]
+    if len(text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
+        raise ValueError("a number with too many digits")
+    return Fraction(text)
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class ExactNumber:
         ):
             raise PydanticCustomError("number_type", "not a number")
         try:
-            number = Fraction(str(value))
+            number = _fraction(str(value))
         except (ValueError, ZeroDivisionError):
             raise PydanticCustomError("out_of_range", "not a finite number") from None
         if (
@@ -116,6 +125,11 @@ Whole = Annotated[int, BeforeValidator(_python_number)]
 Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)]
 """How many CoTs, windows or questions."""
 
+GridSize = Annotated[
+    int, Field(ge=1, le=100_000, description="a whole number from 1 to 100,000"), BeforeValidator(_python_number)
+]
+"""How many values are tried."""
+
 Positive = Annotated[float, Field(gt=0, description="a number above 0"), BeforeValidator(_python_number)]
 """A number above 0, infinity included."""
 
@@ -126,6 +140,9 @@ Cost = Annotated[
 
 Aggregate = Literal["score", "last", "min", "prod", "mean"]
 """How step scores become one number, `replay.channels.AGGREGATES`; "score" where a CoT has a single one."""
+
+Transform = Literal["none", "exp", "sigmoid", "rank"]
+"""How scores become weights of votes, see `feval.methods.vote.vote_weights`."""
 
 Share = Annotated[str | float, ExactNumber(least=0, most=1)]
 """A share or probability, compared exactly."""

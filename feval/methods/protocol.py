@@ -10,6 +10,7 @@ and found by its name on the method's class:
     fit, fitted     learning from training questions                `Learner`
     searches        it expands trees of steps                       `SearchMethod`
     whole_set       it looks at all questions at once               `WholeSetMethod`
+    ratings         what it compares CoTs by                        `RatingMethod`
     cuts_cots       it ends CoTs before their end                   see `in_seconds`
     needs           what to record for it; ends the message that says it is missing
 """
@@ -99,6 +100,18 @@ class SearchMethod(BatchMethod, Protocol):
     """A method of LLMs that were recorded as trees: its orders [R, Q, S] are of all steps, and `draws` is the least it takes."""
 
     searches: Literal[True]
+
+
+class RatingMethod(BatchMethod, Protocol):
+    """A method that compares or weighs CoTs by recorded scores or confidences."""
+
+    def ratings(self, pools: Sequence[Pool]) -> Sequence[Floats | None]:
+        """[Q, S] of each LLM what its CoTs are compared by, NaN for those that have none; `None` where they are not.
+
+        Raises:
+            UsageError: these scores are not of a kind that it can use; asked for before anything is drawn.
+            NotRecordedError: there are none.
+        """
 
 
 class ExactMethod(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from feval.errors import UsageError
 from feval.estimators.counts import VoteCounts, distinct_vote_counts
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import subset_plurality_accuracy
@@ -129,6 +130,68 @@ def no_answer_wins(pool: Pool, n: Sequence[int] | Integers) -> PerQuestion:
     counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
     return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).of_questions(rows)
+
+
+def confidence_weights(confidences: Floats, temperature: float) -> Floats:
+    """exp(c / T) over the confidences of a question's CoTs, in proportion: the most confident one has weight 1.
+
+    CISC's paper divides by the sum, which changes no winner.
+
+    Args:
+        confidences: [..., n], NaN for CoTs that do not vote.
+        temperature: T; with infinity every weight is 1.
+
+    Returns:
+        [..., n] weights, 0 for CoTs that do not vote.
+    """
+    votes = ~np.isnan(confidences)
+    most = np.where(votes, confidences, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(over="ignore", under="ignore"):  # far below the most confident: weight 0
+        weights: Floats = np.exp(np.where(votes, confidences - np.where(votes, most, 0.0), 0.0) / temperature)
+    weights[~votes] = 0.0
+    return weights
+
+
+def vote_weights(scores: Floats, transform: str, scorer: str | None) -> Floats:
+    """The weights with which scored CoTs vote.
+
+    Args:
+        scores: [..., n] of the CoTs of a vote in draw order, NaN for those that do not vote.
+        transform: "none", "exp" (exp(score), in proportion), "sigmoid" (1 / (1 + exp(-score))) or "rank": the least score of the
+            vote weighs 1, the next 2; equal scores share the mean of their ranks.
+        scorer: whose scores, for the message.
+
+    Returns:
+        [..., n] weights, 0 for CoTs that do not vote.
+
+    Raises:
+        UsageError: there is a score below 0, and no transform.
+    """
+    if transform == "exp":
+        return confidence_weights(scores, 1.0)
+    if transform == "sigmoid":
+        with np.errstate(over="ignore"):  # far below 0: weight 0
+            return np.nan_to_num(1 / (1 + np.exp(-scores)))
+    if transform == "rank":
+        ranks = np.where(np.isnan(scores), 0.0, 0.5)
+        for place in range(scores.shape[-1]):
+            other = scores[..., place, None]
+            ranks += (other < scores) + 0.5 * (other == scores)
+        return ranks
+    if (scores < 0).any():
+        # More votes for an answer would count against it: the sum of equal negative scores elects the minority.
+        raise UsageError(
+            f"Scores are to be weights of votes, and weights are 0 or more; the least by {scorer or 'the scorer'} is "
+            f"{np.nanmin(scores):.6g}. Choose what makes weights of them: transform=exp, sigmoid or rank (--set transform=rank)."
+        )
+    return np.nan_to_num(scores)
+
+
+def weighable(pool: Pool, scores: Floats, transform: str, scorer: str | None) -> Floats:
+    """The scores [Q, S] of a pool, of which those of CoTs with an answer can be weights; else the error of `vote_weights`."""
+    if transform == "none":
+        vote_weights(np.where(pool.codes < 0, np.nan, scores), transform, pool.scores(scorer).scorer.name)
+    return scores
 
 
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:

@@ -88,6 +88,7 @@ def _receipt(
     request: Request, numbers: dict[str, Any], dataset: Dataset, llms: Sequence[LLM], folder: Path
 ) -> dict[str, Any]:
     prices = llms[0].prices
+    served = {llm.name: dict(llm.served.names) for llm in llms if llm.served is not None}
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     content = {
         "feval_receipt": FORMAT,
@@ -100,6 +101,7 @@ def _receipt(
         ],
         "prices": None if prices is None else {"id": prices.id, "digest": prices.digest},
         "counters": {llm.name: llm.counter for llm in llms},
+        **({"served": served} if served else {}),
         "request": request.pinned(),
         "numbers": numbers,
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
+from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.steps import checked_messages
 
@@ -39,6 +40,9 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     "timings": {"first_token_s": ("first_token_seconds", "float64")},
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+
+MOST_SERVED = 100
+"""Names of models that answered as one LLM, which the manifest counts."""
 
 COT_COLUMNS = (
     *("texts", "raw_answers", "answers", "output_tokens", "finish_reasons"),
@@ -179,6 +183,17 @@ class PoolRows:
     turn_prompt_tokens: Sequence[int | None] | None = None
     first_token_seconds: Sequence[float | None] | None = None
 
+    def counts_problem(self) -> str | None:
+        """Which token counts cannot be; `None` where nothing is wrong."""
+        nobody = [None] * len(self.output_tokens)
+        # What was sent for a step goes beyond the request.
+        prompt = self.prompt_tokens if self.parents is None else None
+        counts = (
+            self.output_tokens,
+            *(self.extra.get(name) or nobody for name in ("reasoning_tokens", "cached_tokens")),
+        )
+        return next((problem for each in zip(*counts, strict=True) if (problem := Usage(prompt, *each).problem)), None)
+
     def tree_problem(self) -> str | None:
         """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""
         if self.parents is None or self.ends is None:
@@ -250,6 +265,7 @@ class PairTally:
         self._left = len(questions)
         self._cots = self._largest = 0
         self._smallest: int | None = None
+        self._served: Counter[str] = Counter()
         self._no_answer = self._unclosed = self._empty = self._depth = self._branching = self._turns = 0
 
     def add(self, pool: PoolRows) -> None:
@@ -267,6 +283,7 @@ class PairTally:
             (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
             for index in unanswered
         )
+        self._served.update(name for name in pool.extra.get("served_model", ()) if name is not None)
         if pool.parents:
             depths: list[int] = []
             for parent in pool.parents:
@@ -275,8 +292,8 @@ class PairTally:
             self._branching = max(self._branching, *Counter(pool.parents).values())
             self._turns += sum(sent is not None for sent in pool.messages or ())
 
-    def record(self) -> dict[str, int]:
-        """Return the counts as the manifest states them."""
+    def record(self) -> dict[str, Any]:
+        """Return the counts as the manifest states them; of models that answered, those with the most CoTs."""
         return {
             "cots": self._cots,
             "smallest_pool": 0 if self._left > 0 else self._smallest or 0,
@@ -286,6 +303,7 @@ class PairTally:
             **({"empty_replies": self._empty} if self._empty else {}),
             **({"depth": self._depth, "branching": self._branching} if self._depth else {}),
             **({"turns": self._turns} if self._turns else {}),
+            **({"served": dict(self._served.most_common(MOST_SERVED))} if self._served else {}),
         }
 
 

@@ -30,8 +30,9 @@ from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_
 from feval.recording.partial import listed_parts, probes_leaf, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
+from feval.recording.served import served_models
 
-_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns")
+_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ def _remarks(recording: Recording) -> Iterator[str]:
             )
         if is_gold_aware(recording, dataset):
             yield gold_aware_remark(recording, dataset)
+    yield from (served.sentence for served in served_models(recording.manifest))
 
 
 def file_problems(

@@ -15,6 +15,7 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
 from feval.lazy import Drawn
+from feval.recording.served import served_models
 from feval.recording.steps import conversation
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
@@ -53,6 +54,7 @@ class LLM(Drawn):
         billing: how prompts are charged, one of `feval.cards.billing.BILLINGS`.
         counter: name of the token counter.
         pool: its recorded CoTs as arrays.
+        served: which models answered, where replies state another name than was asked; else `None`.
     """
 
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())
@@ -64,6 +66,8 @@ class LLM(Drawn):
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
+        found = (served for served in served_models(view.recording.manifest) if served.llm == self.name)
+        self.served = next((served for served in found if served.dataset == self.dataset), None)
         # `info` would import pyarrow.
         self._noise = _shared_noise(view.recording.manifest.llms[self.name].get("decoding"))
 

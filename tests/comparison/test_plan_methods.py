@@ -128,6 +128,11 @@ def test_lists_of_a_plan_are_bounded(base: Path) -> None:
         ({"costs": [1.0] * 1001}, "1000"),
         ({"accuracies": [0.5] * 1001}, "1000"),
         ({"resamples": 100_001}, "100000"),
+        ({"replicates": 1_000_000}, "100000"),
+        (
+            {"method": [one | {"label": str(n), "budgets": {"n": list(range(1, 1001))}} for n in range(11)]},
+            "at most 10,000 points, .* this one has 11,000",
+        ),
     ):
         with pytest.raises(UsageError, match=bound):
             Plan.from_dict(whole | part)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded_pools import Recorded
-from small import write_scored_toy, write_toy
+from small import SCORER, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval import SelfConsistency, compare, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
@@ -32,6 +32,7 @@ from feval.methods.decisions import Decisions, Ledger
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn
 from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.recording import LLMInfo, ScoreRows, add_scores
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -451,6 +452,38 @@ def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
     cascade = Cascade(thresholds=("0.7",), score="vote-share", samples=4)
     assert evaluate(cascade, dataset, llms, train_fraction=0.5).fields["thresholds"] == ("0.7",)
     assert evaluate(replace(cascade, thresholds=None), dataset, llms, train_fraction=0.5).fields["thresholds"]
+
+
+def test_cots_without_a_score_are_counted_beside_the_result(tmp_path: Path) -> None:
+    rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 12
+    dataset, [llm] = load("toy", recording=write_scored_toy(tmp_path / "toy", {"m": rows}, ["a"] * 12))
+    lacking = np.isnan(llm.pool.aggregated(None, "score")) & (llm.pool.codes >= 0)
+    assert 0 < lacking.sum() < 84
+    sentence = f"{lacking.sum()} of 84 CoTs of m have no score or confidence"
+    curve = method_curve(dataset, [llm], "best-of-n", "n", [2, 3], settings={"aggregate": "score"})
+    comparison = compare(tmp_path / "toy", [WeightedBestOfN(3, aggregate="score")])
+    for result in (evaluate(BestOfN(3, aggregate="score"), dataset, llm), curve, comparison):
+        assert [warning.startswith(sentence) for warning in result.warnings].count(True) == 1
+        assert list(result.warnings) == result.to_dict()["warnings"]
+    assert evaluate(SelfConsistency(3), dataset, llm).warnings == ()
+    row = int((~lacking.any(axis=1)).argmax())
+    assert not any(
+        "no score" in each for each in evaluate(BestOfN(3, aggregate="score"), dataset, llm, rows=[row]).warnings
+    )
+
+
+def test_weights_below_zero_stop_an_evaluation_before_any_draw(tmp_path: Path) -> None:
+    def negative(scores: ScoreRows) -> ScoreRows:
+        return replace(scores, scores=[None if s is None else s - 1 for s in scores.scores], step_scores=None)
+
+    made = [scored_pool("m", i, ["a", "a", "a", "b"]) for i in range(3)]
+    plain = write_rows(tmp_path / "plain", ["a"] * 3, (LLMInfo("m"), [rich for rich, _ in made]))
+    out = add_scores(plain, tmp_path / "scored", SCORER, {("toy", "m"): [negative(scores) for _, scores in made]})
+    dataset, [llm] = load("toy", recording=out)
+    undrawn = llm.drawing(lambda *_: pytest.fail("it drew"))
+    with pytest.raises(UsageError, match=rf"the least by {SCORER.name} is -1\. .* transform=exp, sigmoid or rank"):
+        evaluate(WeightedBestOfN(3, aggregate="score"), dataset, undrawn)
+    assert evaluate(WeightedBestOfN(3, aggregate="score", transform="rank"), dataset, llm).accuracy > 0.5
 
 
 def test_coins_do_not_know_the_split(tmp_path: Path) -> None:

@@ -45,10 +45,26 @@ def test_the_best_wins_and_the_sum_wins() -> None:
     assert answer(WeightedBestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
     assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [0.3, 0.1, 0.2])) == "a"  # 0.1 + 0.2 is 0.3
     assert answer(BestOfN(2, aggregate="score"), scored("ab", [-5.0, -4.0])) == "b"
-    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [-5.0, -3.0, -3.0])) == "a"
     for method in METHODS:
-        assert answer(method(2, aggregate="score"), scored("--", [0.5, 0.5])) is None
-        assert answer(method(3, aggregate="score"), scored("-ab", [1.0, None, -9.0])) == "b"
+        assert answer(method(2, aggregate="score"), scored("--", [0.5, -0.5])) is None
+        assert answer(method(3, aggregate="score"), scored("-ab", [-1.0, None, 9.0])) == "b"
+
+
+def test_negative_scores_are_no_weights_until_they_are_transformed() -> None:
+    pool = scored("aaab", [-1.0] * 4)  # their sums are -3 and -1
+    with pytest.raises(UsageError, match=r"the least by synthetic is -1\. .* transform=exp, sigmoid or rank"):
+        answer(WeightedBestOfN(4, aggregate="score"), pool)
+    for transform in ("exp", "sigmoid", "rank"):
+        assert answer(WeightedBestOfN(4, aggregate="score", transform=transform), pool) == "a"
+    assert (
+        answer(WeightedBestOfN(4, aggregate="score", transform="exp"), scored("aaab", [-9e3, -9e3, -9e3, -8e3])) == "b"
+    )
+
+
+def weight_by_definition(transform: str, score: Fraction, scores: list[Fraction]) -> float:
+    if transform == "rank":  # the mean of the places of its equals, from 1
+        return float(sum(s < score for s in scores) + Fraction(sum(s == score for s in scores) + 1, 2))
+    return math.exp(score) / (1 + math.exp(score)) if transform == "sigmoid" else math.exp(score)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +112,20 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
     pool = scored(answers, [None if s is None else s / 10 for s in scores])
     drawn = [(answers[i], scores[i]) for i in order]
     valid = [(a, Fraction(s, 10)) for a, s in drawn if a != "-" and s is not None]
-    sums = {a: sum(s for b, s in valid if b == a) for a, _ in valid}
     best = max(valid, key=lambda pair: pair[1])[0] if valid else None
-    expected = {BestOfN: best, WeightedBestOfN: max(sums, key=lambda a: sums[a]) if sums else None}
+    expected: list[tuple[Any, str | None]] = [(BestOfN(len(order), aggregate="score"), best)]
+    for transform in ("none", "exp", "sigmoid", "rank"):
+        if transform == "none" and any(score < 0 for _, score in valid):
+            continue
+        weigh = {
+            s: s if transform == "none" else weight_by_definition(transform, s, [v for _, v in valid]) for _, s in valid
+        }
+        sums = {a: round(math.fsum(weigh[s] for b, s in valid if b == a), 9) for a, _ in valid}
+        method = WeightedBestOfN(len(order), aggregate="score", transform=transform)
+        expected.append((method, max(sums, key=lambda a: sums[a]) if sums else None))
     orders: Orders = np.array([[order]], np.uint16)
-    for method, right in expected.items():
-        result = assert_both_forms_agree(method(len(order), aggregate="score"), [pool], [orders])
+    for method, right in expected:
+        result = assert_both_forms_agree(method, [pool], [orders])
         assert letters_of(result.answer[0]) == [right]
 
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
 from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
-from feval.methods.scored.confidence_weighted import TEMPERATURES, confidence_weights
+from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.methods.vote import confidence_weights
 from feval.replay.channels import ArrayChannels
 from feval.replay.pools import Pool, TokenLogprobs
 

@@ -132,6 +132,15 @@ def test_a_value_of_another_type_is_refused(kind: Any, field: str, value: Any, t
         (DeepConfidence, {"mode": "online", "n": 15}, OutOfRangeError, "warms up with 16"),
         (DeepConfidence, {"mode": "online", "measure": "tail"}, UsageError, "lowest group"),
         (DeepConfidence, {"consensus": 0.95}, UsageError, "mode='online'"),
+        # Numbers of a stranger that would take hours to write out, or all memory.
+        (
+            AdaptiveConsistency,
+            {"concentration": "1e999999999"},
+            OutOfRangeError,
+            "'concentration' of adaptive-consistency",
+        ),
+        (AdaptiveConsistency, {"threshold": "1e-999999999"}, OutOfRangeError, "'threshold' of adaptive-consistency"),
+        (Cascade, {"grid": 10**12}, OutOfRangeError, "a whole number from 1 to 100,000"),
     ],
 )
 def test_fields_must_fit_together(kind: Any, fields: dict[str, Any], error: type[UsageError], words: str) -> None:

@@ -7,17 +7,22 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small import content, write_toy
+from small import content, pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.publish.licences import Licence
+from feval.publish.release import Seen, prepare
 from feval.receipts.semantics import CHANGES, LATER, VERSION
 from feval.receipts.verifying import ChangedValue, verify_receipt
+from feval.recording import LLMInfo, open_recording
+from feval.report.page.view import view_page
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
@@ -339,6 +344,19 @@ def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
     assert f"{toy} is a recording, which never changes" in done.stderr
     assert call(*RUNS["exact"], "--recording", ".").exit_code == 0
     assert sorted(toy.rglob("*")) == before
+
+
+def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path: Path) -> None:
+    row = replace(pool(0, ["a", "b", "a"]), extra={"served_model": ["gpt-4o-mini", "gpt-4o", None]})
+    toy = write_rows(tmp_path / "toy", ["a"], (LLMInfo("gpt-4o"), [row]))
+    read = json.loads(write_receipt(toy, "exact").read_text())
+    assert read["served"] == {"gpt-4o": {"gpt-4o-mini": 1, "gpt-4o": 1}}
+    [sentence] = [each for each in read["numbers"]["warnings"] if "more than one model answered" in each]
+    assert sentence in json.loads(call("info", toy, "--json").stdout)["served"]
+    with_card = prepare(toy, Seen("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")).files["README.md"]
+    assert isinstance(with_card, bytes)
+    assert "more than one model answered, as the replies say: gpt-4o (1 CoT)" in with_card.decode()
+    assert sentence in view_page(open_recording(toy), {"toy": ["gpt-4o"]}).html
 
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:

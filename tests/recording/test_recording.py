@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from places import ROOT, SUPPORT
 from small import pool, put_manifest, question, restate, write_rows, write_toy
 
+from feval import SelfConsistency, evaluate, load, self_consistency_curve
 from feval.errors import (
     ConflictError,
     DamagedRecordingError,
@@ -47,6 +49,7 @@ from feval.recording import (
 )
 from feval.recording.layout.format import LeafHash, is_safe_path, slug
 from feval.recording.votes import open_votes
+from feval.report.tables.info import info_dict
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
 GOLDS = ["4", "5"]
@@ -640,3 +643,41 @@ def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path)
     readme = (write_toy(tmp_path / "r", names, ["4"]) / "README.md").read_text()
     cells = [line.split(" | ")[1] for line in readme.splitlines() if line.startswith("| Toy")]
     assert cells == ["`` a`b ``", "``` ``c ```", r"`d\|e`", "`plain`"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "sentence", "other"),
+    [
+        ("gpt-4o", {"gpt-4o": 4}, None, False),
+        ("gpt-4o", {"gpt-4o-2024-08-06": 4}, "gpt-4o on toy was served as gpt-4o-2024-08-06.", False),
+        ("openai/gpt-4o:free", {"gpt-4o": 4}, "openai/gpt-4o:free on toy was served as gpt-4o.", False),
+        ("x-latest", {"x-20241022": 4}, "x-latest on toy was served as x-20241022.", False),
+        ("gpt-4o", {"gpt-4o-mini": 4}, "another model answered, as the replies say: gpt-4o-mini (4 CoTs).", True),
+        (
+            "gpt-4o",
+            {"gpt-4o-2024-08-06": 1, "gpt-4o-2024-05-13": 3},
+            "more than one model answered, as the replies say: gpt-4o-2024-05-13 (3 CoTs), gpt-4o-2024-08-06 (1 CoT).",
+            True,
+        ),
+    ],
+)
+def test_the_models_that_answered_are_said(
+    asked: str, names: dict[str, int], sentence: str | None, other: bool, tmp_path: Path
+) -> None:
+    stated = [name for name, count in names.items() for _ in range(count)]
+    row = replace(pool(0, ["a", "a", "b", "a"]), extra={"served_model": stated})
+    plain = write_rows(tmp_path / "plain", ["a"], (LLMInfo(asked), [pool(0, ["a", "a", "b", "a"])]), prices="none")
+    out = write_rows(tmp_path / "toy", ["a"], (LLMInfo(asked), [row]), prices="none")
+    recording = open_recording(out)
+    assert recording.manifest.pairs["toy", asked]["served"] == names
+    assert "served" not in open_recording(plain).manifest.pairs["toy", asked]
+    verification = verify_recording(out)
+    assert verification.ok
+    dataset, [llm] = load("toy", recording=out)
+    runs = [evaluate(SelfConsistency(2), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])]
+    said = [verification.remarks, info_dict(recording)["served"], *(run.warnings for run in runs)]
+    found = [[each for each in texts if sentence and each.endswith(sentence)] for texts in said]
+    assert [len(each) for each in found] == [sentence is not None] * 2 + [other] * 2
+    assert not other or found[0][0].startswith(f"{asked} on toy was asked as {asked}, and ")
+    copy = select(out, tmp_path / "copy", llms=[asked])
+    assert open_recording(copy).manifest.pairs["toy", asked]["served"] == names

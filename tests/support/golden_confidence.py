@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from feval.estimators.stopping.traces import known_percentiles
 from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, SelfConsistency, WeightedBestOfN
-from feval.methods.scored.confidence_weighted import confidence_weights
+from feval.methods.vote import confidence_weights
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
 from feval.replay.channels import ArrayChannels

@@ -53,7 +53,7 @@ CASES: dict[str, list[Case]] = {
         Case(DSC | {"judged": 2, "allocate_over": "all", "requests": "billed"}),
     ],
     "best-of-n": BEST_OF_N,
-    "weighted-best-of-n": BEST_OF_N,
+    "weighted-best-of-n": [*BEST_OF_N, *(Case({"n": 5, "transform": how}) for how in ("exp", "sigmoid", "rank"))],
     "confidence-weighted": [
         *(Case({"n": n, "temperature": t}) for n, t in ((1, 0.5), (8, 0.05), (8, 1.0), (8, float("inf")), (5, 1e-300))),
         *(
@@ -138,16 +138,19 @@ CASES: dict[str, list[Case]] = {
         Case({"n": 8, "width": 4}),
         Case({"n": 8, "width": 2, "rounds": 2, "aggregate": "mean", "answer": "best"}),
         Case({"n": 4, "width": 4, "scorer": "prm", "aggregate": "prod", "answer": "majority"}),
+        Case({"n": 8, "width": 2, "transform": "rank"}),
     ],
     "sequential-revision": [
         Case({"n": 8, "turns": 2}),
         Case({"n": 6, "turns": 3, "answer": "majority"}),
         Case({"n": 6, "turns": 3, "answer": "best", "scorer": "prm"}),
+        *(Case({"n": 6, "turns": 3, "answer": "weighted", "transform": how}) for how in ("exp", "rank")),
         Case({"n": 4, "turns": 1}),
     ],
     "dvts": [
         Case({"n": 8, "width": 4}),
         Case({"n": 8, "width": 2, "aggregate": "min", "answer": "best"}),
+        Case({"n": 8, "width": 2, "transform": "sigmoid"}),
         Case({"n": 3, "width": 1, "rounds": 2, "answer": "majority"}),
     ],
     "particle-filtering": [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from feval.errors import NotRecordedError, UsageError
-from feval.methods.arrays import Integers
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
@@ -78,6 +78,10 @@ class AutoMix:
         if self.verification == "as-answer":
             return _known(response.request.tokens), response.tokens
         return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+        """The verifications of the small LLM's answers; see `RatingMethod.ratings`."""
+        return [pools[0].aggregated(self.scorer, self.aggregate), None]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -20,9 +20,9 @@ from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import (
     Aggregate,
     Cost,
-    Count,
     CountPerLLM,
     ExactNumber,
+    GridSize,
     ListOf,
     Whole,
     as_fraction,
@@ -92,7 +92,7 @@ class Cascade:
     # As in the authors' search: quantile levels, not their values, since scores of different LLMs are on different scales. We try
     # all combinations on the grid; the authors polish the best one with a simplex search, which our exact grid leaves out.
     non_decreasing: bool = True
-    grid: Count = 40
+    grid: GridSize = 40
 
     def __post_init__(self) -> None:
         if self.order is not None and (not self.order or len(set(self.order)) < len(self.order) or min(self.order) < 0):
@@ -131,6 +131,11 @@ class Cascade:
             return answers.count(answer) >= self._votes_needed(len(answers), delta)
         score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
         return score is not None and bool(self._passes(score, delta))
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+        """The scores of every LLM but the last; see `RatingMethod.ratings`."""
+        scored = self._chain(len(pools))[:-1] if self.score == "recorded" else ()
+        return [p.aggregated(self.scorer, self.aggregate) if at in scored else None for at, p in enumerate(pools)]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

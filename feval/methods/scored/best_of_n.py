@@ -18,9 +18,9 @@ from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation, longest_of_draws
-from feval.methods.fields import Aggregate, Count, frozen_method
+from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import DrawOrders, most_tokens, one_llm, require_draws, require_pool
-from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import vote_weights, weighable, weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -50,9 +50,9 @@ class _ChoiceByScore:
         require_draws(self, pools, orders)
         [pool], [order] = pools, orders
         # A CoT without a score counts as one without an answer.
-        scores = pool.aggregated(self.scorer, self.aggregate)
+        [scores] = self.ratings(pools)
         codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
-        scores = np.where(codes < 0, -np.inf, scores)
+        scores = np.where(codes < 0, np.nan, scores)
         answer = np.empty(order.shape[:2], codes.dtype)
         tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
         for batch in batches(order, self.n, codes.shape[1]):
@@ -65,8 +65,13 @@ class _ChoiceByScore:
         asked = np.ones(answer.shape, np.bool_)
         return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
 
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The scores of CoTs; see `RatingMethod.ratings`."""
+        [pool] = pools
+        return [pool.aggregated(self.scorer, self.aggregate)]
+
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
-        """[R, Q] the answer among drawn CoTs [R, Q, n]; where one has none, its score is minus infinity."""
+        """[R, Q] the answer among drawn CoTs [R, Q, n]; where one has none, its score is NaN."""
         raise NotImplementedError
 
 
@@ -92,7 +97,9 @@ class BestOfN(_ChoiceByScore):
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
-        best: Integers = np.take_along_axis(codes, scores.argmax(axis=2)[:, :, None], axis=2)
+        best: Integers = np.take_along_axis(
+            codes, np.nan_to_num(scores, nan=-np.inf).argmax(axis=2)[:, :, None], axis=2
+        )
         return best[:, :, 0]
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
@@ -122,22 +129,31 @@ class BestOfN(_ChoiceByScore):
 class WeightedBestOfN(_ChoiceByScore):
     """The answer whose CoTs have the largest sum of scores among n CoTs of one LLM: argmax_a of the sum over CoTs that say a.
 
-    CoTs without an answer, or without a score, are dropped. Scores are summed in draw order; sums within 1e-12 of the largest are
-    equal, and of several answers the first drawn wins. With all scores equal this is self-consistency. Scorers are free, see
-    `BestOfN`.
+    CoTs without an answer, or without a score, are dropped. Weights are summed in draw order; sums within 1e-12 of the largest
+    are equal, and of several answers the first drawn wins. With all scores equal this is self-consistency. Scorers are free, see
+    `BestOfN`. Scores below 0 are refused unless they are transformed: a sum of them would count votes against an answer.
 
     Attributes:
         n: CoTs per question.
         scorer: whose recorded scores; `None` for the only scorer there is.
         aggregate: how step scores become one number, see `BestOfN`.
+        transform: how scores become weights: as they are ("none"), "exp", "sigmoid" or "rank" (1 for the least of the n).
     """
+
+    transform: Transform = "none"
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
-        answers = [None if score is None else a for score, a in zip(scores, response.answers, strict=True)]
-        return weighted_plurality(answers, [score or 0.0 for score in scores])
+        scored = [(a, s) for a, s in zip(response.answers, scores, strict=True) if a is not None and s is not None]
+        weights = vote_weights(np.array([score for _, score in scored]), self.transform, self.scorer)
+        return weighted_plurality([answer for answer, _ in scored], weights.tolist())
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The scores of CoTs; see `RatingMethod.ratings`."""
+        [pool], [scores] = pools, super().ratings(pools)
+        return [weighable(pool, scores, self.transform, self.scorer)]
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
-        return weighted_plurality_codes(codes, scores)
+        return weighted_plurality_codes(codes, vote_weights(scores, self.transform, self.scorer))

@@ -14,7 +14,7 @@ from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
 from feval.methods.protocol import most_tokens, one_llm, require_draws
-from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import confidence_weights, weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
 
@@ -31,26 +31,6 @@ TEMPERATURES = tuple(10.0 ** (8 * i / 79 - 4) for i in range(80))
 """The values that `fit` chooses from: 80, as in the paper; their range, 1e-4 to 1e4 evenly in the exponent, is our choice."""
 
 _FIT_REPLICATES = 32
-
-
-def confidence_weights(confidences: Floats, temperature: float) -> Floats:
-    """exp(c / T) over the confidences of a question's CoTs, in proportion: the most confident one has weight 1.
-
-    The paper divides by the sum, which changes no winner.
-
-    Args:
-        confidences: [..., n], NaN for CoTs that do not vote.
-        temperature: T; with infinity every weight is 1.
-
-    Returns:
-        [..., n] weights, 0 for CoTs that do not vote.
-    """
-    votes = ~np.isnan(confidences)
-    most = np.where(votes, confidences, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    with np.errstate(over="ignore", under="ignore"):  # far below the most confident: weight 0
-        weights: Floats = np.exp(np.where(votes, confidences - np.where(votes, most, 0.0), 0.0) / temperature)
-    weights[~votes] = 0.0
-    return weights
 
 
 @frozen_method
@@ -130,9 +110,7 @@ class ConfidenceWeighted:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
         require_draws(self, pools, orders)
-        [pool], [order] = pools, orders
-        probabilities = self.confidence == SEQUENCE_PROBABILITY
-        confidences = pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)
+        [pool], [order], [confidences] = pools, orders, self.ratings(pools)
         codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
         confidences = np.where(codes < 0, np.nan, confidences)
         checks = self._scoring_tokens(pool)
@@ -156,6 +134,12 @@ class ConfidenceWeighted:
         rounds = np.ones(shape, np.int32)
         ledger = Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary))
         return Decisions(answer, (replace(ledger, sequential_tokens=longest, longest_trace_tokens=longest),))
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The confidences of CoTs; see `RatingMethod.ratings`."""
+        [pool] = pools
+        probabilities = self.confidence == SEQUENCE_PROBABILITY
+        return [pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)]
 
     def _temperature(self) -> float:
         if self.temperature is None:

@@ -92,6 +92,11 @@ class DeepConfidence:
             ),
         )
 
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The confidences of traces; see `RatingMethod.ratings`."""
+        [pool] = pools
+        return [self.confidences(pool)]
+
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from feval.errors import OutOfRangeError
+from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
-from feval.methods.fields import Count, frozen_method
+from feval.methods.fields import Count, Transform, frozen_method
 from feval.methods.protocol import one_llm
-from feval.methods.search.trees import NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
+from feval.methods.search.trees import NOBODY, Aggregate, Choice, Places, Searches, chosen, path_scores, ranked
+from feval.methods.vote import weighable
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -35,6 +37,7 @@ class _ScoredSearch:
     scorer: str | None = None
     aggregate: Aggregate = "last"
     answer: Choice = "weighted"
+    transform: Transform = "none"
 
     def __post_init__(self) -> None:
         """Refuse beams that cannot be shared out."""
@@ -48,8 +51,17 @@ class _ScoredSearch:
         """Steps of the first round."""
         return one_llm(self.n, llms, f"{type(self).__name__} searches the trees of one LLM")
 
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The scores of paths; see `RatingMethod.ratings`."""
+        [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
+        return [weighable(pool, scores, self.transform, self.scorer) if self.answer == "weighted" else scores]
+
     def _score(self, node: Node) -> float:
         return ranked(node, self.scorer, self.aggregate)
+
+    def _elected(self, searches: Searches, finished: Sequence[Places], scores: Floats) -> Integers:
+        paths = np.concatenate(finished, axis=1)
+        return searches.elected(paths, scores, self.answer, self.transform, self.scorer)
 
 
 @frozen_method
@@ -66,7 +78,8 @@ class BeamSearch(_ScoredSearch):
         rounds: the most rounds.
         scorer: whose scores of steps; `None` for the only one.
         aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
-        answer: among finished paths that of the "best" score, the "majority", or the "weighted" majority (largest sum of scores).
+        answer: among finished paths that of the "best" score, the "majority", or the "weighted" majority (largest sum).
+        transform: for "weighted": how scores of finished paths become weights, see `WeightedBestOfN`.
     """
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -80,13 +93,13 @@ class BeamSearch(_ScoredSearch):
                 break
             steps = [child for children in llm.expand(kept, self.width) for child in children]
             finished += [step for step in steps if step.ends]
-        return chosen(finished, self.scorer, self.aggregate, self.answer)
+        return chosen(finished, self.scorer, self.aggregate, self.answer, self.transform)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches = Searches(self, pools, orders)
-        scores = path_scores(pools[0], self.scorer, self.aggregate)
-        steps = searches.expand(np.full((len(searches.question), self.n), REQUEST))
+        [scores] = self.ratings(pools)
+        steps = searches.expand(searches.roots(self.n))
         finished = [np.where(searches.ends(steps), steps, NOBODY)]
         for _ in range(self.rounds - 1):
             score = np.nan_to_num(searches.of(scores, steps, np.nan), nan=-np.inf)
@@ -98,7 +111,7 @@ class BeamSearch(_ScoredSearch):
                 break
             steps = searches.expand(np.repeat(kept, self.width, axis=1))
             finished.append(np.where(searches.ends(steps), steps, NOBODY))
-        return searches.decisions(searches.elected(np.concatenate(finished, axis=1), scores, self.answer))
+        return searches.decisions(self._elected(searches, finished, scores))
 
 
 @frozen_method
@@ -115,6 +128,7 @@ class DVTS(_ScoredSearch):
         scorer: whose scores of steps; `None` for the only one.
         aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
         answer: among the finished searches that of the "best" score, the "majority", or the "weighted" majority.
+        transform: for "weighted": how their scores become weights, see `WeightedBestOfN`.
     """
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -127,13 +141,13 @@ class DVTS(_ScoredSearch):
             paths = [step for step in best if not step.ends]
             if not paths:
                 break
-        return chosen(finished, self.scorer, self.aggregate, self.answer)
+        return chosen(finished, self.scorer, self.aggregate, self.answer, self.transform)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches = Searches(self, pools, orders)
-        scores = path_scores(pools[0], self.scorer, self.aggregate)
-        paths = np.full((len(searches.question), self.n // self.width), REQUEST)
+        [scores] = self.ratings(pools)
+        paths = searches.roots(self.n)[:, : self.n // self.width]
         finished = []
         for _ in range(self.rounds):
             steps = searches.expand(np.repeat(paths, self.width, axis=1))
@@ -146,4 +160,4 @@ class DVTS(_ScoredSearch):
             paths = np.where(ends, NOBODY, step)
             if (paths == NOBODY).all():
                 break
-        return searches.decisions(searches.elected(np.concatenate(finished, axis=1), scores, self.answer))
+        return searches.decisions(self._elected(searches, finished, scores))

@@ -15,7 +15,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import one_llm
-from feval.methods.search.trees import REQUEST, Aggregate, Searches, path_scores
+from feval.methods.search.trees import Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ class ParticleFiltering:
         # A number that has resampled no particle.
         return answers[int(_drawn(valid, self._random(llm, self.n + 1)[self.n :])[0])]
 
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+        """The scores of paths; see `RatingMethod.ratings`."""
+        [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
+        _weights(scores, pool.scores(self.scorer).scorer.name)
+        return [scores]
+
     def _weights(self, particles: Sequence[Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
         return _weights(np.array([np.nan if score is None else score for score in scores]), self.scorer)
@@ -88,7 +94,7 @@ class ParticleFiltering:
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool], [order] = Searches(self, pools, orders), pools, orders
-        weights = _weights(path_scores(pool, self.scorer, self.aggregate), self.scorer)
+        weights = _weights(path_scores(pool, self.scorer, self.aggregate), pool.scores(self.scorer).scorer.name)
         keys = np.zeros(order.shape[1], np.uint64) if pool.question_keys is None else pool.question_keys
         streams = uniforms(keys, order, self.seed).reshape(len(searches.question), -1)
 
@@ -96,7 +102,7 @@ class ParticleFiltering:
             last = np.maximum(searches.cots, 1)[:, None] - 1
             return more_uniforms(np.take_along_axis(streams, last, axis=1)[:, 0], count)
 
-        particles = searches.expand(np.full((len(searches.question), self.n), REQUEST))
+        particles = searches.expand(searches.roots(self.n))
         for _ in range(self.rounds - 1):
             waits = searches.ends(particles).all(axis=1, keepdims=True)
             if waits.all():

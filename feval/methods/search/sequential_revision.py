@@ -19,10 +19,17 @@ from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.expectation import Expectation, longest_of_draws
-from feval.methods.fields import Aggregate, Count, frozen_method
+from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import one_llm
 from feval.methods.search.trees import NOBODY, REQUEST, Searches
-from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import (
+    plurality,
+    plurality_codes,
+    vote_weights,
+    weighable,
+    weighted_plurality,
+    weighted_plurality_codes,
+)
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
@@ -40,10 +47,10 @@ class SequentialRevision:
     an answer or a score is never the best, and a chain without an answer does not vote. A turn replies to the only messages that
     were recorded behind the one before it, such as those of `feval record --protocol`.
 
-    The paper (appendix I) selects in two ways: with a verifier, "weighted", the answer with the largest sum of scores within each
-    chain, then among these, each with the best score that a turn of the chain gave it; or by "all", one majority of all turns.
-    Neither has an exact form. Its models are trained to revise, see up to four answers before, and may revise on beyond that;
-    here each turn sees the conversation that was recorded.
+    The paper (appendix I) selects in two ways: with a verifier, "weighted", the answer with the largest sum of weights within
+    each chain, then among these, each with the best weight that a turn of the chain gave it; or by "all", one majority of all
+    turns. Neither has an exact form. Its models are trained to revise, see up to four answers before, and may revise on beyond
+    that; here each turn sees the conversation that was recorded.
 
     Attributes:
         n: CoTs and turns in all; a multiple of turns.
@@ -51,6 +58,7 @@ class SequentialRevision:
         answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored turn; or "weighted" or "all".
         scorer: whose scores, for "best" and "weighted"; `None` for the only one.
         aggregate: the score of a turn, for these: its "score", or an aggregate of its step scores.
+        transform: for "weighted": how the scores of all turns become weights, see `WeightedBestOfN`.
     """
 
     searches: ClassVar[Literal[True]] = True
@@ -60,6 +68,7 @@ class SequentialRevision:
     answer: Literal["last", "majority", "best", "weighted", "all"] = "last"
     scorer: str | None = None
     aggregate: Aggregate = "score"
+    transform: Transform = "none"
 
     def __post_init__(self) -> None:
         """Refuse chains that cannot be shared out."""
@@ -99,6 +108,9 @@ class SequentialRevision:
             for chain in zip(answers, scores, strict=True)
         ]
         if self.answer == "weighted":
+            scored = [score for chain in chains for _, score in chain]
+            weights = iter(vote_weights(np.array(scored), self.transform, self.scorer).tolist())
+            chains = [[(answer, next(weights)) for answer, _ in chain] for chain in chains]
             own = [weighted_plurality(*zip(*chain, strict=True)) if chain else None for chain in chains]
             best = [max((s for a, s in chain if a == o), default=0.0) for chain, o in zip(chains, own, strict=True)]
             return weighted_plurality(own, best)
@@ -113,18 +125,26 @@ class SequentialRevision:
         places = np.stack(turns, axis=2)
         flat = places.reshape(len(places), -1)
         if self.answer == "best":
-            scores = pool.aggregated(self.scorer, self.aggregate)
-            return searches.decisions(searches.elected(flat, scores, "best"))
+            return searches.decisions(searches.elected(flat, self._scores(pool), "best"))
         codes = searches.of(pool.codes, flat, -1)
         if self.answer == "all":
             return searches.decisions(plurality_codes(codes))
         if self.answer == "weighted":
-            score = searches.of(pool.aggregated(self.scorer, self.aggregate), flat, np.nan).reshape(places.shape)
-            codes = np.where(np.isnan(score), -1, codes.reshape(places.shape))
-            own = weighted_plurality_codes(codes, np.nan_to_num(score))
-            best = np.where((codes == own[:, :, None]) & (codes >= 0), score, -np.inf).max(axis=2)
-            return searches.decisions(weighted_plurality_codes(own, np.where(own < 0, 0, best)))
+            score = np.where(codes < 0, np.nan, searches.of(self._scores(pool), flat, np.nan))
+            codes = np.where(np.isnan(score), -1, codes).reshape(places.shape)
+            weights = vote_weights(score, self.transform, self.scorer).reshape(places.shape)
+            own = weighted_plurality_codes(codes, weights)
+            best = np.where((codes == own[:, :, None]) & (codes >= 0), weights, 0.0).max(axis=2)
+            return searches.decisions(weighted_plurality_codes(own, best))
         return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+        """The scores of turns, where they choose; see `RatingMethod.ratings`."""
+        return [self._scores(pools[0]) if self.answer in ("best", "weighted") else None]
+
+    def _scores(self, pool: Pool) -> Floats:
+        scores = pool.aggregated(self.scorer, self.aggregate)
+        return weighable(pool, scores, self.transform, self.scorer) if self.answer == "weighted" else scores
 
     def _of_chains(self, codes: Integers) -> Integers:
         """[..., chains] the answers of chains of turns [..., chains, turns]."""

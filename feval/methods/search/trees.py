@@ -13,7 +13,7 @@ from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.protocol import BatchMethod, most_tokens
-from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import plurality, plurality_codes, vote_weights, weighted_plurality, weighted_plurality_codes
 from feval.replay.nodes import missing_steps
 from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
 
@@ -41,14 +41,21 @@ def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
     return -np.inf if score is None else score
 
 
-def chosen(finished: Sequence[Node], scorer: str | None, aggregate: str, choice: str) -> str | None:
+def chosen(
+    finished: Sequence[Node], scorer: str | None, aggregate: str, choice: str, transform: str = "none"
+) -> str | None:
     """The answer among finished paths, in the order in which they ended; those without a score vote in a majority only."""
     if choice == "majority":
         return plurality([node.answer for node in finished])
-    scored = [(node.answer, score) for node in finished if (score := node.score(scorer, aggregate)) is not None]
+    scored = [
+        (node.answer, score)
+        for node in finished
+        if node.answer is not None and (score := node.score(scorer, aggregate)) is not None
+    ]
     if choice == "weighted":
-        return weighted_plurality([answer for answer, _ in scored], [score for _, score in scored])
-    return max((each for each in scored if each[0] is not None), key=lambda each: each[1], default=(None, 0.0))[0]
+        weights = vote_weights(np.array([score for _, score in scored]), transform, scorer)
+        return weighted_plurality([answer for answer, _ in scored], weights.tolist())
+    return max(scored, key=lambda each: each[1], default=(None, 0.0))[0]
 
 
 def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
@@ -127,6 +134,14 @@ class Searches:
     def ends(self, nodes: Places) -> Bools:
         """[B, n] whether steps end solutions."""
         return self.of(self.steps.ends, nodes, 0) > 0
+
+    def roots(self, n: int) -> Places:
+        """[B, n] the request, n times; the error of `expand` where that many first steps were not recorded."""
+        self._pool.channels.require_trees()
+        if (lacking := np.flatnonzero(self._counts[:, 0] < n)).size:
+            row, where = lacking[0], self._pool.channels.question(int(lacking[0]))
+            raise NotRecordedError(missing_steps(self._pool.llm, where, REQUEST, n, int(self._counts[row, 0])))
+        return np.full((len(self.question), n), REQUEST)
 
     def expand(self, nodes: Places) -> Places:
         """One round: the next child of each step, column by column; `NOBODY` has none. A step may come in several columns.
@@ -226,7 +241,9 @@ class Searches:
             raise NotRecordedError(missing_messages(self._called(int(row), parent), None, []))
         raise NotRecordedError(few_turns(llm, where, called(self.steps, int(row), parent), asked, recorded))
 
-    def elected(self, finished: Places, scores: Floats, choice: str) -> Integers:
+    def elected(
+        self, finished: Places, scores: Floats, choice: str, transform: str = "none", scorer: str | None = None
+    ) -> Integers:
         """[B] codes of the answers among finished paths; as `chosen`."""
         codes = self.of(self._pool.codes, finished, -1)
         if choice == "majority":
@@ -234,7 +251,8 @@ class Searches:
         score = self.of(scores, finished, np.nan)
         codes = np.where(np.isnan(score), -1, codes)
         if choice == "weighted":
-            return weighted_plurality_codes(codes, np.nan_to_num(score))
+            weights = vote_weights(np.where(codes < 0, np.nan, score), transform, scorer)
+            return weighted_plurality_codes(codes, weights)
         return self.first_of_most(codes, score)
 
     def first_of_most(self, codes: Integers, weights: Floats) -> Integers:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 
 from feval.errors import NotRecordedError, OutOfRangeError
-from feval.methods.arrays import Bools, Integers, Rows
+from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import drawn, most_tokens, one_llm, require_draws
@@ -110,6 +110,10 @@ class DifficultyAdaptive:
             longest = most_tokens(rows, at_once)
         total = np.bincount(requests // self.budget, longest, first.size)
         return total.astype(np.int64).reshape(first.shape)
+
+    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+        """The scores that rank questions; see `RatingMethod.ratings`."""
+        return [pools[0].aggregated(self.scorer) if self.ranking == "scorer" else None]
 
     def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
         """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""

@@ -16,7 +16,7 @@ from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
 from feval.recording.leaves import ScoreTally, pool_lines
 from feval.recording.reader import Recording
 
-_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies", "depth", "branching", "turns")
+_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
 
 def linked_files(

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError
-from feval.recording.content import DatasetInfo, LLMInfo, ScorerInfo
+from feval.recording.content import MOST_SERVED, DatasetInfo, LLMInfo, ScorerInfo
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSIONS,
@@ -99,7 +99,7 @@ class PairRecord(TypedDict):
     """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0.
 
     Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the most children of a step,
-    `turns` the steps that reply to a whole CoT.
+    `turns` the steps that reply to a whole CoT. `served` counts the CoTs of each model that the replies say answered.
     """
 
     dataset: str
@@ -114,6 +114,7 @@ class PairRecord(TypedDict):
     depth: NotRequired[_Count]
     branching: NotRequired[_Count]
     turns: NotRequired[_Count]
+    served: NotRequired[Annotated[dict[str, _Count], Field(max_length=MOST_SERVED)]]
 
 
 @with_config(_CONFIG)

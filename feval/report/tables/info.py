@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
+from feval.recording.served import served_models
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, size
 
@@ -36,6 +37,7 @@ def info_dict(recording: Recording) -> dict[str, Any]:
         "scorers": raw.get("scorers", []),
         "scores": raw.get("scores", []),
         "probes": raw.get("probes", []),
+        "served": [served.sentence for served in served_models(recording.manifest)],
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
 
@@ -97,6 +99,7 @@ def _facts(info: Mapping[str, Any]) -> Table:
         ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
         *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
         *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
+        *(("served model", sentence) for sentence in info["served"]),
         *(("note", str(note)) for note in _listed(info["notes"])),
     ]
     return Table("", columns("", ""), tuple(rows))
