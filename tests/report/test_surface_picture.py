@@ -26,7 +26,7 @@ def surface(widths: Sequence[int], depths: Sequence[int | None], accuracy: float
         for depth in depths
         for n in widths
     )
-    return Surface(name, name, ("ab" * 32,), None, "once", "usage", 2, None, None, False, points)
+    return Surface(name, name, ("ab" * 32,), None, "once", "usage", 2, None, None, points)
 
 
 def drawn(shown: Surface) -> Figure:

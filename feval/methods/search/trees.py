@@ -60,7 +60,7 @@ def chosen(
 
 def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
     """[Q, S] the score of the path to each step; NaN where a score that it takes is missing."""
-    scores, steps = pool.aggregated(scorer), pool.steps()
+    steps, scores = pool.steps(), pool.aggregated(scorer)
     if aggregate == "last":
         return scores
     combine = {"min": np.minimum, "prod": np.multiply, "mean": np.add}[aggregate]
