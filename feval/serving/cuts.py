@@ -47,7 +47,7 @@ class Cutter:
         whole = cots.whole[sample]
         hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
         limit = bounds.limit
-        if limit is not None and self._tokens(match.llm.counter, whole, hidden, limit) <= limit:
+        if limit is not None and whole.tokens <= limit:
             limit = None
         if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
             tokens = min(whole.tokens, limit)
@@ -73,14 +73,6 @@ class Cutter:
             is_cut=True,
             answer=self._answer(match, end.parts),
         )
-
-    def _tokens(self, name: str, whole: ServedCot, hidden: int, limit: int) -> int:
-        """The output tokens of a CoT; a counter of texts has not counted `hidden` thoughts."""
-        if not hidden or is_usage(name) or not whole.tokens <= limit < whole.tokens + hidden:
-            return whole.tokens
-        counter = self._counter(name)
-        counted = 0 if isinstance(counter, FevalError) else hidden + counter(whole.text or "", sys.maxsize).tokens
-        return max(whole.tokens, counted)
 
     def _counter(self, name: str) -> _Beginnings | FevalError:
         """What gives the first tokens of a text, or why nothing does here."""

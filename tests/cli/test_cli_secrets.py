@@ -14,18 +14,19 @@ from feval.cli import app
 from feval.cli.output import say
 
 KEY = "zq81-marked/0123456789+abcdef"
+ODD = "uv52-marked/9876543210+fedcba"
 SHAPED = "sk-proj-" + "marked0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEBIUS_API_KEY", KEY)
-    monkeypatch.setenv("ODD_NAME", KEY[::-1])
+    monkeypatch.setenv("ODD_NAME", ODD)
 
 
 def feval(*arguments: str | Path) -> Result:
     result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-    for secret in (KEY, KEY[::-1], SHAPED):
+    for secret in (KEY, ODD, SHAPED):
         assert secret not in result.output
     return result
 
@@ -57,14 +58,14 @@ def test_a_known_key_is_refused_in_what_is_stored(tmp_path: Path, line: str, pla
 
 
 def test_the_variable_that_a_command_names_is_known_whatever_its_name(tmp_path: Path) -> None:
-    lines = ['api_key_env = "ODD_NAME"', 'backend = "openai"', f'stop = ["{KEY[::-1]}"]']
+    lines = ['api_key_env = "ODD_NAME"', 'backend = "openai"', f'stop = ["{ODD}"]']
     assert "environment variable ODD_NAME is in the setting stop" in record(tmp_path, lines).stderr
 
 
 @pytest.mark.parametrize("named", [[], ['api_key_env = "ODD_NAME"']], ids=["by its name", "named"])
 def test_a_known_key_is_refused_in_questions(tmp_path: Path, named: list[str]) -> None:
     source = tmp_path / "mine.jsonl"
-    secret = KEY[::-1] if named else KEY
+    secret = ODD if named else KEY
     source.write_text(json.dumps({"id": "mine/0", "question": f"Is {secret} a key?", "answer": "5"}))
     own = ('dataset = "mine"', 'answer_kind = "number"', 'prompt = "none"', f'questions = "{source}"')
     run = ("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r", *settings_file(tmp_path, *own, *named))

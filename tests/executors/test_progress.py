@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 from collections.abc import Callable, Iterator
@@ -189,4 +190,4 @@ def test_functions_keep_their_names_and_arguments(name: str) -> None:
     function = getattr(feval, name)
     assert function.__name__ == name
     assert function.__doc__
-    assert "progress" in function.__wrapped__.__kwdefaults__ or "progress" in function.__wrapped__.__code__.co_varnames
+    assert "progress" in inspect.unwrap(function).__code__.co_varnames

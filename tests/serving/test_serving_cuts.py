@@ -62,7 +62,6 @@ APART = {"text": REPLY, "reasoning": "I add STOP them up", "tokens": 7 + 15}
 TAGGED = inline(f"<think>\nI add STOP them up\n</think>\n\n{REPLY}", 25)  # 18 words: both marks are words
 OPENED = inline(f"I add STOP them up\n</think>\n{REPLY}", 23)  # 17 words
 HIDDEN = {"text": REPLY, "hidden": 20, "tokens": 35}
-UNSEEN = HIDDEN | {"tokens": 15}  # a counter of texts has seen none of the thoughts
 TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThree four.", 16)  # 12 words
 
 
@@ -98,7 +97,6 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         (HIDDEN, {"max_tokens": 20}, "", None, "length", 20),
         (HIDDEN, {"max_tokens": 25}, "Three and four is", None, "length", 25),
         (HIDDEN, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 27),
-        (UNSEEN, {"max_tokens": 20}, "", None, "length", 15),
     ],
 )
 @pytest.mark.parametrize("kind", ["chat", "stream", "completion"])
