@@ -59,15 +59,15 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
 
     Args:
         values: [Q, 2 P] values per question, the one curve's columns before the other's.
-        resamples: of the bootstrap, and random sign flips.
+        resamples: of the bootstrap.
     """
     from feval.estimators.inference.bootstrap import bootstrap_means
+    from feval.estimators.inference.intervals import difference_test
     from feval.estimators.inference.paired import flip_probability
-    from feval.estimators.inference.sign_flips import sign_flip_test
 
     points = values.shape[1] // 2
     means = bootstrap_means(values, resamples=resamples)
-    test = sign_flip_test(values[:, :points] - values[:, points:], splits=resamples)
+    test = difference_test(values[:, :points] - values[:, points:])
     rows = []
     for i in range(points):
         observed, resampled = float((values[:, i] - values[:, points + i]).mean()), means[:, i] - means[:, points + i]
@@ -77,7 +77,7 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
 
 
 def differences() -> list[Goal]:
-    """Paired differences of two curves of 40 points against a loop that gathers each resample and flips each pattern of signs."""
+    """Paired differences of two curves of 40 points against a loop that gathers each resample."""
     values = synthetic_values(columns=2 * POINTS)
     rng = np.random.default_rng(0)
 
@@ -85,11 +85,6 @@ def differences() -> list[Goal]:
         means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
         resampled = np.array(means)[:, :POINTS] - np.array(means)[:, POINTS:]
         (resampled > 0).mean(axis=0)
-        differences = values[:, :POINTS] - values[:, POINTS:]
-        flipped = [
-            (rng.choice((-1, 1), len(differences))[:, None] * differences).mean(axis=0) for _ in range(GATHER_RESAMPLES)
-        ]
-        (np.abs(flipped) >= np.abs(differences.mean(axis=0))).mean(axis=0)
 
     ms = cpu_ms({"gather": gather, "paired": lambda: paired_differences(values)})
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES

@@ -196,7 +196,8 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
         "prompt_tokens.0": np.full(questions, 80, np.int32),
         "sizes.0": np.full(questions, codes.shape[1], np.uint32),
     }
-    votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, dict)
+    texts = {"text_keys": np.random.default_rng(0).integers(1 << 63, size=questions).astype(np.uint64)}
+    votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, lambda: texts)
     manifest = SimpleNamespace(pairs={("synthetic", name): {"counter": "words"}}, llms={name: {}})
     recording: Any = SimpleNamespace(manifest=manifest, hash="0" * 64, path=Path(codes_file))
     view, own = View(recording, votes), votes.llms[name]
@@ -227,7 +228,7 @@ def million_evaluations(workspace: Workspace) -> list[Goal]:
 
 
 def intervals() -> list[Goal]:
-    """Bootstrap of two curves of 40 points against a loop that gathers each resample; the score intervals that curves have."""
+    """Bootstrap of two curves of 40 points against a loop that gathers each resample; the intervals that curves have."""
     from feval.estimators.inference.bootstrap import bootstrap_interval
     from feval.estimators.inference.intervals import accuracy_interval
 
@@ -239,14 +240,18 @@ def intervals() -> list[Goal]:
         np.quantile(means, [0.025, 0.975], axis=0)
 
     ms = cpu_ms(
-        {"gather": gather, "bootstrap": lambda: bootstrap_interval(values), "score": lambda: accuracy_interval(values)}
+        {
+            "gather": gather,
+            "bootstrap": lambda: bootstrap_interval(values),
+            "interval": lambda: accuracy_interval(values),
+        }
     )
     loop = ms["gather"] * 10_000 / GATHER_RESAMPLES
     note = f"{ms['bootstrap']:.0f} ms against {loop:.0f} ms"
     return [
         Goal("bootstrap, 10,000 resamples x 80 columns, over a loop", loop / ms["bootstrap"], 5, "x", True, note),
         Goal("its memory over the imports", json.loads(python(["-c", INTERVALS])), 20, "MB"),
-        Goal("score intervals, 80 columns", ms["score"], 5, "ms"),
+        Goal("intervals of accuracies, 80 columns", ms["interval"], 5, "ms"),
     ]
 
 

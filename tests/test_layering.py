@@ -27,7 +27,7 @@ RECORDER_ROWS = (
     "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",
 )  # fmt: skip
 
-MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 15, 800
+MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 16, 800
 
 SEAMS: dict[str, set[str]] = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},

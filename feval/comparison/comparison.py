@@ -1,6 +1,6 @@
 """Compare methods on the same questions and the same draws: differences, savings, the frontier, areas, a ranking.
 
-Accuracies have score intervals, differences sign-flip tests, all else one set of bootstrap resamples of questions, in which every
+Accuracies and their differences have Student's intervals, all else one set of bootstrap resamples of questions, in which every
 method sees the same questions. `docs/comparing.md` says what each number means.
 """
 
@@ -22,8 +22,9 @@ from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of,
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
-from feval.estimators.inference.sign_flips import MOST_EXACT
+from feval.estimators.inference.intervals import difference_test
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
+from feval.evaluation.clusters import question_clusters, read_clusters
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
     from feval.replay.clock import Timing
 
+_SKEWED = 0.2  # skewness over the square root of Q: tails of 2.5 % are wrong by more than 1.5 %, to first order
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
@@ -93,10 +95,24 @@ class Comparison(Drawn, Statistics):
     def warnings(self) -> tuple[str, ...]:
         """Sentences that keep a reader from being misled."""
         points = [(curve.label, point) for curve in self.curves for point in curve.points]
-        few = few_questions(points[0][1].questions) if points else []
+        few = few_questions(points[0][1].questions, points[0][1].clusters) if points else []
         of_points = (sentence for _, point in points for sentence in point.cautions)
         cautions = dict.fromkeys((*mixed_counters(self.counters), *of_points))
-        return (*few, *billed_once(self.plan.billing, points), *cautions, *self._not_exact())
+        return (*few, *billed_once(self.plan.billing, points), *cautions, *self._skewed(), *self._not_exact())
+
+    def _skewed(self) -> list[str]:
+        """A warning about differences that are significant by few questions, where Student's law fits least."""
+        level = 1 - self.plan.confidence
+        found = [
+            row for row in (*self.differences, *self.unequal_costs) if row.p_holm is not None and row.p_holm <= level
+        ]
+        if not (count := sum(abs(row.skewness) > _SKEWED for row in found)):
+            return []
+        sentence = (
+            f"Few questions with large differences on one side decide {count} of the {len(found)} significant differences: "
+            "there, equally good methods have p-values below 0.001 in up to 0.6 % of cases."
+        )
+        return [sentence]
 
     def _not_exact(self) -> list[str]:
         """A warning that kinds are mixed, or why figures differ from those of `feval curve`."""
@@ -126,12 +142,10 @@ class Comparison(Drawn, Statistics):
         return self.least_p(self.tests)
 
     def least_p(self, tests: int) -> float:
-        """The smallest adjusted p-value possible with this many questions, random sign flips and a number of tests."""
-        questions = self.curves[0].points[0].questions
-        least = 2.0 ** (1 - min(questions, MOST_EXACT))
-        if questions > MOST_EXACT:
-            least = min(least, 1.0 / (self.plan.resamples + 1))
-        return min(1.0, max(tests, 1) * least)
+        """The smallest adjusted p-value possible with this many questions and tests: one always right, one always wrong."""
+        first = self.curves[0].points[0]
+        surest = difference_test(np.ones((first.clusters.number if first.clusters else first.questions, 1)))
+        return min(1.0, max(tests, 1) * float(surest.p_value[0]))
 
     def per_question(self) -> dict[str, Any]:
         """Columns of one row per point of a method and question: lists of text, and arrays.
@@ -262,7 +276,7 @@ def compare(
         recordings: opened recordings, in place of those that the plan names.
         prices: a price list, its id or its file, in place of the recordings' own or of the one that the plan names.
         progress: called with (CoTs handed out per question, those of all methods and draws), which is how long they take.
-        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost` and `unlabelled`.
+        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost`, `unlabelled` and `clusters` (or its file).
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -274,6 +288,8 @@ def compare(
             the reasons.
     """
     price_list = prices
+    if options.get("clusters") is not None:
+        options["clusters"] = dict(read_clusters(options["clusters"]))
     if isinstance(prices, str):
         options, prices = options | {"prices": prices}, None
     if isinstance(recording, Plan):
@@ -310,8 +326,9 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]  # steps are no calls
     baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
     ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
-    curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings)
-    results = statistics(plan, {curve.label: curve.points for curve in curves})
+    clusters = question_clusters(loaded[0], plan.split(loaded[0], runner.rows)[1], plan.clusters)
+    curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings, clusters)
+    results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
     return Comparison(
         plan=plan,
         curves=tuple(curves),

@@ -40,6 +40,7 @@ from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, OutOfRangeError, UsageError
+from feval.evaluation.clusters import read_clusters
 from feval.evaluation.costs import COSTS
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
@@ -205,9 +206,10 @@ class Plan(Shown, EvaluationOptions):
         train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.
         split_seed: random seed of that split.
         confidence: of every interval.
-        resamples: of the bootstrap over questions, and random sign flips.
+        resamples: of the bootstrap over questions.
         cost: what a budget is counted in, one of `COSTS`; "axis" until 0.3.
         serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the profile's name, file or table.
+        clusters: question id -> cluster, of those that are one piece of evidence; a comparison file has these, or names a file.
         costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
@@ -223,7 +225,7 @@ class Plan(Shown, EvaluationOptions):
     )
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
-    resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", rare=True, ge=1, le=100_000)
+    resamples: int = option(10_000, "Of the bootstrap.", rare=True, ge=1, le=100_000)
     cost: Annotated[str, one_of("cost", COSTS)] = option("usd", "What a budget is counted in.", _ONE_OF_COSTS)
     costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)] = ()
     accuracies: Annotated[
@@ -284,6 +286,8 @@ class Plan(Shown, EvaluationOptions):
         if isinstance(profile := content.get("serving"), str):
             own = Path(path).parent / profile
             content["serving"] = serving_profile(own if own.is_file() else profile)
+        if isinstance(clusters := content.get("clusters"), str):
+            content["clusters"] = read_clusters(Path(path).parent / clusters)
         return cls.from_dict(content).in_folder(Path(path).parent)
 
     @classmethod

@@ -18,11 +18,13 @@ from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.statistics import by_key
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
+from feval.evaluation.clusters import ClusterSizes, cluster_sizes
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
+from feval.methods.arrays import Integers
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import is_exact
 from feval.replay import load
@@ -292,17 +294,23 @@ def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
 
 
 def with_intervals(
-    plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
+    plan: Plan,
+    curves: Sequence[MethodCurve],
+    baselines: Sequence[Evaluation],
+    ceilings: Sequence[MethodCurve],
+    clusters: Integers | None = None,
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
     """The same with the intervals that `evaluate` would have given each point, computed for many points at once."""
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
     order = by_key(everything[0])
     step = max(1, _MOST_NUMBERS // len(order))
     complete: list[Evaluation] = []
+    grouped = None if clusters is None else clusters[order]
+    finish = partial(_with_interval, plan.confidence, cluster_sizes(clusters))
     for start in range(0, len(everything), step):
         some = everything[start : start + step]
-        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence)
-        complete += map(partial(_with_interval, plan.confidence), some, ends.low.tolist(), ends.high.tolist())
+        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence, grouped)
+        complete += map(finish, some, ends.low.tolist(), ends.high.tolist())
     rest = iter(complete)
     methods, tops = (
         [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part] for part in (curves, ceilings)
@@ -310,8 +318,10 @@ def with_intervals(
     return methods, list(rest), tops
 
 
-def _with_interval(confidence: float, point: Evaluation, low: float, high: float) -> Evaluation:
+def _with_interval(
+    confidence: float, clusters: ClusterSizes | None, point: Evaluation, low: float, high: float
+) -> Evaluation:
     """A copy of an evaluation, wherever its columns are, with an interval."""
     other = copy(point)
-    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence)
+    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters)
     return other

@@ -1,26 +1,26 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in
-which every curve sees the same questions, so whatever is compared between curves is paired. `low` and `high` are the ends of
-confidence intervals; costs are means per question, counted as the plan says.
+Differences in accuracy have tests over questions (`difference_test`). Every other interval comes from one set of bootstrap
+resamples of questions, in which every curve sees the same questions, so whatever is compared between curves is paired. `low` and
+`high` are the ends of confidence intervals; costs are means per question, counted as the plan says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.estimators.inference.bootstrap import Clusters, bootstrap_means
 from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
+from feval.estimators.inference.intervals import DifferenceTest, difference_test
 from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
-from feval.estimators.inference.sign_flips import STREAM, SignFlipTest, sign_flip_test
 from feval.evaluation.costs import known_costs
-from feval.methods.arrays import Floats, Rows
+from feval.methods.arrays import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
@@ -96,11 +96,12 @@ class AccuracyDifference:
 
     Attributes:
         cost_a, cost_b: where each is taken.
-        difference: accuracy_a - accuracy_b, in [-1, 1]; its interval is from the inverted sign-flip test.
+        difference: accuracy_a - accuracy_b, in [-1, 1]; its interval holds those that the test does not reject.
         flips: share of resamples in which the difference has the other sign; ties count half.
-        p_value: two-sided, for "no difference", by flipping signs; `None` where it is not tested.
+        p_value: two-sided, for "no difference"; `None` where it is not tested.
         p_holm: adjusted for all tested differences of its table (`differences` or `unequal_costs`).
         untested: a sentence that says why it is not tested; `None` where it is.
+        skewness: of the questions' differences, over the square root of their number: far from 0 where few questions decide.
     """
 
     a: str
@@ -116,6 +117,7 @@ class AccuracyDifference:
     p_value: float | None
     p_holm: float | None
     untested: str | None = None
+    skewness: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -256,30 +258,31 @@ class Statistics:
     ranking: tuple[Rank, ...]
 
 
-def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statistics:
-    """Compare curves, given as label -> points on the same questions, with known costs."""
-    lines = _lines(plan, curves)
+def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None) -> Statistics:
+    """Compare curves, given as label -> points on the same questions, with known costs; `clusters` as for `difference_test`."""
+    lines = _lines(plan, curves, clusters)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
-        best=_best(plan, lines),
+        best=_best(plan, lines, clusters),
         frontier=_frontier(lines),
         areas=_areas(plan, lines),
-        **_differences(plan, lines),
+        **_differences(plan, lines, clusters),
         savings=savings,
         reaches=reaches,
         ranking=_ranking(plan, lines),
     )
 
 
-def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_CostCurve]:
+def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
     order, seed = by_key(points[0]), plan.seed % (1 << 64)
-    dealt = Clusters(len(order), seed)
+    dealt = Clusters(len(order), seed, None if clusters is None else clusters[order])
     means, sums = np.empty((2, len(points))), []
     columns_of = (point.right for point in points), (known_costs(point, plan.cost) for point in points)
     for i, values in enumerate(chain(*columns_of)):
-        means.flat[i] = values[order].mean()
-        sums.append(dealt.sums(values, order))
+        ordered = values[order]
+        means.flat[i] = ordered.mean()
+        sums.append(dealt.sums(ordered))
     resampled = bootstrap_means(np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt)
     lines, start = [], 0
     for label, curve in curves.items():
@@ -310,7 +313,7 @@ def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
     return list(dict.fromkeys(np.geomspace(low, high, 4)[1:].tolist()))
 
 
-def _best(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[BestPoint, ...]:
+def _best(plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None) -> tuple[BestPoint, ...]:
     """The best points at `_budgets`; differences that several budgets need are tested once."""
     ordered = sorted(
         (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), line.points[i])
@@ -319,10 +322,11 @@ def _best(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[BestPoint, ...]:
     )
     within = [[row for row in ordered if row[1] <= budget * (1 + _SAME_COST)] for budget in _budgets(plan, lines)]
     pairs = {(rows[0][2:4], row[2:4]): (rows[0][4], row[4]) for rows in within for row in rows[1:]}
-    tests: dict[Any, float] = {}
-    if pairs:
-        test = _sign_flips(plan, lines[0].points[0], (best.right - other.right for best, other in pairs.values()))
-        tests = dict(zip(pairs, test.p_value.tolist(), strict=True))
+    order = by_key(lines[0].points[0])
+    tests = {
+        pair: float(_tested(plan, order, clusters, best.right - other.right).p_value[0])
+        for pair, (best, other) in pairs.items()
+    }
     level, found = 1 - plan.confidence, []
     for budget, rows in zip(_budgets(plan, lines), within, strict=True):
         close = [row[2:4] for row in rows[1:] if tests[rows[0][2:4], row[2:4]] * (len(rows) - 1) > level]
@@ -360,10 +364,12 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
     return tuple(areas)
 
 
-def _differences(plan: Plan, lines: Sequence[_CostCurve]) -> dict[str, tuple[AccuracyDifference, ...]]:
+def _differences(
+    plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None
+) -> dict[str, tuple[AccuracyDifference, ...]]:
     """Differences at equal costs, and those of pairs that share none; each of the two is adjusted by itself."""
     at = [(a, b, *costs) for a, b in combinations(lines, 2) for costs in _compared_costs(plan, a, b)]
-    rows = list(_difference_rows(plan, at)) if at else []
+    rows = list(_difference_rows(plan, at, clusters)) if at else []
     equal, unequal = ([row for row in rows if (row.cost_a == row.cost_b) is same] for same in (True, False))
     return {"differences": _adjusted(equal), "unequal_costs": _adjusted(unequal)}
 
@@ -373,30 +379,37 @@ def _adjusted(rows: Sequence[AccuracyDifference]) -> tuple[AccuracyDifference, .
     return tuple(row if row.p_value is None else replace(row, p_holm=next(adjusted)) for row in rows)
 
 
-def _sign_flips(plan: Plan, questions: Evaluation, differences: Iterable[Floats]) -> SignFlipTest:
-    """Tests of columns [Q] of paired differences, all on the same sign patterns."""
-    order, seed = by_key(questions), plan.seed % (1 << 64)
-    dealt = Clusters(len(order), seed, STREAM)
-    sums = np.stack([dealt.sums(column, order) for column in differences], axis=1)
-    return sign_flip_test(sums, confidence=plan.confidence, splits=plan.resamples, seed=seed, dealt=dealt)
+def _tested(plan: Plan, order: Rows, clusters: Integers | None, differences: Floats) -> DifferenceTest:
+    """The test of one column [Q] of paired differences, in the order of the questions' keys."""
+    return difference_test(differences[order, None], plan.confidence, None if clusters is None else clusters[order])
 
 
 def _difference_rows(
-    plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float, float]]
+    plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float, float]], clusters: Integers | None
 ) -> Iterator[AccuracyDifference]:
-    """Differences with sign-flip tests, all on the same sign patterns, not yet adjusted."""
-    test = _sign_flips(plan, at[0][0].points[0], (a.questions_at(x) - b.questions_at(y) for a, b, x, y in at))
-    lows, highs = np.clip(test.low, -1.0, 1.0).tolist(), np.clip(test.high, -1.0, 1.0).tolist()
-    for i, (a, b, x, y) in enumerate(at):
+    """Differences with their tests, not yet adjusted."""
+    order = by_key(at[0][0].points[0])
+    for a, b, x, y in at:
+        differences = a.questions_at(x) - b.questions_at(y)
+        test = _tested(plan, order, clusters, differences)
         (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
         observed = right_a - right_b
         flips = flip_probability(observed, rights_a - rights_b)
         same = x == y and _begin_alike(a, b, x)
-        p = None if same else float(test.p_value[i])
-        ends = lows[i], highs[i]
+        p = None if same else float(test.p_value[0])
+        ends = float(test.low[0]), float(test.high[0])
         yield AccuracyDifference(
-            a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
+            *(a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p),
+            untested=_ALIKE if same else None,
+            skewness=_skewness(differences[order]),
         )
+
+
+def _skewness(values: Floats) -> float:
+    """Third standardised moment over the square root of the number of values; 0 where all are equal."""
+    distances = values - values.mean()
+    spread = float(np.sqrt((distances**2).mean()))
+    return float((distances**3).mean() / spread**3 / np.sqrt(len(values))) if spread > _SAME_ANSWERS else 0.0
 
 
 def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:

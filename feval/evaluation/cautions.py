@@ -11,19 +11,40 @@ from feval.cards.tokens import is_usage
 from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
 
 if TYPE_CHECKING:
+    from feval.evaluation.clusters import ClusterSizes
     from feval.replay import LLM, Dataset
 
-FEW_QUESTIONS = 10
-"""Results on fewer questions carry a warning."""
+FEW_QUESTIONS, FULL_QUESTIONS = 10, 30
+"""Results on fewer questions carry a warning, a milder one from the first on."""
+
+LARGEST_CLUSTER = 0.2
+"""Share of the questions above which a cluster carries a warning."""
 
 _ROUNDING = 1e-9
 
 
-def few_questions(questions: int) -> list[str]:
-    """Return a warning below `FEW_QUESTIONS` questions, else nothing."""
-    if questions >= FEW_QUESTIONS:
+def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[str]:
+    """Return a warning where clusters are counted instead of questions, and one below `FULL_QUESTIONS` of either."""
+    if clusters is not None:
+        sentence = (
+            f"The {questions:,} questions are {clusters.number:,} clusters, with the same text or named by --clusters: intervals "
+            "and tests count clusters as the evidence."
+        )
+        largest = (
+            f"One cluster holds {clusters.largest:,} of the {questions:,} questions: where it is more than a fifth of them, its "
+            "chance of being right is known from one case only, and intervals may be too narrow."
+        )
+        few = [text.replace(" questions:", " clusters:", 1) for text in few_questions(clusters.number)]
+        return [sentence, *[largest] * (clusters.largest > questions * LARGEST_CLUSTER), *few]
+    if questions >= FULL_QUESTIONS:
         return []
     counted = "Only 1 question" if questions == 1 else f"Only {questions} questions"
+    if questions >= FEW_QUESTIONS:
+        sentence = (
+            f"{counted}: below {FULL_QUESTIONS}, tests find large differences only, and a kind of question that is rarer than "
+            "one in ten may be missing; intervals allow for that with two imaginary questions, resampled costs and ranks do not."
+        )
+        return [sentence]
     sentence = (
         f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible, tests can show next to "
         "nothing, and resampled costs, ratios and ranks look more certain than they are."

@@ -26,6 +26,7 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import billed_once, few_questions, mixed_parties, not_exact, other_models
+from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
@@ -107,6 +108,7 @@ class Curve(Drawn):
         field: the method's field that varies over the points.
         settings: the method's other fields that were set.
         left_out: questions that were left out because they have no gold or too few CoTs.
+        clusters: what clusters the questions are, where some belong together.
         cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for dollars and tokens alone.
         timing: where seconds come from; `None` where nobody asked for them.
         cautions: sentences about the recording without which the numbers could mislead.
@@ -128,6 +130,7 @@ class Curve(Drawn):
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left_out: LeftOut = NONE_LEFT_OUT
+    clusters: ClusterSizes | None = None
     cost: str | None = None
     timing: Timing | None = None
     cautions: tuple[str, ...] = ()
@@ -136,7 +139,7 @@ class Curve(Drawn):
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
         named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
-        return (*few_questions(self.questions), *billed_once(self.billing, named), *self.cautions)
+        return (*few_questions(self.questions, self.clusters), *billed_once(self.billing, named), *self.cautions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
@@ -146,6 +149,8 @@ class Curve(Drawn):
             "warnings": list(self.warnings),
         }
         del result["left_out"], result["timing"], result["cautions"]
+        if self.clusters is None:
+            del result["clusters"]
         if self.timing is not None:
             result["seconds"] = str(self.timing)
         if self.cost is None:
@@ -165,6 +170,7 @@ def self_consistency_curve(
     replicates: int | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
+    clusters: ClusterNames | None = None,
     confidence: float | None = 0.95,
     workers: int = 1,
     executor: Executor | None = None,
@@ -180,7 +186,8 @@ def self_consistency_curve(
         replicates: draws of every question, for "seeded"; `None` as for `evaluate`.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
-        confidence: of the score interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
+        clusters: which questions are one piece of evidence, as for `evaluate`.
+        confidence: of the interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
         workers: processes that share the questions, for "seeded"; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
         progress: called with (questions done, questions in all), for "seeded".
@@ -209,6 +216,7 @@ def self_consistency_curve(
             work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
             blocks = block_results(work, SelfConsistency(max(budgets)), dataset, [llm], rows, opened)
             values = _drawn(blocks, len(rows), replicates if order == "seeded" else 1, len(budgets), progress)
+    grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -222,9 +230,10 @@ def self_consistency_curve(
         seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
-        points=tuple(_points(values, llm, pool, budgets, order, confidence)),
+        points=tuple(_points(values, llm, pool, budgets, order, confidence, grouped)),
         left_out=questions.left_out,
         cautions=(*mixed_parties(dataset), *other_models([llm])),
+        clusters=cluster_sizes(grouped),
     )
 
 
@@ -325,6 +334,7 @@ def method_curve(
         field=field,
         settings=settings,
         left_out=questions.left_out,
+        clusters=result.clusters,
         cost=cost,
         timing=result.timing,
         cautions=(*result.cautions, *not_exact(inexact)),
@@ -419,13 +429,19 @@ def _drawn_sums(
 
 
 def _points(
-    values: CurveValues, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str, confidence: float | None
+    values: CurveValues,
+    llm: LLM,
+    pool: Pool,
+    budgets: Sequence[int],
+    kind: str,
+    confidence: float | None,
+    clusters: Integers | None,
 ) -> Iterator[CurvePoint]:
     accuracy, ceiling = values.right.mean().tolist(), values.any_right.mean().tolist()
     low: list[float | None] = [None] * len(budgets)
     high = low
     if confidence is not None:
-        interval = accuracy_interval(values.right, confidence)
+        interval = accuracy_interval(values.right, confidence, clusters)
         low, high = interval.low.tolist(), interval.high.tolist()
     for i, n in enumerate(budgets):
         output = float(values.output_tokens[i])

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from feval import cards, executors, methods
 from feval.arguments import checked
 from feval.errors import NotExactError, UnknownNameError, UsageError
+from feval.estimators.arrays import Integers
 from feval.evaluation.cautions import (
     billed_once,
     few_questions,
@@ -29,6 +30,7 @@ from feval.evaluation.cautions import (
     uncompared,
     unscored_cots,
 )
+from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
@@ -100,6 +102,7 @@ class Evaluation(Drawn):
         left_out: questions that were left out because they have no gold or too few CoTs.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked for.
         confidence: of the interval.
+        clusters: what clusters the questions are, where some belong together; `None` where none do.
         timing: where seconds come from; `None` where nobody asked for them.
         cautions: sentences about the recording, and the method's answers, without which the numbers could mislead.
     """
@@ -139,6 +142,7 @@ class Evaluation(Drawn):
     confidence: float | None = None
     cautions: tuple[str, ...] = ()
     timing: Timing | None = None
+    clusters: ClusterSizes | None = None
 
     @property
     def questions(self) -> int:
@@ -202,7 +206,11 @@ class Evaluation(Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]), *self.cautions)
+        return (
+            *few_questions(self.questions, self.clusters),
+            *billed_once(self.billing, [(self.method, self)]),
+            *self.cautions,
+        )
 
     @property
     def no_answer(self) -> Floats | None:
@@ -267,6 +275,8 @@ class Evaluation(Drawn):
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
+        if self.clusters is not None:
+            result["clusters"] = asdict(self.clusters)
         if self.left_out:
             result["left_out"] = self.left_out.to_dict()
         if self.probe_calls.any():
@@ -304,6 +314,7 @@ def evaluate(
     cost: str | None = None,
     serving: str | Path | ServingProfile | None = None,
     parallel: int | None = None,
+    clusters: ClusterNames | None = None,
     workers: int = 1,
     executor: Executor | None = None,
     time_limit: float | None = TIME_LIMIT,
@@ -329,11 +340,13 @@ def evaluate(
         cost: what will be looked at, one of `feval.evaluation.costs.COSTS`; seconds are replayed only where it names them.
         serving: name, file or value of a serving profile that models seconds; `None` for recorded durations.
         parallel: how many CoTs of a round are generated at once, for recorded durations; `None` for all of them.
+        clusters: which questions are one piece of evidence: question id -> cluster, or a CSV file of these. Questions with the
+            same text always are.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         executor: takes their place: that of a cluster, from `feval.distributed`, or one that is open already.
         time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in its own process; `None` for no
             limit. A callable given in Python runs in this process and is trusted to come to an end.
-        confidence: level of the score interval over questions (`estimators.inference.intervals`); `None` for no interval.
+        confidence: level of the interval over questions (`estimators.inference.intervals`); `None` for no interval.
         progress: called with (questions done, questions in all) of a seeded or recorded evaluation.
 
     Raises:
@@ -391,7 +404,8 @@ def evaluate(
             with executors.opened(workers, given=executor) as opened:
                 sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
-    evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
+    grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
+    evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing, grouped)
     cautions = (
         *mixed_counters(evaluation.counters),
         *evaluation.cautions,
@@ -468,6 +482,7 @@ def _evaluation(
     means: QuestionMeans,
     confidence: float | None,
     timing: Timing | None,
+    clusters: Integers | None,
 ) -> Evaluation:
     places = without_gaps(rows)
     known = all(int(llm.pool.prompt_tokens[places].min()) >= 0 for llm in llms)
@@ -475,7 +490,7 @@ def _evaluation(
     round_tokens, round_dollars = tokens, dollars
     if known and means.prompt_tokens_per_round is not means.prompt_tokens:
         round_tokens, round_dollars = billed(llms, means.prompt_tokens_per_round, means.output_tokens)
-    low, high = interval_ends(means.right, confidence)
+    low, high = interval_ends(means.right, confidence, clusters)
     free_probes = [llm.name for llm in llms if llm.pool.probed_for_nothing()] if means.probe_calls.any() else []
     answers = len(rows) * (replicates if kind == "seeded" else 1)
     return Evaluation(
@@ -511,5 +526,6 @@ def _evaluation(
         accuracy_high=high,
         confidence=confidence,
         timing=timing,
+        clusters=cluster_sizes(clusters),
         cautions=(*probes_for_nothing(free_probes), *mixed_parties(dataset), *uncompared(means.uncompared, answers)),
     )

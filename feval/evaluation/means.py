@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, usd
+from feval.estimators.arrays import Integers
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import question_blocks
 from feval.methods.arrays import Bools, Floats
@@ -52,11 +53,13 @@ def billed(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) ->
     return tokens, dollars
 
 
-def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
+def interval_ends(
+    right: Floats, confidence: float | None, clusters: Integers | None = None
+) -> tuple[float | None, float | None]:
     """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right; `None` twice without a level."""
     if confidence is None:
         return None, None
-    interval = accuracy_interval(right[:, None], confidence)
+    interval = accuracy_interval(right[:, None], confidence, clusters)
     return float(interval.low[0]), float(interval.high[0])
 
 

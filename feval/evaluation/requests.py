@@ -19,6 +19,7 @@ from feval.cards.billing import BILLINGS
 from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation.clusters import read_clusters
 from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.means import default_replicates
@@ -85,6 +86,11 @@ Names = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), A
 def _profile(value: Any) -> Any:
     """A serving profile from its fields: a request holds it whole, and names no file to be opened."""
     return serving_profile(value) if isinstance(value, Mapping) else value
+
+
+def _clusters() -> Any:
+    text = "CSV of questions that belong together: question id, cluster."
+    return option(None, text, "FILE", read=read_clusters)
 
 
 class Request(BaseModel):
@@ -192,6 +198,7 @@ class EvaluationOptions(QuestionOptions):
         None, "Name or file of a serving profile, to model seconds.", "PROFILE", read=serving_profile
     )
     parallel: int | None = option(None, "CoTs generated at once, for recorded seconds. Default: a round's.", "N", ge=1)
+    clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
     def model_post_init(self, _: Any) -> None:
@@ -244,7 +251,7 @@ class RunRequest(EvaluationOptions):
         "confidence",
     )
     retired: ClassVar[tuple[str, ...]] = ("resamples",)
-    seldom: ClassVar[tuple[str, ...]] = ("cost", "serving", "parallel", "source_sha256")
+    seldom: ClassVar[tuple[str, ...]] = ("cost", "serving", "parallel", "clusters", "source_sha256")
 
     method: str
     settings: dict[str, Any]
@@ -258,7 +265,14 @@ class RunRequest(EvaluationOptions):
         return {name: value for name, value in content.items() if value is not None or name not in self.seldom}
 
 
-_PLAIN = ("order", "replicates", "unlabelled", "short_pools", "confidence")  # the options of `self_consistency_curve`
+_PLAIN = (
+    "order",
+    "replicates",
+    "unlabelled",
+    "short_pools",
+    "clusters",
+    "confidence",
+)  # the options of `self_consistency_curve`
 
 
 class CurveRequest(RunRequest):
@@ -308,6 +322,7 @@ class SurfaceRequest(QuestionOptions):
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
     n: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
     tokens: Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
+    clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
 

@@ -24,6 +24,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import few_questions, mixed_parties, other_models, probes_for_nothing
+from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.executors.progress import reports
 from feval.lazy import Shown
@@ -88,6 +89,7 @@ class Surface(Shown):
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
         cautions: sentences about the recording without which the numbers could mislead.
+        clusters: what clusters the questions are, where some belong together.
     """
 
     dataset: str
@@ -102,6 +104,7 @@ class Surface(Shown):
     points: tuple[SurfacePoint, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     cautions: tuple[str, ...] = ()
+    clusters: ClusterSizes | None = None
 
     @property
     def widths(self) -> list[int]:
@@ -122,7 +125,7 @@ class Surface(Shown):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions), *self.cautions)
+        return (*few_questions(self.questions, self.clusters), *self.cautions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
@@ -132,6 +135,8 @@ class Surface(Shown):
             "warnings": list(self.warnings),
         }
         del result["left_out"], result["cautions"]
+        if self.clusters is None:
+            del result["clusters"]
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
@@ -145,6 +150,7 @@ def surface(
     tokens: Sequence[int | None] | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
+    clusters: ClusterNames | None = None,
     confidence: float | None = 0.95,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Surface:
@@ -158,7 +164,8 @@ def surface(
             limit.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer traces than the largest n.
-        confidence: of the score interval over questions; `None` leaves intervals out.
+        clusters: which questions are one piece of evidence, as for `evaluate`.
+        confidence: of the interval over questions; `None` leaves intervals out.
         progress: called with (depths done, depths in all).
 
     Raises:
@@ -183,9 +190,10 @@ def surface(
         )
     questions = question_set(dataset, [(llm, max(widths))], unlabelled=unlabelled, short_pools=short_pools)
     pool, gold = llm.pool.rows(questions.rows), dataset.gold[without_gaps(questions.rows)]
+    grouped = None if confidence is None else question_clusters(dataset, questions.rows, clusters)
     points: list[SurfacePoint] = []
     for depth, (right, mean_tokens, mean_probe_tokens) in zip(depths, _values(pool, gold, widths, depths), strict=True):
-        points += _points(right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence)
+        points += _points(right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence, grouped)
         progress(len(points) // len(widths), len(depths))
     cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
     free = cut and pool.probed_for_nothing()
@@ -202,6 +210,7 @@ def surface(
         points=_with_frontier(points),
         left_out=questions.left_out,
         cautions=(*probes_for_nothing([llm.name] if free else []), *mixed_parties(dataset), *other_models([llm])),
+        clusters=cluster_sizes(grouped),
     )
 
 
@@ -281,12 +290,13 @@ def _points(
     widths: Sequence[int],
     depth: int | None,
     confidence: float | None,
+    clusters: Integers | None,
 ) -> Iterator[SurfacePoint]:
     accuracy = right.mean().tolist()
     low: list[float | None] = [None] * len(widths)
     high = low
     if confidence is not None:
-        ends = accuracy_interval(right, confidence)
+        ends = accuracy_interval(right, confidence, clusters)
         low, high = ends.low.tolist(), ends.high.tolist()
     known = int(pool.prompt_tokens.min()) >= 0
     prompt = float(pool.prompt_tokens.mean()) if known else 0.0

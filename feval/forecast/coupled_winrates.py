@@ -24,13 +24,12 @@ def ranked_llms(
     names: Sequence[str], outcomes: tuple[Floats, Floats], settings: Mapping[str, Any]
 ) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
     """Rank the LLMs under both schemes; return the entries, and the pairs that change places with their p-values."""
-    boot = {name: settings[name] for name in ("resamples", "seed")}
     entries, averages = [], []
     others = len(names) - 1
     for scheme, table in zip(SCHEMES, outcomes, strict=True):
         wins = np.clip(table[..., 0].sum(axis=1) / others, 0.0, 1.0)
         averages.append(wins.T)
-        ranked = ranked_winrates(wins.T, confidence=settings["confidence"], **boot)
+        ranked = ranked_winrates(wins.T, confidence=settings["confidence"])
         half = (table[..., 0] + table[..., 2] / 2).mean(axis=2)
         strengths = bradley_terry(half[None])[0]
         ties = table[..., 2].mean(axis=2).sum(axis=1) / others
@@ -48,7 +47,7 @@ def ranked_llms(
                     strength=float(strengths[place]),
                 )
             )
-    change = ranking_change(averages[0], averages[1], **boot)
+    change = ranking_change(averages[0], averages[1])
     changes = [
         (names[one], names[two], float(p))
         for (one, two), a, b, p in zip(change.pairs, change.coupled, change.independent, change.p_values, strict=True)
@@ -62,7 +61,7 @@ def ranking_warnings(names: Sequence[str], scheme: str, table: Floats, settings:
     if not table[..., :2].any():
         return [f"All {scheme} comparisons are ties, so they do not rank the LLMs."]
     margins = (table[..., 0] - table[..., 1]).transpose(2, 0, 1)
-    if cycle := preference_cycle(margins, **settings):
+    if cycle := preference_cycle(margins, confidence=settings["confidence"]):
         order = " over ".join(names[place] for place in (*cycle, cycle[0]))
         why = "Bradley-Terry strengths assume an order of the LLMs, and there is none."
         return [f"The {scheme} preferences are significantly cyclic ({order}): {why}"]

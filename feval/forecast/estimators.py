@@ -81,7 +81,7 @@ class DrawnCalls:
         return sample_moments(self.counts.gold, self.counts.size, resamples=resamples, seed=self.seed)
 
     def with_interval(self, method: str, values: PerQuestion) -> EstimatedCurve:
-        """Make the curve of values per question, with score intervals."""
+        """Make the curve of values per question, with their intervals."""
         ends = accuracy_interval(values, self.confidence)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
@@ -89,7 +89,7 @@ class DrawnCalls:
             EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
             for votes in self.votes[len(points) :]
         ]
-        return EstimatedCurve(method, "plurality", "score", tuple(points))
+        return EstimatedCurve(method, "plurality", "student", tuple(points))
 
 
 def exact_values(calls: DrawnCalls) -> PerQuestion:

@@ -52,7 +52,7 @@ class EstimatedCurve:
     Attributes:
         method: one of `METHODS`.
         of: what it estimates: the accuracy of a "plurality" of answers or of a "majority" of right calls.
-        interval: kind of its intervals: "score" over questions, "bootstrap" of the moments, or "wald" or "likelihood" regions
+        interval: kind of its intervals: "student" over questions, "bootstrap" of the moments, or "wald" or "likelihood" regions
             of the pair table.
         points: by M.
     """

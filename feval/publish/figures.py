@@ -21,6 +21,7 @@ from feval.cards.prices import PriceList, price_list
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
+from feval.evaluation.clusters import question_clusters
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surface import coarse_surface
 from feval.recording import Recording
@@ -143,7 +144,7 @@ def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tupl
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
     gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
     right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
-    means, interval = right.mean(axis=0), accuracy_interval(right)
+    means, interval = right.mean(axis=0), accuracy_interval(right, clusters=question_clusters(dataset, rows))
     single, vote = (
         Accuracy(float(means[column]), float(interval.low[column]), float(interval.high[column])) for column in (0, 1)
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions, mixed_parties, uncompared
+from feval.evaluation.clusters import ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.replay import LLM, Dataset
@@ -80,6 +81,7 @@ class Grade:
     accuracy_high: float | None
     confidence: float | None
     cautions: tuple[str, ...] = ()
+    clusters: ClusterSizes | None = None
 
     @property
     def questions(self) -> int:
@@ -117,6 +119,7 @@ class Grade:
             "without_gold": int((~self.golds).sum()),
             "correct": int(self.right.sum()),
             "accuracy": self.accuracy,
+            **({} if self.clusters is None else {"clusters": asdict(self.clusters)}),
             "accuracy_low": self.accuracy_low,
             "accuracy_high": self.accuracy_high,
             "requests": int(self.requests.sum()),
@@ -163,7 +166,7 @@ class Grade:
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
         said = [sentence for sentence, applies in sentences.items() if applies]
-        return [*few_questions(self.questions), *said, *self.cautions]
+        return [*few_questions(self.questions, self.clusters), *said, *self.cautions]
 
     def request(self) -> GradeRequest:
         """What the numbers are computed from besides the recordings and the price list: a receipt's request."""
@@ -216,7 +219,8 @@ def grade_answers(
     right = np.array([gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)])
     spent = _Spent.of(llms, entries, place_of, row_of, rows)
 
-    low, high = interval_ends(right.astype(np.float64), confidence)
+    clusters = question_clusters(dataset, rows)
+    low, high = interval_ends(right.astype(np.float64), confidence, clusters)
     return Grade(
         run=run,
         replicate=replicate,
@@ -247,6 +251,7 @@ def grade_answers(
             *mixed_parties(dataset),
             *uncompared(sum(dataset.is_uncompared(name, keys[name]) for name in ids), len(ids)),
         ),
+        clusters=cluster_sizes(clusters),
     )
 
 

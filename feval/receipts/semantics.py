@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-VERSION = 3
+VERSION = 4
 
 CHANGES: Mapping[int, tuple[str, ...]] = {
     2: (
@@ -40,6 +40,17 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "still estimated, questions that are rarely wrong are no longer taken for never stopped early, which made it too low."
         ),
         "Results state output tokens, tokens generated one after the other, and those of the longest trace.",
+    ),
+    4: (
+        (
+            "Intervals of accuracies are Student's with one imaginary question right and one wrong, and differences have a test "
+            "and an interval of the same kind; before, intervals missed rare failures on few questions, and sign flips found "
+            "differences between equally good methods too often where differences are skewed."
+        ),
+        (
+            "Questions with the same text and choices count as one in intervals, tests and resamples; before, each was evidence "
+            "of its own."
+        ),
     ),
 }
 """Version -> what it changed, a sentence each."""

@@ -92,6 +92,11 @@ class Dataset(Drawn):
                 )
 
     @property
+    def text_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] keys of the questions' texts, without their choices: equal texts have equal keys."""
+        return self._view.votes.text_keys
+
+    @property
     def question_ids(self) -> Sequence[str]:
         """Ids in recorded order."""
         return self._view.votes.question_ids

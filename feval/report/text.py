@@ -97,6 +97,11 @@ def plain_number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def p_value(share: float | None) -> str:
+    """Write a p-value or "-"; what is below 0.001 has no digits, since tails that thin rest on the differences being normal."""
+    return "-" if share is None else "< 0.001" if share < 0.001 else f"{share:.3f}"
+
+
 def dollars(value: float) -> str:
     """Write an amount for a label with a prefix of the SI in place of zeros, such as "10 µ$", "3 m$" or "0.2 $"."""
     if value == 0:

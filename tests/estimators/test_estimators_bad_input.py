@@ -32,9 +32,8 @@ from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_m
 from feval.estimators.inference.bradley_terry import bradley_terry
 from feval.estimators.inference.drift import drift
 from feval.estimators.inference.frontier import hull_area
-from feval.estimators.inference.intervals import accuracy_interval, wilson_interval
+from feval.estimators.inference.intervals import accuracy_interval, difference_test
 from feval.estimators.inference.paired import accuracy_at
-from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import MOST_VOTES
 from feval.estimators.self_consistency_bounds import (
@@ -248,20 +247,14 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: bootstrap_interval(CURVE, resamples=0), "resamples=0"),
     (lambda: bootstrap_interval(CURVE, seed=-1), "seed=-1"),
     (lambda: bootstrap_interval(CURVE, seed=1 << 128), "seed"),
-    (lambda: sign_flip_test(np.zeros((0, 2))), "needs questions"),
-    (lambda: sign_flip_test(A([[0.5], [nan]])), "Question 1 holds nan"),
-    (lambda: sign_flip_test(CURVE, splits=0), "splits=0"),
-    (lambda: sign_flip_test(CURVE, seed=-1), "seed=-1"),
-    (lambda: sign_flip_test(CURVE, seed=1 << 128), "seed"),
-    (lambda: sign_flip_test(CURVE, confidence=1.0), "confidence"),
+    (lambda: difference_test(np.zeros((0, 2))), "needs questions"),
+    (lambda: difference_test(A([[0.5], [nan]])), "Question 1 holds nan"),
+    (lambda: difference_test(CURVE, confidence=1.0), "confidence"),
+    (lambda: difference_test(A([[0.5], [-1.5]])), r"lie in \[-1, 1\]"),
     (lambda: accuracy_interval(np.zeros((0, 1))), "needs questions"),
     (lambda: accuracy_interval(A([[0.5], [-0.5]])), r"lie in \[0, 1\]"),
     (lambda: accuracy_interval(A([[nan]])), "holds nan"),
     (lambda: accuracy_interval(np.zeros(3)), r"shape \(3,\)"),
-    (lambda: wilson_interval(3.0, 2), "1 trial or more"),
-    (lambda: wilson_interval(-1.0, 2), "1 trial or more"),
-    (lambda: wilson_interval(0.0, 0), "1 trial or more"),
-    (lambda: wilson_interval(nan, 3), "1 trial or more"),
     (lambda: drift(ZEROS, ZEROS[:1], ZEROS, ZEROS == 0), r"shapes are \(2,\), \(1,\), \(2,\), \(2,\)"),
     (lambda: drift(*(ZEROS[None],) * 3, ZEROS[None] == 0), "one value for each CoT"),
     (lambda: drift(ZEROS, ZEROS, ZEROS / 2, ZEROS == 0), "whole numbers.*float64"),

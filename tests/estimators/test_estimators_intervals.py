@@ -1,131 +1,131 @@
-"""Intervals of accuracies: Wilson's for right/wrong values, a score interval for probabilities; they cover what they should."""
+"""Intervals of accuracies and tests of differences: the formulas, and that they hold the truth as often as the page says."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.special import stdtrit
+from scipy import stats
 
-from feval.estimators.inference.intervals import accuracy_interval, wilson_interval
+from feval.errors import OutOfRangeError
+from feval.estimators.inference.intervals import IMAGINARY_DIFFERENCE, accuracy_interval, difference_test
 from feval.estimators.per_question import PerQuestion
 
 Floats = npt.NDArray[np.float64]
 
-# The laws of `python -m benchmarks intervals`.
-LAWS = (
-    (0.1, 0.9), (0.9, 0.1), (0.2, 0.2), (0.5, 0.5), (1.0, 1.0), (1.0, 3.0), (5.0, 1.0), (2.0, 8.0), (8.0, 8.0), (20.0, 20.0),
-)  # fmt: skip
-
-
-def covered(values: Floats, truth: float) -> float:
-    """Share of the columns whose interval holds the truth."""
-    ends = accuracy_interval(values)
-    return float(((ends.low <= truth) & (truth <= ends.high)).mean())
-
-
-@pytest.mark.parametrize("questions", [5, 10, 17, 30])
-@pytest.mark.parametrize("law", LAWS)
-def test_the_interval_covers_the_mean_of_every_law_from_five_questions_on(
-    law: tuple[float, float], questions: int
-) -> None:
-    a, b = law
-    values = np.random.default_rng(1).beta(a, b, (questions, 4_000))
-    assert covered(values, a / (a + b)) >= 0.92 - 0.01  # two standard errors of 4,000 runs are 0.008
-
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999, 1 - 1e-9])
-def test_the_quantile_is_students_in_thin_tails_too(confidence: float) -> None:
-    values = np.linspace(0.1, 0.9, 200)[:, None]
-    [low] = accuracy_interval(values, confidence).low.tolist()
+@pytest.mark.parametrize("questions", [1, 2, 5, 6, 200])
+def test_intervals_are_students_with_two_imaginary_questions(questions: int, confidence: float) -> None:
+    values = np.random.default_rng(questions).beta(4, 1, questions)
+    joined = np.concatenate([values, [0.0, 1.0]])
+    low, high = stats.t.interval(confidence, questions + 1, joined.mean(), stats.sem(joined))
+    ends = accuracy_interval(values[:, None], confidence)
     mean = values.mean()
-    shrunk = (values.var() * 200 / (mean * (1 - mean)) + 2) / 202
-    t = (mean - low) / np.sqrt(low * (1 - low) * shrunk / 200)
-    assert t == pytest.approx(-stdtrit(199, (1 - confidence) / 2), rel=1e-11)
+    assert ends.low[0] == pytest.approx(max(min(low, mean), 0), abs=1e-9)
+    assert ends.high[0] == pytest.approx(min(max(high, mean), 1), abs=1e-9)
+    differences = values - 0.8
+    joined = np.concatenate([differences, [-IMAGINARY_DIFFERENCE, IMAGINARY_DIFFERENCE]])
+    expected, test = stats.ttest_1samp(joined, 0.0), difference_test(differences[:, None], confidence)
+    assert test.p_value[0] == pytest.approx(expected.pvalue, rel=1e-11)
+    low, high = expected.confidence_interval(confidence)
+    assert test.low[0] == pytest.approx(max(min(low, differences.mean()), -1), abs=1e-9)
+    assert test.high[0] == pytest.approx(min(max(high, differences.mean()), 1), abs=1e-9)
 
 
-@pytest.mark.parametrize("questions", [50, pytest.param(300, marks=pytest.mark.slow)])
-def test_from_fifty_questions_on_it_covers_as_often_as_it_says(questions: int) -> None:
-    rng = np.random.default_rng(2)
-    rates = [covered(rng.beta(a, b, (questions, 4_000)), a / (a + b)) for a, b in LAWS]
-    assert 0.94 <= np.mean(rates) <= 0.97
+def test_one_or_two_questions_say_nothing_and_equal_values_leave_room() -> None:
+    for values in ([0.0], [1.0], [0.4], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]):
+        ends = accuracy_interval(np.array(values)[:, None])
+        assert (ends.low[0], ends.high[0]) == (0.0, 1.0)
+    five = accuracy_interval(np.array([[1.0, 0.0, 0.5]]).repeat(5, axis=0))
+    assert five.low == pytest.approx([0.5076, 0.0, 0.2330], abs=1e-4)  # 6/7 - 2.447 / 7; 1/2 - 2.447 sqrt(1/84)
+    assert five.high[0] == 1.0
+    equal = difference_test(np.zeros((50, 1)))
+    assert equal.p_value[0] == 1.0
+    assert (
+        -equal.low[0]
+        == equal.high[0]
+        == pytest.approx(2.0076 * IMAGINARY_DIFFERENCE * np.sqrt(2 / (51 * 52)), abs=1e-4)
+    )
 
 
-@pytest.mark.parametrize("questions", [5, 7, 10, 20, 50])
-def test_subsets_of_many_questions_cover_the_accuracy_of_all(questions: int) -> None:
-    rng = np.random.default_rng(3)
-    pools = rng.binomial(40, rng.beta(0.6, 0.4, 3_000)) / 40  # of forty recorded calls, as recordings have them
-    right = (pools > 0.5).astype(float)
-    for everyone in (pools, right):
-        subsets = np.stack([rng.choice(everyone, questions, replace=False) for _ in range(3_000)], axis=1)
-        assert covered(subsets, float(everyone.mean())) >= 0.92
+def test_nothing_is_significant_under_six_questions() -> None:
+    assert difference_test(np.ones((5, 1))).p_value[0] > 0.05 > difference_test(np.ones((6, 1))).p_value[0]
+    rng = np.random.default_rng(0)
+    assert difference_test(rng.uniform(0, 1, (5, 2000))).p_value.min() > 0.05
 
 
-def test_the_formula_is_that_of_the_page() -> None:
-    from scipy.optimize import brentq
-    from scipy.stats import t
-
-    values = np.array([0.1, 0.4, 0.9, 1.0, 0.75])
-    mean, questions = values.mean(), 5
-    share = values.var() / (mean * (1 - mean))
-    shrunk = (questions * share + 2) / (questions + 2)
-
-    def beyond(m: float) -> float:
-        return float((mean - m) ** 2 - t.ppf(0.975, questions - 1) ** 2 * shrunk * m * (1 - m) / questions)
-
-    interval = accuracy_interval(values[:, None])
-    assert interval.low[0] == pytest.approx(brentq(beyond, 0, mean), abs=1e-10)
-    assert interval.high[0] == pytest.approx(brentq(beyond, mean, 1), abs=1e-10)
+def test_interval_and_p_value_say_the_same() -> None:
+    differences = np.random.default_rng(1).choice([-1.0, -0.5, 0.0, 0.5, 1.0, 1.0], (15, 500))
+    for confidence in (0.9, 0.99):
+        test = difference_test(differences, confidence)
+        assert (((test.low > 0) | (test.high < 0)) == (test.p_value <= 1 - confidence)).all()
 
 
-def test_right_and_wrong_keep_wilsons_interval() -> None:
-    values = np.column_stack([np.ones(100), np.zeros(100), np.arange(100) % 2, np.ones(100) - 1e-15])
-    interval = accuracy_interval(values)
-    wilson = wilson_interval(np.array([100.0, 0.0, 50.0, 100.0]), 100)
-    assert interval.low.tolist() == pytest.approx(wilson.low.tolist(), abs=1e-14)
-    assert interval.high.tolist() == pytest.approx(wilson.high.tolist(), abs=1e-14)
-
-
-def test_no_interval_is_a_point_and_none_leaves_what_is_possible() -> None:
-    single = accuracy_interval(np.array([[1.0, 0.0, 0.3]]))
-    assert (single.high - single.low > 0.7).all()
-    assert (single.low[2], single.high[2]) == (0.0, 1.0)
-    tied = accuracy_interval(np.full((400, 1), 0.5))
-    assert tied.low[0] < 0.499 < 0.501 < tied.high[0]
-    rng = np.random.default_rng(4)
-    many = accuracy_interval(rng.beta(0.05, 0.05, (4, 500)))
-    assert ((many.low >= 0) & (many.high <= 1) & (many.low < many.high)).all()
-
-
-def test_equal_questions_may_be_stored_once() -> None:
-    values = PerQuestion(np.random.default_rng(5).random((5, 3)), np.arange(200) % 5)
+def test_equal_questions_may_be_stored_once_and_rows_without_a_question_count_nothing() -> None:
+    values = PerQuestion(np.random.default_rng(5).random((6, 3)), np.arange(200) % 5)
     once, written = accuracy_interval(values), accuracy_interval(values.per_question())
     assert once.low == pytest.approx(written.low, abs=1e-14)
     assert once.high == pytest.approx(written.high, abs=1e-14)
 
 
-def test_rows_that_no_question_has_make_no_difference() -> None:
-    values = PerQuestion(np.array([[1.0], [0.0], [0.5]]), np.array([0, 1, 1, 0]))
-    assert accuracy_interval(values).low[0] == wilson_interval(2.0, 4).low[0]
+def test_values_out_of_range_are_refused_one_by_one_before_clusters_are_summed() -> None:
+    for questions in ([[1.5], [-1.5]], [[0.0], [1.1]]):
+        with pytest.raises(OutOfRangeError, match=r"lie in \[-1, 1\]"):
+            difference_test(np.array(questions), clusters=np.zeros(2, int))
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-def test_wilson_equals_scipy(confidence: float) -> None:
-    from scipy.stats import binomtest
+def test_clusters_count_as_the_evidence() -> None:
+    rng = np.random.default_rng(2)
+    values, clusters = rng.random((60, 2)), np.repeat(np.arange(12), np.r_[np.ones(6, int), np.full(6, 9)])
+    mean = values.mean(axis=0)
+    sizes = np.bincount(clusters)
+    sums = np.stack([values[clusters == c].sum(axis=0) for c in range(12)])
+    joined = np.vstack([mean + (sums - sizes[:, None] * mean) * 12 / 60, [[0, 0], [1, 1]]])
+    low, high = stats.t.interval(0.95, 13, joined.mean(axis=0), stats.sem(joined))
+    ends = accuracy_interval(values, clusters=clusters)
+    assert ends.low == pytest.approx(low, abs=1e-12)
+    assert ends.high == pytest.approx(high, abs=1e-12)
+    # Questions asked ten times over are as good as once.
+    once, often = (
+        difference_test(values - 0.4),
+        difference_test(values.repeat(10, axis=0) - 0.4, 0.95, np.arange(60).repeat(10)),
+    )
+    assert often.p_value == pytest.approx(once.p_value)
+    alone = difference_test(values, clusters=np.arange(60))
+    assert alone.low == pytest.approx(difference_test(values).low)
 
-    for successes, trials in ((0, 1), (1, 1), (0, 40), (40, 40), (13, 40), (700, 1319)):
-        expected = binomtest(successes, trials).proportion_ci(confidence, method="wilson")
-        interval = wilson_interval(float(successes), trials, confidence)
-        assert interval.low[0] == pytest.approx(expected.low, abs=1e-12)
-        assert interval.high[0] == pytest.approx(expected.high, abs=1e-12)
+
+def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Floats, Floats, float]:
+    """[Q, Q + 1] every number of questions with the rare value, each one's probability, and the mean."""
+    counts = np.arange(questions + 1)
+    values = np.where(np.arange(questions)[:, None] < counts, low, high)
+    return values, stats.binom.pmf(counts, questions, rare), rare * low + (1 - rare) * high
 
 
-@pytest.mark.parametrize("trials", [1, 7, 30, 200, 1626])
-def test_wilson_stays_in_range_and_around_the_share_whatever_rounds(trials: int) -> None:
-    shares = np.array([0.0, 5e-324, 1e-17, 3e-13, 1e-9, 0.07, 0.5, 1 - 1e-9, 1 - 3e-16, 1 - 1.2e-16, 1.0])
-    for confidence in (1e-17, 0.5, 0.95, 0.999999, 1 - 2.0**-53):
-        interval = wilson_interval(shares * trials, trials, confidence)
-        rounded = shares * trials / trials
-        assert (
-            (interval.low >= 0) & (interval.low <= rounded) & (rounded <= interval.high) & (interval.high <= 1)
-        ).all()
+@pytest.mark.parametrize("questions", [5, 10, 15, 20, 30, 50, 150])
+@pytest.mark.parametrize(
+    ("rare", "low", "high"),
+    [(0.03, 0.0, 0.99), (0.04, 0.9, 0.01), (0.10, 0.05, 0.97), (None, 0.0, 0.63), (None, 0.0, 1.0), (0.4, 0.0, 1.0)],
+)
+def test_rare_failures_are_inside_the_interval(rare: float | None, low: float, high: float, questions: int) -> None:
+    values, chance, truth = two_point(questions, rare or min(2.69 / questions, 1.0), low, high)
+    ends = accuracy_interval(values)
+    assert chance @ ((ends.low <= truth) & (truth <= ends.high)) >= 0.92
+
+
+@pytest.mark.parametrize("questions", [3, 6, 7, 10, 19, 30, 50, 100, 160, 300])
+def test_equal_methods_differ_significantly_as_rarely_as_it_says(questions: int) -> None:
+    for rare in (0.005, 0.01, 0.0133, 0.018, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5):
+        for worse in (-1.0, -0.5, -0.25):
+            values, chance, _ = two_point(questions, rare, worse, -worse * rare / (1 - rare))
+            assert chance @ (difference_test(values).p_value <= 0.05) <= 0.065
+
+
+@pytest.mark.parametrize("common", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("questions", [5, 10, 20, 30, 50, 100])
+def test_the_interval_of_a_difference_holds_the_truth(questions: int, common: float) -> None:
+    for rare in (0.015, 0.03, 0.06, 0.15, 0.4):
+        values, chance, truth = two_point(questions, rare, -1.0, common)
+        test = difference_test(values)
+        assert chance @ ((test.low <= truth) & (truth <= test.high)) >= 0.935

@@ -115,11 +115,13 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
 
 
 def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset, LLM]) -> None:
-    curve = self_consistency_curve(*toy, range(1, 6))
-    edge = surface(*toy, tokens=[None])
     fields = ("n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question")
-    for point, other in zip(edge.points, curve.points, strict=True):
-        assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
+    for clusters in (None, {f"toy/{i}": str(i // 2) for i in range(5)}):
+        curve = self_consistency_curve(*toy, range(1, 6), clusters=clusters)
+        edge = surface(*toy, tokens=[None], clusters=clusters)
+        assert edge.warnings[: 1 + (clusters is not None)] == curve.warnings[: 1 + (clusters is not None)]
+        for point, other in zip(edge.points, curve.points, strict=True):
+            assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
 
 
 def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import ROOT
+from scipy.special import stdtrit
 from small import pool, write_rows
 from typer.testing import CliRunner
 
@@ -130,9 +131,9 @@ def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     pairs = [(s, t) for s, t in product(range(CALLS), repeat=2)]
     apart_won = np.mean([((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs])
     assert result.ranking[3].winrate == pytest.approx(apart_won)
-    # Who never wins has Wilson's interval, from 0 to z^2 / (Q + z^2).
+    # Who never wins: zeros and an imaginary 1, whose mean and standard error are both 1 / (Q + 2).
     assert (result.ranking[0].winrate, result.ranking[0].low) == (0.0, 0.0)
-    assert result.ranking[0].high == pytest.approx(1.959964**2 / (QUESTIONS + 1.959964**2), rel=1e-6)
+    assert result.ranking[0].high == pytest.approx((1 + stdtrit(QUESTIONS + 1, 0.975)) / (QUESTIONS + 2), rel=1e-6)
     assert [entry.rank for entry in result.ranking[:3]] == [2, 2, 1]
     alone = couple(dataset, llms, resamples=100)
     others = [(s, t) for s, t in pairs if s != t]

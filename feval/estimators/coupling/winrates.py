@@ -18,9 +18,8 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.checks import broadcast, checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
-from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.inference.intervals import accuracy_interval, difference_test
 from feval.estimators.inference.paired import holm
-from feval.estimators.inference.sign_flips import sign_flip_test
 
 _EQUAL = 1e-12  # rounding error of rates
 
@@ -192,19 +191,16 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
     return AverageWinRates(coupled, independent, _ranking(coupled), _ranking(independent))
 
 
-def ranked_winrates(
-    wins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0, paired: bool = False
-) -> RankedWinRates:
+def ranked_winrates(wins: npt.ArrayLike, *, confidence: float = 0.95, paired: bool = False) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
     As in the paper, two LLMs differ in rank if their intervals do not overlap. With `paired` they differ if a test of their
-    *difference* on the same questions is significant, which is sharper. Intervals of rates are those of `accuracy_interval`,
-    tests of differences are sign flips.
+    *difference* on the same questions is significant (`difference_test`), which is sharper. Intervals of rates are those of
+    `accuracy_interval`.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
-        resamples, seed: random sign flips of the questions' differences, for `paired`.
         paired: compare LLMs by their difference.
 
     Returns:
@@ -219,7 +215,7 @@ def ranked_winrates(
         better = np.zeros((rates.shape[1],) * 2, bool)
         one, two = np.triu_indices(len(better), 1)
         differences = rates[:, one] - rates[:, two]
-        sure = sign_flip_test(differences, splits=resamples, seed=seed).p_value <= 1.0 - confidence
+        sure = difference_test(differences).p_value <= 1.0 - confidence
         better[one, two], better[two, one] = (
             sure & (differences.mean(axis=0) > 0),
             sure & (differences.mean(axis=0) < 0),
@@ -230,19 +226,16 @@ def ranked_winrates(
     return RankedWinRates(rates.mean(axis=0), ends.low, ends.high, rank, rates.shape[1] - better.sum(axis=1))
 
 
-def ranking_change(
-    coupled: npt.ArrayLike, independent: npt.ArrayLike, *, resamples: int = 10_000, seed: int = 0
-) -> RankingChange:
+def ranking_change(coupled: npt.ArrayLike, independent: npt.ArrayLike) -> RankingChange:
     """Test whether LLMs change places between coupled and independent generation.
 
     Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (R. L.
     Berger 1982, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300,
     doi:10.1080/00401706.1982.10487790) rejects "same order or a tie" when both signs are significant: its p-value is the
-    larger of the two one-sided ones, each half the two-sided one of `sign_flip_test`. Holm's adjustment covers all pairs.
+    larger of the two one-sided ones, each half the two-sided one of `difference_test`. Holm's adjustment covers all pairs.
 
     Args:
         coupled, independent: [Q, L] average win-rate of each LLM on each question, with and without shared noise.
-        resamples, seed: random sign flips of the questions' differences.
 
     Returns:
         Differences and p-values per pair; 1 where the signs agree.
@@ -261,31 +254,27 @@ def ranking_change(
         each = values[:, one] - values[:, two]
         difference = each.mean(axis=0)
         differences.append(np.where(np.abs(difference) <= _EQUAL, 0.0, difference))
-        p_values.append(sign_flip_test(each, splits=resamples, seed=seed).p_value / 2)
+        p_values.append(difference_test(each).p_value / 2)
     opposite = differences[0] * differences[1] < 0.0
     p = np.where(opposite, np.maximum(*p_values), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
 
 
-def preference_cycle(
-    margins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[int, ...]:
+def preference_cycle(margins: npt.ArrayLike, *, confidence: float = 0.95) -> tuple[int, ...]:
     """The shortest cycle of significant preferences (A over B over C over A); empty if there is none.
 
     No order of the LLMs, so no Bradley-Terry strengths, can agree with a cycle (Condorcet's paradox). Significance is by
-    `sign_flip_test` over questions, Holm-adjusted over the pairs; its p-value is at least 2^(1 - n) for n questions without ties.
-    Feval's own test.
+    `difference_test` over questions, Holm-adjusted over the pairs. Feval's own test.
 
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
         confidence: 1 minus the level of the test.
-        resamples, seed: random sign flips of the questions' margins.
 
     Returns:
         LLMs, each preferred to the next, and the last to the first.
 
     Raises:
-        OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
+        OutOfRangeError: fewer than two LLMs, no questions, or margins that are not in [-1, 1].
     """
     shares = np.asarray(margins, np.float64)
     if shares.ndim != 3 or not len(shares) or shares.shape[1] != shares.shape[2] or shares.shape[1] < 2:
@@ -293,7 +282,7 @@ def preference_cycle(
     count = shares.shape[1]
     one, two = np.triu_indices(count, 1)
     values = shares[:, one, two]
-    sure = holm(sign_flip_test(values, splits=resamples, seed=seed).p_value) <= 1.0 - confidence
+    sure = holm(difference_test(values).p_value) <= 1.0 - confidence
     beats = np.zeros((count, count), bool)
     first_wins = values.mean(axis=0) > 0.0
     beats[one, two], beats[two, one] = sure & first_wins, sure & ~first_wins

@@ -2,8 +2,7 @@
 
 | module | what it computes |
 | --- | --- |
-| `intervals` | score intervals for accuracies |
-| `sign_flips` | p-values and intervals of paired differences |
+| `intervals` | intervals of accuracies; tests and intervals of paired differences |
 | `bootstrap` | percentile intervals of costs, ratios and areas over resampled questions |
 | `paired` | two curves: differences at equal cost, costs at equal accuracy; Holm's adjustment |
 | `frontier` | Pareto frontier; area under a curve's hull |

@@ -1,7 +1,6 @@
 """Resampled questions: means and percentile intervals of costs, ratios and areas.
 
-Accuracies have score intervals (`intervals`), their differences sign-flip tests (`sign_flips`), which hold on few questions,
-where percentiles do not.
+Accuracies and their differences have intervals of their own (`intervals`), which hold on few questions, where percentiles do not.
 
 Questions are independent evidence; draws within a question are not. So questions are resampled with replacement, with all their
 columns: every curve and every method in one call sees the same resamples, and differences between columns stay paired (Efron
@@ -76,7 +75,8 @@ def bootstrap_means(
 
     Args:
         values, resamples, seed: as for `bootstrap_interval`, which raises the same errors.
-        dealt: `Clusters(Q, seed)` where `values` are sums over those, made column by column; the means are the same.
+        dealt: `Clusters(Q, seed)` where `values` are sums over those, made column by column; the means are the same, but where
+            clusters are given: then these are resampled.
 
     Returns:
         [R, C] mean over the questions of resample r. Row r uses the same questions in every column, and in every call with the
@@ -93,8 +93,8 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int, dealt: Cl
             "were given."
         )
     bits = np.random.Philox(key=seed)
-    sums, sizes, rows = resampled_units(distinct, bits, dealt)
-    grid, unit = on_grid(sums)
+    sums, sizes, rows = _resampled_units(distinct, bits, dealt)
+    grid, unit = _on_grid(sums)
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
@@ -108,45 +108,56 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int, dealt: Cl
 
 
 class Clusters:
-    """Which questions are resampled together: random clusters of them if there are more than `MOST_QUESTIONS`, else single ones.
+    """What is resampled: questions, or clusters of them; where there are more than `MOST_QUESTIONS`, random groups of these.
 
     Args:
         questions: Q.
         seed: as for `bootstrap_means`.
-        counter: where the stream of random bits begins; see `sign_flips.STREAM`.
+        given: [Q] which questions belong together: numbers from 0, each of which some question has. `None`: none do.
+
+    Attributes:
+        sizes: [G] number of questions of each.
+        drawn: how many outputs of Philox the groups took.
     """
 
-    def __init__(self, questions: int, seed: int, counter: tuple[int, int, int, int] = (0, 0, 0, 0)) -> None:
-        self.questions = questions
-        bits = np.random.Philox(key=seed, counter=counter)
-        self._places = _dealt(questions, bits) if questions > MOST_QUESTIONS else None
+    def __init__(self, questions: int, seed: int, given: Integers | None = None) -> None:
+        self._given = given
+        self.sizes = np.ones(questions) if given is None else np.bincount(given).astype(np.float64)
+        self.drawn = len(self.sizes) if len(self.sizes) > MOST_QUESTIONS else 0
+        self._places = _dealt(self.drawn, np.random.Philox(key=seed)) if self.drawn else None
+        self.sizes = self._grouped(self.sizes)
 
-    def sums(self, values: Floats, order: Rows) -> Floats:
-        """[G] sums of a column [Q] over each cluster, for questions in some order [Q] of its rows."""
+    def sums(self, values: Floats) -> Floats:
+        """[G] sums of a column [Q]."""
+        return self._grouped(
+            values if self._given is None else np.bincount(self._given, weights=values).astype(np.float64)
+        )
+
+    def _grouped(self, values: Floats) -> Floats:
         if self._places is None:
-            return values[order]
+            return values
         sums = np.zeros(CLUSTERS)
-        for start in range(0, self.questions, CLUSTERS):
-            turn = order[self._places[start : start + CLUSTERS]]
+        for start in range(0, len(values), CLUSTERS):
+            turn = self._places[start : start + CLUSTERS]
             sums[: len(turn)] += values[turn]
         return sums
 
 
-def resampled_units(
+def _resampled_units(
     distinct: PerQuestion, bits: np.random.Philox, dealt: Clusters | None = None
 ) -> tuple[Floats, Floats, Integers]:
-    """The units to resample, see `Clusters`; `distinct` may be their sums already.
+    """Sums [G, C] and numbers of questions [G] of distinct units to resample, and the index of each unit among them.
 
-    Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
+    `distinct` are the sums of `dealt` where that is given.
     """
-    questions = len(distinct) if dealt is None else dealt.questions
+    if dealt is not None:
+        bits.random_raw(dealt.drawn, output=False)
+        return distinct.values, dealt.sizes, distinct.rows
+    questions = len(distinct)
     if questions <= MOST_QUESTIONS:
         return distinct.values, np.ones(len(distinct.values)), distinct.rows
     places = np.arange(CLUSTERS)
     sizes = questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64)
-    if dealt is not None:
-        bits.random_raw(questions, output=False)
-        return distinct.values, sizes, places
     order = _dealt(questions, bits)
     sums = np.zeros((CLUSTERS, distinct.values.shape[1]))
     for start in range(0, questions, CLUSTERS):
@@ -160,7 +171,7 @@ def _dealt(questions: int, bits: np.random.Philox) -> Rows:
     return np.argsort(bits.random_raw(questions), kind="stable")
 
 
-def on_grid(values: Floats) -> tuple[Floats, Floats]:
+def _on_grid(values: Floats) -> tuple[Floats, Floats]:
     """Round values [G, C] to whole numbers of a unit [C], a power of two per column, so that sums are exact in any order."""
     _, exponent = np.frexp(np.abs(values).max(axis=0, initial=0.0))
     unit = np.ldexp(1.0, np.maximum(exponent, -900) - _GRID_BITS)  # columns of zeros and denormals keep a unit above 0

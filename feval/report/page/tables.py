@@ -25,6 +25,7 @@ from feval.report.text import (
     decimals_for,
     fixed,
     interval_name,
+    p_value,
     percent,
     percents,
     plain_number,
@@ -144,7 +145,7 @@ def _costs(
 
 
 def _p_value(share: float | None) -> Cell:
-    return _cell("-" if share is None else "< 0.001" if share < 0.001 else f"{share:.3f}", share)
+    return _cell(p_value(share), share)
 
 
 def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
@@ -310,11 +311,12 @@ def _difference_table(
     accuracies = (*costs, "#first %", "#second %")
     columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#reversed, % of resamples")
     tests = sum(row.p_value is not None for row, _ in cells)
+    least = comparison.least_p(tests)
+    floor = f", and {plain_number(least)} is the least it can be with so many questions" if least >= 0.001 else ""
     tested = (
-        "Intervals and p come from flipping the signs of the questions' differences, reversals from "
+        "Intervals and p come from the questions' differences, two imaginary ones among them, reversals from "
         f"{comparison.plan.resamples:,} bootstrap resamples of questions. {counted(tests, 'difference')} "
-        f"{'is' if tests == 1 else 'are'} tested together: p (Holm) is adjusted for that, and "
-        f"{plain_number(comparison.least_p(tests))} is the least it can be with so many questions."
+        f"{'is' if tests == 1 else 'are'} tested together: p (Holm) is adjusted for that{floor}."
     )
     untested = dict.fromkeys(f"No p value: {row.untested}" for row, _ in cells if row.untested)
     return _table(*named, columns, rows, (tested, *untested, *notes), _strongest(comparison))

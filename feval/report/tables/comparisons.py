@@ -25,6 +25,7 @@ from feval.report.text import (
     decimals_for,
     fixed,
     interval_name,
+    p_value,
     percent,
     percents,
     price_words,
@@ -233,8 +234,8 @@ def _difference_cells(row: AccuracyDifference, *costs: str) -> tuple[str, ...]:
         signed_points(row.difference),
         f"{signed_points(row.low)} to {signed_points(row.high)}",
         percent(row.flips),
-        "-" if row.p_value is None else f"{row.p_value:.4f}",
-        "-" if row.p_holm is None else f"{row.p_holm:.4f}",
+        p_value(row.p_value),
+        p_value(row.p_holm),
     )
 
 
@@ -243,9 +244,9 @@ def _difference_notes(
 ) -> tuple[str, ...]:
     tests = sum(row.p_value is not None for row in family)
     questions, least = comparison.curves[0].points[0].questions, comparison.least_p(tests)
-    floor = f"on {questions:,} questions it cannot be less than {least:.2g}"
+    floor = f", on {questions:,} questions it cannot be less than {least:.2g}" if least >= 0.001 else ""
     return (
-        f"{counted(tests, 'comparison')} by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
+        f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals are not adjusted",
         *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
     )
 

@@ -1,0 +1,115 @@
+"""Clusters: questions that are one piece of evidence, in every command, in receipts, and in what is resampled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import TOY, pool
+from typer.testing import CliRunner
+
+from feval import compare, evaluate, load, self_consistency_curve
+from feval.cli import app
+from feval.comparison.plan import Plan
+from feval.errors import NotRecordedError, UsageError
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.evaluation.clusters import ClusterSizes, question_clusters, read_clusters
+from feval.methods import SelfConsistency
+from feval.receipts.verifying import verify_receipt
+from feval.recording import LLMInfo, Question, RecordingWriter
+
+ANSWERS = [["a", "a", "b"], ["b", "a", "b"], ["a", "b", "c"], ["a", "a", "a"], ["c", "b", "a"], ["a", "b", "b"]]
+TEXTS = ["Who?", "Who?", "Which is right?", "Which is right?", "", ""]
+CHOICES = [(), (), (("A", "x"), ("B", "y")), (("A", "x"), ("B", "z")), (), ()]
+
+
+def recording(folder: Path, texts: list[str] = TEXTS) -> Path:
+    """Six questions whose first two have one text, the next two one text and other choices, and the last two no text."""
+    with RecordingWriter(folder / "rec", operation={"name": "test"}) as writer:
+        writer.add_dataset(TOY, [Question(f"toy/{i}", text, "a", "a", CHOICES[i]) for i, text in enumerate(texts)])
+        for llm, shift in (("x", 0), ("y", 4)):
+            answers = ANSWERS[shift:] + ANSWERS[:shift]
+            writer.add_pools("toy", LLMInfo(llm), "words", (pool(i, own) for i, own in enumerate(answers)))
+    return folder / "rec"
+
+
+def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path: Path) -> None:
+    dataset, [llm] = load("toy", ["x"], recording(tmp_path))
+    assert question_clusters(dataset, np.arange(6)) is not None
+    assert question_clusters(dataset, np.arange(6)).tolist() == [0, 0, 1, 2, 3, 4]  # type: ignore[union-attr]
+    assert question_clusters(dataset, np.arange(1, 6)) is None
+    result = evaluate(SelfConsistency(1), dataset, llm)
+    expected = accuracy_interval(result.right[:, None], clusters=np.array([0, 0, 1, 2, 3, 4]))
+    assert (result.accuracy_low, result.accuracy_high) == (expected.low[0], expected.high[0])
+    assert result.to_dict()["clusters"] == {"number": 5, "largest": 2}
+    assert result.warnings[0].startswith("The 6 questions are 5 clusters, with the same text or named by --clusters")
+    assert result.warnings[1].startswith("One cluster holds 2 of the 6 questions")
+    assert result.warnings[2].startswith("Only 5 clusters: below 10")
+    curve = self_consistency_curve(dataset, llm, [1])
+    assert (curve.points[0].accuracy_low, curve.clusters) == (result.accuracy_low, result.clusters)
+
+
+def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) -> None:
+    dataset, [llm] = load("toy", ["x"], recording(tmp_path))
+    (tmp_path / "c.csv").write_text("question,cluster\ntoy/1,p\ntoy/4,p\ntoy/2,q\ntoy/3,q\n")
+    codes = question_clusters(dataset, np.arange(6), tmp_path / "c.csv")
+    assert codes is not None
+    assert [codes.tolist().index(code) for code in codes] == [0, 0, 2, 2, 0, 5]
+    assert evaluate(SelfConsistency(1), dataset, llm, clusters=tmp_path / "c.csv").clusters == ClusterSizes(3, 3)
+    assert evaluate(SelfConsistency(1), dataset, llm, clusters={"toy/5": "alone"}).clusters == ClusterSizes(5, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("toy/0,a\ntoy/0,b\n", UsageError, "into two clusters, 'a' and 'b'"),
+        ("toy/0\n", UsageError, "a question id, a comma and a cluster"),
+        ("toy/77,a\n", NotRecordedError, "such as 'toy/77'"),
+    ],
+)
+def test_a_bad_file_of_clusters_is_refused(tmp_path: Path, text: str, kind: type[Exception], words: str) -> None:
+    dataset, _ = load("toy", ["x"], recording(tmp_path))
+    (tmp_path / "c.csv").write_text(text)
+    with pytest.raises(kind, match=words):
+        question_clusters(dataset, np.arange(6), read_clusters(tmp_path / "c.csv"))
+
+
+def test_commands_take_clusters_and_receipts_hold_them(tmp_path: Path) -> None:
+    place = recording(tmp_path)
+    (tmp_path / "c.csv").write_text("toy/2,q\ntoy/3,q\n")
+    shared = ["--recording", str(place), "--prices", "none", "--clusters", str(tmp_path / "c.csv")]
+    for command in (
+        ["run", "self-consistency", "--set", "n=3", "--llm", "x"],
+        ["curve", "self-consistency", "--n", "1,3", "--llm", "x"],
+        ["curve", "adaptive-consistency", "--sweep", "budget=1,3", "--llm", "x"],
+    ):
+        out = tmp_path / f"{command[0]}-{command[1]}"
+        done = CliRunner().invoke(app, [*command, *shared, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        assert "The 6 questions are 4 clusters" in done.output
+        receipt = json.loads((out / "receipt.json").read_text())
+        assert receipt["request"]["clusters"] == {"toy/2": "q", "toy/3": "q"}
+        assert not verify_receipt(out / "receipt.json").differences
+
+
+def test_comparisons_test_and_resample_clusters(tmp_path: Path) -> None:
+    place = recording(tmp_path, [f"Question {i}" for i in range(6)])
+    methods = [("one", "self-consistency", "x", [1, 3]), ("two", "self-consistency", "y", [1, 3])]
+    everyone = {f"toy/{i}": "abc"[i % 3] for i in range(6)}
+    settings: dict[str, Any] = {"prices": "none", "cost": "samples", "resamples": 200}
+    plain = compare(place, methods, **settings)
+    grouped = compare(place, methods, clusters=everyone, **settings)
+    assert grouped.curves[0].points[0].clusters == ClusterSizes(3, 2)
+    assert grouped.smallest_p > plain.smallest_p
+    assert [row.difference for row in grouped.differences] == [row.difference for row in plain.differences]
+    assert [row.high for row in grouped.differences] != [row.high for row in plain.differences]
+    assert [rank.low for rank in grouped.ranking] != [rank.low for rank in plain.ranking]
+    alone = compare(place, methods, clusters={name: name for name in everyone}, **settings)
+    assert [row.low for row in alone.differences] == [row.low for row in plain.differences]
+    (tmp_path / "c.csv").write_text("".join(f"{name},{cluster}\n" for name, cluster in everyone.items()))
+    (tmp_path / "plan.toml").write_text('clusters = "c.csv"\n' + grouped.plan.changed(clusters=None).to_toml())
+    assert Plan.read(tmp_path / "plan.toml").clusters == everyone
+    assert Plan.from_dict(grouped.plan.to_dict()) == grouped.plan
