@@ -31,7 +31,7 @@ def main(wheel: str) -> str | None:
     for name in ("feval/py.typed", "recorders/__init__.py", "feval/data_cards/prices/2025-06-02.md"):
         if name not in held:
             return f"{wheel} lacks {name}."
-    print(f"{Path(wheel).name}: {len(held)} files, {sum('data_cards' in name for name in held)} of them cards")  # noqa: T201 -- a script
+    print(f"{Path(wheel).name}: {len(held)} files, {sum('data_cards' in name for name in held)} of them cards")
     return None
 
 
