@@ -109,8 +109,9 @@ class Comparison(Drawn, Statistics):
         if not (count := sum(abs(row.skewness) > _SKEWED for row in found)):
             return []
         sentence = (
-            f"Few questions with large differences on one side decide {count} of the {len(found)} significant differences: "
-            "there, equally good methods have p-values below 0.001 in up to 0.6 % of cases."
+            f"Few questions with large differences on one side decide {count} of the {len(found)} significant differences"
+            f"{', those not at equal cost included' * bool(self.unequal_costs)}: there, equally good methods have p-values below "
+            "0.001 in up to 0.6 % of cases."
         )
         return [sentence]
 

@@ -27,8 +27,8 @@ def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[
     """Return a warning where clusters are counted instead of questions, and one below `FULL_QUESTIONS` of either."""
     if clusters is not None:
         sentence = (
-            f"The {questions:,} questions are {clusters.number:,} clusters, with the same text or named by --clusters: intervals "
-            "and tests count clusters as the evidence."
+            f"Intervals and tests count {clusters.number:,} clusters, not {questions:,} questions: those with the same text, or "
+            "that --clusters puts together, are one."
         )
         largest = (
             f"One cluster holds {clusters.largest:,} of the {questions:,} questions: where it is more than a fifth of them, its "

@@ -45,7 +45,7 @@ def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path: 
     expected = accuracy_interval(result.right[:, None], clusters=np.array([0, 0, 1, 2, 3, 4]))
     assert (result.accuracy_low, result.accuracy_high) == (expected.low[0], expected.high[0])
     assert result.to_dict()["clusters"] == {"number": 5, "largest": 2}
-    assert result.warnings[0].startswith("The 6 questions are 5 clusters, with the same text or named by --clusters")
+    assert result.warnings[0].startswith("Intervals and tests count 5 clusters, not 6 questions:")
     assert result.warnings[1].startswith("One cluster holds 2 of the 6 questions")
     assert result.warnings[2].startswith("Only 5 clusters: below 10")
     curve = self_consistency_curve(dataset, llm, [1])
@@ -89,7 +89,7 @@ def test_commands_take_clusters_and_receipts_hold_them(tmp_path: Path) -> None:
         out = tmp_path / f"{command[0]}-{command[1]}"
         done = CliRunner().invoke(app, [*command, *shared, "--out", str(out)])
         assert done.exit_code == 0, done.output
-        assert "The 6 questions are 4 clusters" in done.output
+        assert "Intervals and tests count 4 clusters, not 6 questions" in done.output
         receipt = json.loads((out / "receipt.json").read_text())
         assert receipt["request"]["clusters"] == {"toy/2": "q", "toy/3": "q"}
         assert not verify_receipt(out / "receipt.json").differences

@@ -154,20 +154,24 @@ def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evalua
 
 
 def within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:
-    """The settings that may be as good as the best, by method; of many methods the first `most`."""
+    """The settings that may be as good as the best, by method; the first `most` methods, more settings of one as a number."""
     settings: dict[str, list[str]] = {}
     for close in best.close:
         settings.setdefault(close[0], []).append(named_point(comparison, close)[1])
-    named = [label + f" ({', '.join(budgets)})" * any(budgets) for label, budgets in settings.items()]
-    more = f" and settings of {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
+    listed = {
+        label: counted(len(budgets), "setting") if most and len(budgets) > most else ", ".join(filter(None, budgets))
+        for label, budgets in settings.items()
+    }
+    named = [f"{label} ({budgets})" if budgets else label for label, budgets in listed.items()]
+    more = f"; and {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
     return "; ".join(named[:most]) + more if named else "none"
 
 
 def chosen_note(comparison: Comparison) -> str:
     """How the best points were chosen, and what is within noise of one."""
     return (
-        "Chosen on the questions that it is judged on, which flatters its accuracy; the truly best of those it was chosen from "
-        f"is, at {100 * comparison.plan.confidence:g} %, itself or one within noise of it."
+        "Chosen on the questions that it is judged on, which flatters its accuracy; with "
+        f"{100 * comparison.plan.confidence:g} % confidence, the truly best setting is this one or one within noise of it."
     )
 
 
