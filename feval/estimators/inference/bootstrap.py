@@ -13,8 +13,8 @@ Results are reproducible. Resamples come from the raw 64-bit outputs of Philox (
 Values are rounded to a fixed-point grid of 2^-38 of their column's scale, so that every weighted sum is an exact integer in
 double precision: the same bits on any machine, with any BLAS, threads or chunks.
 
-Cost and memory are bounded: more than 16,384 questions are divided at random into 4,096 clusters of nearly equal size, which are
-then resampled as a whole. The clusters' spread estimates the same standard error, with a relative error of
+Cost and memory are bounded: more than 16,384 questions are divided at random into 4,096 groups of nearly equal size, which are
+then resampled as a whole. The groups' spread estimates the same standard error, with a relative error of
 1 / sqrt(2 x 4,096) = 1.1 %, less than that of 10,000 resamples.
 """
 
