@@ -163,7 +163,8 @@ def test_what_comes_after_the_question_was_not_recorded(recording: Path, more: l
     with opened(recording) as app:
         result = refusal(app, asked, **named)
         assert f"the request goes on ({more[0]['role']}: {more[0]['content']!r}" in result["message"]
-        refusal(app, asked)
+        follows = more[-1] == user("Are you sure?")
+        assert ("A message before it asks 'q0' of toy" in refusal(app, asked)["message"]) is follows
         assert app.ledger()["runs"] == []
     with opened(recording, allow_mismatch=True) as app:
         app.respond(chat(asked, **named))

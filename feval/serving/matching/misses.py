@@ -73,6 +73,9 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
         yield f"Its last user message has {len(text):,} characters; only up to {MAX_SEARCHED:,} are searched for questions."
     elif not strict:
         yield "Its messages are not a recorded prompt, and its last user message holds the text of no recorded question."
+        before = Conversation(conversation.messages[: conversation.last_user_place])
+        if places := mentioned_places(candidates, before):
+            yield f"A message before it asks {places[0]}; what an LLM replies to a follow-up was not recorded: ask a live LLM."
     nearest = _nearest(candidates, text)
     if nearest is not None:
         place, share = nearest
