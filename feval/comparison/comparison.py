@@ -127,8 +127,8 @@ class Comparison(Drawn, Statistics):
         why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
         since = f", since {why}." if self.inexact is None else f". {self.inexact}"
         sentence = (
-            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws{since} Where `feval run` and "
-            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the noise of the draws."
+            f"All methods are seeded{since} Exact figures of `feval run` and `feval curve` ({', '.join(exact)}) differ from "
+            "these by the noise of the draws."
         )
         return [sentence]
 
