@@ -166,7 +166,8 @@ class ImportRequest:
         if len(self.llms) != 1:
             names = f"{len(self.llms)} were given" if self.llms else "none was given"
             raise UsageError(
-                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its name, --llm NAME."
+                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its name, --llm NAME"
+                f"{' (of several, the column that names them: --map llm=COLUMN)' * (self.layout is not None)}."
             )
         return self.llm_info(self.llms[0])
 

@@ -54,6 +54,7 @@ def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
         (["jsonl", "TABLE", "--dataset", "sums", "--map", "question=prompt", "--out", "OUT"], "are for tables"),
         (["jsonl", "TABLE", "--answer-kind", "number", "--out", "OUT"], "--dataset ID"),
         (["table", "TABLE", "--dataset", "sums", "--layout", "nothing", "--out", "OUT"], "no layout 'nothing'"),
+        (["table", "TABLE", *NAMED, "--ignore", "model", "--out", "OUT"], "map llm=COLUMN"),
         (["table", "MISSING", "--dataset", "sums", "--dry-run"], "there is nothing"),
     ],
 )
