@@ -52,12 +52,12 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "of its own."
         ),
         (
-            "An answer that is the gold's own text is right under every equality, and a number that nobody recorded is right within "
-            "the tolerance; before, both were wrong."
+            "An answer that is the gold's own text is right under every equality, and a number that nobody recorded is right "
+            "within the tolerance; before, both were wrong."
         ),
         (
-            "Scores below 0 are refused as weights of votes; before, they elected the minority. Scores named like a loss ask which "
-            "way is better."
+            "Scores below 0 are refused as weights of votes; before, they elected the minority. Scores named like a loss ask "
+            "which way is better."
         ),
         (
             "Differences of methods that share no cost stand in a table with a Holm family of its own, and comparisons state the "
@@ -67,8 +67,9 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "Without an order, exact walks that would visit more than 400,000,000 counts are seeded; before, they were refused."
         ),
         (
-            "A recording that was extracted again has another hash: powers, repeating decimals and equations are read as what they "
-            "come to, expressions and numbers of other bases are no answer, and more thoughts are split off (feval-answers-3)."
+            "A recording that was extracted again has another hash: powers, repeating decimals and equations are read as what "
+            "they come to, expressions and numbers of other bases are no answer, and more thoughts are split off "
+            "(feval-answers-3)."
         ),
     ),
 }
