@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -302,6 +302,23 @@ def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == bool(again)  # once
     assert not told or "such as 'mine-2'" in told[0]
+
+
+def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app: Application) -> None:
+    """In its second round no question is new, so that only the end of its connections tells the next start from a third round."""
+
+    def rounds(asked: Sequence[int]) -> list[str | None]:
+        ended: list[bool] = []
+        senders = [(lambda: bool(ended), True), (lambda: bool(ended), True)]
+        calls = [replace(chat(QUESTIONS[q]), sender=senders[place % 2]) for place, q in enumerate(asked)]
+        marks = [app.respond(call).headers.get("x-feval-pass") for call in calls]
+        ended.append(True)
+        return marks
+
+    assert rounds([0, 1, 2, 0, 1, 2]) == [None] * 6
+    assert rounds([2, 0, 1, 2, 0, 1]) == [None] + ["2"] * 5  # what was asked last may be asked on
+    assert rounds([0, 1, 2]) == ["3"] * 3
+    assert app.ledger("default")["asked_again"] == 3
 
 
 def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:

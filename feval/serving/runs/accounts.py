@@ -71,12 +71,15 @@ Taken = tuple[int, int | None]
 
 
 class _Cursor:
-    """A run's place in one pool; `others` were the pools of other questions begun when it was asked last, in pass `last`."""
+    """A run's place in one pool; `others` were the pools of other questions begun when it was asked last, in pass `last`.
 
-    __slots__ = ("chosen", "cut", "last", "others", "place", "rounds", "visits")
+    `start` counts how often all that asked had gone before.
+    """
+
+    __slots__ = ("chosen", "cut", "last", "others", "place", "rounds", "start", "visits")
 
     def __init__(self) -> None:
-        self.place = self.rounds = self.visits = self.last = self.others = 0
+        self.place = self.rounds = self.visits = self.last = self.others = self.start = 0
         self.chosen: dict[Taken, int] | None = None  # -> times
         self.cut: dict[int, int] | None = None  # number in the draw -> tokens
 
@@ -128,7 +131,8 @@ class Account:
     every question that was asked before gets other CoTs, and is paid for again. A program that asks several questions at once
     comes back to them, too, after others: from the thread or task that asks nothing else, or after a few from each of its
     connections. So a pass begins when a question is asked again by a sender that has asked others since, after more than eight
-    others were begun for each other sender that is still there: after one, where there is none.
+    others were begun for each other sender that is still there: after one, where there is none. Where all senders had gone
+    before, it begins with any question but the one that was asked last.
     """
 
     def __init__(self, name: RunName) -> None:
@@ -142,6 +146,8 @@ class Account:
         self._all_begun = 0
         self._senders: dict[Sender, Sequence[PoolRequest]] = {}  # and what each asked last
         self._kept = _MIN_KEPT
+        self._starts = 0  # how often a sender came when all others had gone
+        self._latest: set[tuple[str, int]] = set()  # what was asked last, by whomever
 
     def place(self, key: tuple[LLM, int]) -> int:
         """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
@@ -164,22 +170,28 @@ class Account:
         cursors = [self._cursors.setdefault((each.llm, each.row), _Cursor()) for each in requests]
         handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)]
         for request, cursor in zip(requests, cursors, strict=True):  # those of one request are asked together
-            cursor.others = self._others(request)
+            cursor.others, cursor.start = self._others(request), self._starts
+        self._latest = _questions(requests)
         return handouts
 
     def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
         """Return whether another pass begins with some requests, and note who sends them."""
-        others = 0
+        if sender is not None and sender not in self._senders:
+            self._starts += not any(map(_is_there, reversed(self._senders)))
+        others, is_started_again = 0, False
         for request in requests:
             cursor = self._cursors.get((request.llm, request.row))
             if cursor is not None and cursor.last == self._pass:
                 others = max(others, self._others(request) - cursor.others)
+                is_started_again |= cursor.start < self._starts
         before: Sequence[PoolRequest] = ()
         if sender is not None:
             before, self._senders[sender] = self._senders.get(sender, ()), requests
         if others or len(self._senders) > 2 * self._kept:
-            self._senders = {each: last for each, last in self._senders.items() if each[0]() is not each[1]}
+            self._senders = {each: last for each, last in self._senders.items() if _is_there(each)}
             self._kept = max(len(self._senders), _MIN_KEPT)
+        if is_started_again and self._latest.isdisjoint(_questions(requests)):
+            return True
         if not others or not _questions(requests).isdisjoint(_questions(before)):
             return False
         return others > _LEEWAY * len(self._senders.keys() - {sender})
@@ -262,6 +274,10 @@ class Account:
 
 def _questions(requests: Iterable[PoolRequest]) -> set[tuple[str, int]]:
     return {(request.llm.dataset, request.row) for request in requests}
+
+
+def _is_there(sender: Sender) -> bool:
+    return sender[0]() is not sender[1]
 
 
 def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
