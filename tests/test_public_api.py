@@ -13,6 +13,7 @@ import feval
 from feval.errors import UsageError
 from feval.evaluation.surface import surface
 from feval.forecast import estimate
+from feval.serving import Application, replay_http_client
 
 PUBLIC = [
     "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison",
@@ -109,6 +110,11 @@ WRONG: list[tuple[Callable[..., object], str]] = [
     (lambda _, __: feval.load("tiny_sums", 5), "load takes text, a list .each text. or None as llms; 5"),
     (lambda _, __: feval.merge("one", "two"), "merge takes a list"),
     (lambda _, llm: feval.BudgetEnvironment("x", llm), "BudgetEnvironment takes a Dataset"),
+    (lambda data, llm: llm.ask(data[0], 0), "named by its id or row; DatasetEntry"),
+    (lambda data, _: data[1.5], "named by its id or row; 1.5"),
+    (lambda _, __: Application.open(5), "Application.open takes .* as recording; 5"),
+    (lambda _, __: replay_http_client(few_shot=True), "Application.open takes text as few_shot; True"),
+    (lambda _, __: replay_http_client(run=5), "a run is text; 5"),
 ]
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,9 @@ def orders(
     """
     width = int(sizes.max(initial=0))
     require_places(width)
-    if any(replicate < 0 for replicate in replicates):
-        raise OutOfRangeError(f"Replicates are numbered from 0; {min(replicates)} was asked for.")
+    for replicate in replicates:
+        if not isinstance(replicate, Integral) or replicate < 0:
+            raise OutOfRangeError(f"Replicates are numbered from 0; {replicate!r:.80} was asked for.")
     steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
     starts = np.array([(int(r) + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)  # NumPy's would overflow
     base = _mix(question_keys ^ np.uint64(key), np.empty_like(question_keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, overload
 
 import numpy as np
@@ -339,7 +340,7 @@ class MeteredLLM:
         self._llm.require(self._row, self.cots + k)
 
     def _require_number(self, k: int) -> None:
-        if k < 1 or k % 1:
+        if not isinstance(k, Real) or k < 1 or k % 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
 
     def _require_open(self) -> None:

@@ -62,5 +62,5 @@ def _rows(path: Path, text: str) -> list[dict[str, Any]]:
     ids = [name for name in _QUESTION if name in columns]
     if len(ids) != 1 or "answer" not in columns:
         shown = ", ".join(columns) or "none"
-        raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown}.")
+        raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown:.400}.")
     return [{"question": text_of_cell(row[ids[0]] or ""), "answer": row["answer"] or None} for row in rows]

@@ -15,6 +15,7 @@ from typing import Any, Self, TypedDict
 from urllib.parse import parse_qs
 
 from feval import __version__
+from feval.arguments import checked
 from feval.cards.prices import PriceList
 from feval.errors import FevalError, ReplayWarning, UsageError
 from feval.recording.reader import Recording
@@ -107,6 +108,7 @@ class Application:
         }
 
     @classmethod
+    @checked
     def open(
         cls,
         recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,

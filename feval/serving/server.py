@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from feval import __version__
+from feval.arguments import checked
 from feval.errors import StorageError, UsageError
 from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback
@@ -170,6 +171,7 @@ def replay_server(
     return Server(application, routes, host=host, port=port, token=token, limits=limits, grace_s=_GRACE_S)
 
 
+@checked
 def serve(
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
     *,

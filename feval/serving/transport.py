@@ -45,6 +45,8 @@ class _Replay:
     def __init__(
         self, recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
     ) -> None:
+        if not isinstance(run, str):
+            raise UsageError(f"The name of a run is text; {run!r:.80} ({type(run).__name__}) was given.")
         self._owned = not isinstance(recording, Application)
         if isinstance(recording, Application) and options:
             raise UsageError(
