@@ -66,6 +66,11 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return checking
 
 
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, of Python or NumPy."""
+    return isinstance(value, Integral)
+
+
 @cache
 def _parts(annotation: object) -> tuple[str, ...]:
     """The members of a union; none for an annotation that is no text."""

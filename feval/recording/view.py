@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark
+from feval.arguments import is_whole
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning, UsageError
 from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
@@ -155,7 +155,7 @@ class View:
                     f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {examples}."
                 )
             return row
-        if not isinstance(question, Integral):
+        if not is_whole(question):
             raise UsageError(
                 f"A question is named by its id or row; {question!r:.80} ({type(question).__name__}) was given."
             )

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.arguments import is_whole
 from feval.errors import OutOfRangeError
 
 SCHEME = "draws-v1"
@@ -72,7 +72,7 @@ def orders(
     width = int(sizes.max(initial=0))
     require_places(width)
     for replicate in replicates:
-        if not isinstance(replicate, Integral) or replicate < 0:
+        if not is_whole(replicate) or replicate < 0:
             raise OutOfRangeError(f"Replicates are numbered from 0; {replicate!r:.80} was asked for.")
     steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
     starts = np.array([(int(r) + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)  # NumPy's would overflow

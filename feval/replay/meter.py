@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, overload
 
 import numpy as np
 
+from feval.arguments import is_whole
 from feval.cards.billing import billed_prompts
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
@@ -340,7 +340,7 @@ class MeteredLLM:
         self._llm.require(self._row, self.cots + k)
 
     def _require_number(self, k: int) -> None:
-        if not isinstance(k, Real) or k < 1 or k % 1:
+        if not is_whole(k) or k < 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
 
     def _require_open(self) -> None:
