@@ -177,6 +177,7 @@ def million(workspace: Workspace) -> list[Goal]:
 
 def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     """A dataset and an LLM of a recording that has votes and nothing else, from mapped files."""
+    from feval.answers.parties import NORMAL_FORM
     from feval.cards.prices import price_list
     from feval.recording.view import View
     from feval.recording.votes import Votes
@@ -199,7 +200,10 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     texts = {"text_keys": np.random.default_rng(0).integers(1 << 63, size=questions).astype(np.uint64)}
     votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, lambda: texts)
     manifest = SimpleNamespace(pairs={("synthetic", name): {"counter": "words"}}, llms={name: {}})
-    recording: Any = SimpleNamespace(manifest=manifest, hash="0" * 64, path=Path(codes_file))
+    info = SimpleNamespace(equality=NORMAL_FORM)
+    recording: Any = SimpleNamespace(
+        manifest=manifest, hash="0" * 64, path=Path(codes_file), dataset_info=lambda _: info
+    )
     view, own = View(recording, votes), votes.llms[name]
     pool = Pool(
         name, own.codes, own.output_tokens, own.prompt_tokens, own.sizes, own.read_finish, votes.candidate_counts(),
