@@ -135,6 +135,17 @@ def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, l
     assert made.hash == recording.hash
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "Float32", "float[pyarrow]"])
+@pytest.mark.parametrize("mixed", [(1, "1"), ("1", "1")])  # Arrow has no type for the first
+def test_a_gold_of_few_bits_is_its_shortest_decimal(kind: str, mixed: tuple[object, ...]) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"question": ["a", "b"], "gold": pd.array([0.1, None], dtype=kind), "text": "x", "mixed": mixed}
+    )
+    made = from_dataframe(frame, dataset="toy", answer_kind="number", llm="m")
+    assert [question.answer for question in made.questions("toy")] == ["0.1", None]
+
+
 @pytest.mark.parametrize("form", ["pandas", "mixed", "pyarrow", "parquet", "rows"])
 def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str) -> None:
     number, options = np.float32(0.1), {"dataset": "toy", "answer_kind": "number", "llm": "a"}

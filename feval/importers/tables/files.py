@@ -18,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -387,8 +388,17 @@ def _values(block: Any, path: Path) -> list[Row]:
 
 
 def shortest_floats(table: Any) -> Any:
-    """Return a table or batch whose 32-bit floats are the shortest decimals that read back as them: 0.1, not 0.10000000149."""
+    """Return a table or batch whose 32-bit floats are the shortest decimals that read back as them: 0.1, not 0.10000000149.
+
+    So are columns of 16-bit floats.
+    """
     for place, field in enumerate(table.schema):
+        if pa.types.is_float16(field.type):  # which Arrow writes with all digits
+            numbers = [
+                None if each is None else float(str(np.float16(each))) for each in table.column(place).to_pylist()
+            ]
+            table = table.set_column(place, field.name, pa.array(numbers, pa.float64()))
+            continue
         words = _retyped(field.type, pa.string())
         if words != field.type:
             cells = table.column(place).cast(words).cast(_retyped(field.type, pa.float64()))

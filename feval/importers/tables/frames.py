@@ -19,6 +19,9 @@ from feval.importers.tables.layouts import layout_of
 from feval.recording.reader import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
+_NARROW = {  # pandas' types of few bits -> NumPy's, which are written in as many digits as they stand for
+    "float16": "float16", "float32": "float32", "Float32": "float32", "float[pyarrow]": "float32", "halffloat[pyarrow]": "float16",
+}  # fmt: skip
 
 
 def from_dataframe(
@@ -102,10 +105,9 @@ def _write(table: Any, path: Path) -> None:
         if hasattr(table, "to_dicts"):  # polars
             rows = table.to_dicts()
         else:  # pandas, which would widen what it keeps in 32 bits to more digits than it stands for
-            narrow = [name for name, kind in table.dtypes.items() if str(kind) in {"float32", "float16"}]
-            rows = (
-                table.astype(dict.fromkeys(narrow, str)).astype(dict.fromkeys(narrow, float)).to_dict(orient="records")
-            )
+            narrow = {name: _NARROW[str(kind)] for name, kind in table.dtypes.items() if str(kind) in _NARROW}
+            words = table.astype(narrow).astype(dict.fromkeys(narrow, str))
+            rows = words.astype(dict.fromkeys(narrow, float)).to_dict(orient="records")
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(
             f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."
