@@ -148,6 +148,7 @@ def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
         ("It may be 7.\n[THINK]No,", "It may be 7.\n"),
         ("<think>a</think>7 or so.\n<think>No,", "7 or so.\n"),
         ("analysisSo 5", ""),
+        ("analysisso 5", ""),
         ("Okay.\n\n<think>\nSo 5", "Okay.\n\n"),
         ("Okay, <THINK>So 5", "Okay, "),
         ("<|begin_of_thought|>So 5", ""),
