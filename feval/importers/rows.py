@@ -151,9 +151,15 @@ class Rows:
         stated = {USAGE[name]: values.pop(name) for name in USAGE if name in values}
         usage = Usage.of(values.get(prompt), values.get("tokens"), **stated)
         if usage.problem is not None:
+            found = {
+                "reasoning": usage.reasoning,
+                "output": usage.output,
+                "cache": usage.cached,
+                "prompt": usage.prompt,
+            }
+            shown = ", ".join(f"{name} {count:,}" for name, count in found.items() if count is not None)
             raise SourceError(
-                f"{sentence_start(where)} has {usage.problem}: {usage.reasoning} of reasoning, {usage.output} of output, "
-                f"{usage.cached} cached, {usage.prompt} of the prompt. 'tokens' count the reasoning, too, and 'prompt_tokens' "
+                f"{sentence_start(where)} has {usage.problem} ({shown}). 'tokens' count the reasoning, too, and 'prompt_tokens' "
                 "what came from a cache: correct the counts, or leave the columns out (--ignore)."
             )
         counts = {
