@@ -71,7 +71,7 @@ _TOKENS = (
 _CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
 _FINAL = rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
 _COMMENTARY = rf"{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|(?={_CHANNEL})|\Z)"
-# What is left of the channels where special tokens were skipped while decoding. A text may begin with the word "analysis", but not glued to another.
+# What is left of the channels where special tokens were skipped while decoding. A text may begin with "analysis" as a word.
 _BARE_ANALYSIS = r"\A\s*analysis(?:(?=[^\W_])|(?=(?s:.)*?assistantfinal))|assistantanalysis"
 _BARE_REPLY = r"assistantfinal|assistantcommentary(?s:.)*?(?:assistantfinal|(?=assistantanalysis)|\Z)"
 

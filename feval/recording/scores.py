@@ -91,8 +91,8 @@ class Scores:
 _STATED = re.compile(r"(.+):(lower|higher)", re.DOTALL)
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LOWER_IS_BETTER = frozenset((
-    "cer", "distance", "divergence", "energy", "entropy", "err", "error", "errors", "loss", "losses", "mae", "mse", "nll",
-    "perplexities", "perplexity", "ppl", "rmse", "wer",
+    "bpb", "cer", "crossentropy", "distance", "divergence", "energy", "entropy", "err", "error", "errors", "logloss", "loss",
+    "losses", "mae", "mse", "nll", "penalty", "perplexities", "perplexity", "ppl", "rmse", "surprisal", "wer",
 ))  # fmt: skip
 _MINUS = frozenset(("inv", "inverse", "minus", "neg", "negative"))
 

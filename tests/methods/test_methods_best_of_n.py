@@ -71,6 +71,7 @@ def weight_by_definition(transform: str, score: Fraction, scores: list[Fraction]
     ("name", "asks"),
     [
         ("loss", True), ("valLoss", True), ("gpt2_ppl", True), ("neg_log_likelihood", True), ("energy-1", True), ("RMSE", True),
+        ("logloss", True), ("crossentropy", True), ("bpb", True),
         ("reward", False), ("neg_loss", False), ("glossary", False), ("log_likelihood", False),
     ],
 )  # fmt: skip

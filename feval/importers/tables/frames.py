@@ -20,7 +20,8 @@ from feval.recording.reader import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
 _NARROW = {  # pandas' types of few bits -> NumPy's, which are written in as many digits as they stand for
-    "float16": "float16", "float32": "float32", "Float32": "float32", "float[pyarrow]": "float32", "halffloat[pyarrow]": "float16",
+    "float16": "float16", "float32": "float32", "Float32": "float32", "float[pyarrow]": "float32",
+    "halffloat[pyarrow]": "float16",
 }  # fmt: skip
 
 
