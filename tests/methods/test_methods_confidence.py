@@ -210,6 +210,12 @@ def test_offline_keeps_the_best_of_those_that_answered() -> None:
     assert answered(DeepConfidence(2), traced(["a-"], [[None, [1.0]]])) == [None]
 
 
+def test_log_probabilities_that_were_not_negated_are_no_weights() -> None:
+    with pytest.raises(UsageError, match=r"the least of a trace of .* is -1\. .*import them negated"):
+        answered(DeepConfidence(4), traced(["aaab"], [[[-1.0]] * 4]))  # their sums would elect b
+    assert answered(DeepConfidence(2), traced(["ab"], [[[-1e-7], [1.0]]])) == ["b"]
+
+
 def test_online_cuts_at_the_first_full_group_below_the_bar() -> None:
     traces: Traces = [
         [4.0, 4.0], [2.0, 2.0],  # warm-up: lowest groups 4 and 2, the bar at 50 percent is 3

@@ -25,6 +25,7 @@ Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
 
 _KEEP: dict[str | float, int] = {"low": 10, "high": 90}
+_ROUNDING = 1e-6  # log-probabilities of certain tokens may come out a little above 0
 
 
 @frozen_method
@@ -84,13 +85,23 @@ class DeepConfidence:
         return one_llm(self.n, llms, "DeepConf votes over the traces of one LLM")
 
     def confidences(self, pool: Pool) -> Floats:
-        """[Q, S] confidence of each trace; NaN where no token confidences were recorded."""
-        return pool.channels.derived(
+        """[Q, S] confidence of each trace; NaN where no token confidences were recorded.
+
+        Raises:
+            UsageError: there is one below 0, so that votes for an answer would count against it.
+        """
+        confidences: Floats = pool.channels.derived(
             ("trace confidences", self.measure, self.group, self.tail),
             lambda: _by_question(
                 pool, lambda tokens, lengths: trace_confidences(tokens, lengths, self.measure, self.group, self.tail)
             ),
         )
+        if (confidences < -_ROUNDING).any():
+            raise UsageError(
+                "Confidences of tokens are minus mean log-probabilities, hence 0 or more; the least of a trace of "
+                f"{pool.llm} is {np.nanmin(confidences):.6g}. If they are mean log-probabilities, import them negated."
+            )
+        return confidences
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The confidences of traces; see `RatingMethod.ratings`."""
