@@ -46,7 +46,8 @@ class Served:
         if not self.is_other:
             return f"{who} was served as {most[0][0]:.60}."
         other = "another model" if len(most) == 1 else "more than one model"
-        return f"{who} was asked as {self.asked:.60}, and {other} answered, as the replies say: {shown}{more}."
+        asked = "" if self.asked == self.llm else f" was asked as {self.asked:.60}, and"
+        return f"{who}{asked or ':'} {other} answered, as the replies say: {shown}{more}."
 
 
 def served_models(manifest: Manifest) -> Iterator[Served]:

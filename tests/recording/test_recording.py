@@ -678,6 +678,6 @@ def test_the_models_that_answered_are_said(
     said = [verification.remarks, info_dict(recording)["served"], *(run.warnings for run in runs)]
     found = [[each for each in texts if sentence and each.endswith(sentence)] for texts in said]
     assert [len(each) for each in found] == [sentence is not None] * 2 + [other] * 2
-    assert not other or found[0][0].startswith(f"{asked} on toy was asked as {asked}, and ")
+    assert not other or found[0][0].startswith(f"{asked} on toy: ")  # no request says as what it was asked
     copy = select(out, tmp_path / "copy", llms=[asked])
     assert open_recording(copy).manifest.pairs["toy", asked]["served"] == names
