@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.evaluation.cautions import few_questions, mixed_parties, uncompared
+from feval.evaluation.cautions import few_questions, mixed_counters, mixed_parties, other_models, uncompared
 from feval.evaluation.clusters import ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
@@ -54,6 +54,7 @@ class Grade:
         prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
+        counters: who counted the tokens of each LLM that was asked.
         cautions: sentences about the recording, and the answers, without which the numbers could mislead.
     """
 
@@ -80,6 +81,7 @@ class Grade:
     accuracy_low: float | None
     accuracy_high: float | None
     confidence: float | None
+    counters: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     clusters: ClusterSizes | None = None
 
@@ -221,6 +223,8 @@ def grade_answers(
 
     clusters = question_clusters(dataset, rows)
     low, high = interval_ends(right.astype(np.float64), confidence, clusters)
+    asked = [llm for llm in llms if llm.name in {entry.llm for entry in entries}]
+    counters = tuple(llm.counter for llm in asked)
     return Grade(
         run=run,
         replicate=replicate,
@@ -247,8 +251,11 @@ def grade_answers(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
+        counters=counters,
         cautions=(
+            *mixed_counters(counters),
             *mixed_parties(dataset),
+            *other_models(asked),
             *uncompared(sum(dataset.is_uncompared(name, keys[name]) for name in ids), len(ids)),
         ),
         clusters=cluster_sizes(clusters),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small import write_toy
 
-from feval import SelfConsistency, evaluate, load
+from feval import SelfConsistency, evaluate, load, merge
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.requests import Consumption
 from feval.methods.vote import plurality
@@ -16,6 +16,7 @@ from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import receipt as receipt_of
 from feval.replay import LLM, Dataset
+from feval.report.tables.results import grade_table
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
@@ -92,6 +93,15 @@ def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded: Lo
         sentence.startswith("2 questions were asked and not answered, which counts as wrong")
         for sentence in result.remarks()
     )
+
+
+def test_costs_by_different_token_counters_are_marked(toy: Path, tmp_path: Path) -> None:
+    other = write_toy(tmp_path / "other", {"b": POOLS}, GOLDS, counter="usage")
+    dataset, llms = load("toy", [PRICED, "b"], recording=merge([toy, other], tmp_path / "both"))
+    for asked, marks in (((PRICED, "b"), 1), ((PRICED,), 0)):
+        result = grade_answers(dataset, llms, [first(0, 2, llm=llm) for llm in asked], {"toy/0": "a"})
+        assert sum("counted by different counters (words; usage)" in each for each in result.remarks()) == marks
+        assert ("tokens/question *" in [column.name for column in grade_table(result).columns]) == bool(marks)
 
 
 def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> None:

@@ -140,7 +140,7 @@ def grade_table(grade: Grade) -> Table:
     usd = values["usd_per_question"]
     draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
     prices = price_words(grade.prices, [usd])
-    return Table(
+    table = Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
         columns=_columns("run", grade.confidence),
         rows=(
@@ -157,6 +157,8 @@ def grade_table(grade: Grade) -> Table:
         ),
         notes=(f"CoTs in {draws}; billing {grade.billing}; {prices}",),
     )
+    # The remarks below say what the mark means.
+    return dataclasses.replace(table, columns=marked(table, grade.counters).columns)
 
 
 def _settings(evaluation: Evaluation) -> list[str]:
