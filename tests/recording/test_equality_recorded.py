@@ -22,6 +22,7 @@ from feval.evaluation import curves
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.requests import Consumption
 from feval.forecast import estimate
+from feval.forecast.figures import make_figure
 from feval.importers import import_recording
 from feval.methods import SelfConsistency, SingleCall
 from feval.receipts.grading import grade_answers
@@ -414,6 +415,7 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
         curves.method_curve(dataset, [beside], "self-consistency", "n", [1, 2]).warnings,
         estimate(dataset, beside, g=1, m=[1], methods=["exact"], resamples=100).warnings,
         compared.warnings,
+        make_figure("self-consistency-error", dataset, [beside]).lines,
     )
     for sentences in results:
         assert (

@@ -12,6 +12,7 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 from feval.estimators.counts import VoteCounts, vote_counts
+from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.replay import LLM, Dataset
 
@@ -191,7 +192,7 @@ class Recorded:
             llms=tuple(llm.name for llm in self.llms),
             recording_hashes=tuple(self.dataset.recording_hashes),
             title=title,
-            lines=tuple(lines),
+            lines=(*lines, *mixed_parties(self.dataset)),
             panels=tuple(panels),
             tables={heading: tuple(rows) for heading, rows in tables.items()},
             left_out=self.left_out,
