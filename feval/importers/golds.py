@@ -25,8 +25,9 @@ def positions_as_labels(
     if kind != "choice":
         return questions, []
     questions, notes = _texts_that_are_labels(questions)
-    golds = sum(question.gold is not None for question in questions)
-    numbers = [q for q in questions if WHOLE.fullmatch(_gold(q)) and not _is_label(q)]
+    # -1 is what hidden tests have, and no position.
+    golds = sum(question.gold is not None and not _gold(question).startswith("-") for question in questions)
+    numbers = [q for q in questions if WHOLE.fullmatch(_gold(q)) and not _gold(q).startswith("-") and not _is_label(q)]
     positions = [question for question in numbers if not _is_text(question)]
     if not positions:
         return questions, notes

@@ -40,11 +40,11 @@ class Cutter:
             MissError: one would be cut, and where cannot be told.
         """
         if match.bounds is None:
-            return [cots.whole[sample] for sample in samples]
+            return [cots.whole(sample) for sample in samples]
         return [self._within(match.bounds, match, cots, sample) for sample in samples]
 
     def _within(self, bounds: Bounds, match: Match, cots: CotTexts, sample: int) -> ServedCot:
-        whole = cots.whole[sample]
+        whole = cots.whole(sample)
         hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
         limit = bounds.limit
         if limit is not None and whole.tokens <= limit:

@@ -14,7 +14,7 @@ from feval.serving.matching.cache import BoundedCache
 
 _MAX_BYTES = 256 << 20  # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
 _CALLS = ("tool_calls", "function_call")
-_OVERHEAD = 240  # bytes that a CoT takes besides its characters
+_OVERHEAD = 120  # bytes that a CoT takes besides its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,32 @@ class CotTexts:
 
     Attributes:
         texts: the text of each; `None` where the recording has none.
-        whole: each as it was recorded.
+        reasoning: the thoughts before it; `None` where there are none, of one or of all.
+        finish_reasons: as recorded; "unknown" where the recording has none.
+        tokens: output tokens of each.
+        reasoning_tokens: how many of them were reasoning; `None` where that is not known, of one or of all.
         marks: where the reasoning of each was in its raw text; `None` where it was not, of one or of all.
         tool_calls: how many of them are calls of tools, which recordings do not hold: by their finish reason, or because nothing
             was said where tools were offered (a call that was forced ends with "stop").
     """
 
     texts: Sequence[str | None]
-    whole: Sequence[ServedCot]
+    reasoning: Sequence[str | None] | None
+    finish_reasons: Sequence[str]
+    tokens: Sequence[int]
+    reasoning_tokens: Sequence[int | None] | None
     marks: Sequence[tuple[Mark, ...] | None] | None
     tool_calls: int
+
+    def whole(self, sample: int) -> ServedCot:
+        """Return a CoT as it was recorded."""
+        return ServedCot(
+            self.texts[sample],
+            None if self.reasoning is None else self.reasoning[sample],
+            self.finish_reasons[sample],
+            self.tokens[sample],
+            None if self.reasoning_tokens is None else self.reasoning_tokens[sample],
+        )
 
 
 class TextCache:
@@ -81,7 +97,7 @@ class TextCache:
             near = {row: near[row]}
         cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
         for place, each in cots.items():
-            size = sum(len(cot.text or "") + len(cot.reasoning or "") + _OVERHEAD for cot in each.whole)
+            size = sum(len(text or "") + _OVERHEAD for text in (*each.texts, *(each.reasoning or ())))
             self._cache.put((llm, place), each, size)
         return cots[row]
 
@@ -89,17 +105,9 @@ class TextCache:
 def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
     size = len(texts)
     reasons = [FINISH_REASONS[number] for number in llm.pool.finish[row, :size].tolist()]
-    has_tools = any(settings.recorded(llm.info, name) for name in settings.OFFERS)
-    calls = [
-        reason in _CALLS or (has_tools and text == "" and reason == "stop")
-        for text, reason in zip(texts, reasons, strict=True)
-    ]
-    columns = zip(
-        texts,
-        llm.reasoning(row) or [None] * size,
-        reasons,
-        llm.pool.output_tokens[row, :size].tolist(),
-        llm.reasoning_tokens.get(llm.question_ids[row]) or [None] * size,
-        strict=True,
-    )
-    return CotTexts(texts, [ServedCot(*each) for each in columns], llm.marks(row), sum(calls))
+    calls = sum(reason in _CALLS for reason in reasons)
+    if "" in texts and any(settings.recorded(llm.info, name) for name in settings.OFFERS):
+        calls += sum(text == "" and reason == "stop" for text, reason in zip(texts, reasons, strict=True))
+    hidden = llm.reasoning_tokens.get(llm.question_ids[row])
+    tokens = llm.pool.output_tokens[row, :size].tolist()
+    return CotTexts(texts, llm.reasoning(row), reasons, tokens, hidden, llm.marks(row), calls)
