@@ -140,10 +140,9 @@ class CompletionBuilder:
         visits = [handout.visit for handout in handouts]
         if max(visits) > 1:
             headers["x-feval-pass"] = ",".join(map(str, visits))
-        counts = [(handout.recycled, handout.cut, handout.limited) for handout in handouts]
-        for name, *each in zip(("recycled", "cut", "limited"), *counts, strict=True):
-            if any(each):
-                headers[f"x-feval-{name}"] = str(sum(each))
+        for name in ("recycled", "cut", "limited"):
+            if count := sum([getattr(handout, name) for handout in handouts]):
+                headers[f"x-feval-{name}"] = str(count)
         return headers
 
     def _dollars(self, parts: Sequence[_Part]) -> float | None:

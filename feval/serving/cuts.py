@@ -51,11 +51,11 @@ class Cutter:
             limit = None
         if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
             tokens = min(whole.tokens, limit)
-            return replace(whole, text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True)
+            return whole._replace(text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True)
         if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
             may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
             answer = match.llm.answers(match.row, [sample])[0]
-            return replace(whole, is_limited=may_go_on and whole.finish_reason == "length", answer=answer)
+            return whole._replace(is_limited=may_go_on and whole.finish_reason == "length", answer=answer)
         counter = self._counter(match.llm.counter)
         if isinstance(counter, FevalError) or whole.text is None:
             raise _not_cut(match, whole, sample, limit, bounds.field, counter)

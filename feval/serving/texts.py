@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
+from typing import NamedTuple
 
 from feval.answers.thoughts import Mark
 from feval.cards.finish_reasons import FINISH_REASONS
@@ -17,8 +18,7 @@ _CALLS = ("tool_calls", "function_call")
 _OVERHEAD = 120  # bytes that a CoT takes besides its characters
 
 
-@dataclass(frozen=True, slots=True)
-class ServedCot:
+class ServedCot(NamedTuple):
     """A CoT as a request gets it.
 
     Attributes:
@@ -55,6 +55,7 @@ class CotTexts:
         marks: where the reasoning of each was in its raw text; `None` where it was not, of one or of all.
         tool_calls: how many of them are calls of tools, which recordings do not hold: by their finish reason, or because nothing
             was said where tools were offered (a call that was forced ends with "stop").
+        made: those that were served, by place.
     """
 
     texts: Sequence[str | None]
@@ -64,16 +65,19 @@ class CotTexts:
     reasoning_tokens: Sequence[int | None] | None
     marks: Sequence[tuple[Mark, ...] | None] | None
     tool_calls: int
+    made: dict[int, ServedCot] = field(default_factory=dict)
 
     def whole(self, sample: int) -> ServedCot:
-        """Return a CoT as it was recorded."""
-        return ServedCot(
-            self.texts[sample],
-            None if self.reasoning is None else self.reasoning[sample],
-            self.finish_reasons[sample],
-            self.tokens[sample],
-            None if self.reasoning_tokens is None else self.reasoning_tokens[sample],
-        )
+        """Return a CoT as it was recorded; it is made once."""
+        if sample not in self.made:
+            self.made[sample] = ServedCot(
+                self.texts[sample],
+                None if self.reasoning is None else self.reasoning[sample],
+                self.finish_reasons[sample],
+                self.tokens[sample],
+                None if self.reasoning_tokens is None else self.reasoning_tokens[sample],
+            )
+        return self.made[sample]
 
 
 class TextCache:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.cards.billing import usd
 from feval.replay import LLM
@@ -37,8 +37,7 @@ class PoolRequest:
         return tuple(order[place:end] if end <= size else [order[number % size] for number in range(place, end)])
 
 
-@dataclass(frozen=True, slots=True)
-class Handout:
+class Handout(NamedTuple):
     """The CoTs that a run was given for one `PoolRequest`.
 
     Attributes:
