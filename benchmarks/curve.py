@@ -50,9 +50,10 @@ assert 0.5 < accuracy[0] < accuracy[-1] < ceiling[-1] <= 1 and mean_tokens > 0
 # Measured in a fresh process, with the peak of all of it: the curve as `feval curve` computes it, with intervals of its
 # accuracies, costs and area; then one exact method as `feval run` evaluates it, with its errors.
 MILLION_CURVE = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np
 from benchmarks.curve import votes_only
+from benchmarks.open import resident_mb
 from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
 from feval.estimators.inference.frontier import hull_area
 from feval.evaluation.curves import exact_values, self_consistency_curve
@@ -65,21 +66,22 @@ accuracies = bootstrap_means(values.right)
 cost = np.array([point.tokens_per_question for point in curve.points])
 areas = hull_area(cost, accuracies, float(cost[0]), float(cost[-1]))
 tokens = bootstrap_interval((llm.pool.output_tokens.sum(axis=1) / llm.pool.sizes)[:, None])
-print(json.dumps([time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+print(json.dumps([time.process_time() - started, resident_mb("VmHWM")]))
 low, high = np.quantile(areas, [0.025, 0.975])
 assert curve.points[0].accuracy_low < curve.points[0].accuracy < curve.points[-1].accuracy_high
 assert low < high and (tokens.low < tokens.high).all()
 """
 MILLION_EVALUATION = """
-import json, resource, sys, time
+import json, sys, time
 from benchmarks.curve import votes_only
+from benchmarks.open import resident_mb
 from feval import evaluate, methods
 
 dataset, llm = votes_only(*sys.argv[1:3])
 method = methods.METHODS[sys.argv[3]]()
-started, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+started = time.process_time()
 numbers = evaluate(method, dataset, llm).to_dict()
-print(json.dumps([time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+print(json.dumps([time.process_time() - started, resident_mb("VmHWM")]))
 assert 0 < numbers["accuracy"] < 1 and abs(sum(numbers["errors"].values()) - 1 + numbers["accuracy"]) < 1e-9
 """
 INTERVALS = """
