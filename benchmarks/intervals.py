@@ -125,24 +125,39 @@ def coverage(questions: int) -> tuple[dict[str, float], float]:
     return shares, min(resampled)
 
 
-def clustered_coverage(clusters: int) -> dict[str, float]:
-    """Share of intervals that hold the truth where questions belong together: half of the clusters have one, half nine."""
-    from feval.estimators.inference.intervals import accuracy_interval
+def clustered(clusters: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Share of intervals that hold the truth where questions belong together, and of tests that find equal methods different.
 
-    shares = {}
-    laws = {"alike": ((1, 1), (1, 1)), "large ones easier": ((1, 3), (3, 1)), "nearly all right": ((5, 1), (5, 1))}
-    for name, (small, large) in laws.items():
-        rng, held = np.random.default_rng(clusters), 0
-        truth = np.average([small[0] / sum(small), large[0] / sum(large)], weights=[0.5 * 1, 0.5 * 9])
-        for _ in range(RUNS // 100):
-            is_large = rng.random(clusters) < 0.5
-            members = np.repeat(np.arange(clusters), np.where(is_large, 9, 1))
-            level = np.where(is_large[:, None], rng.beta(*large, (clusters, 100)), rng.beta(*small, (clusters, 100)))
-            right = (rng.random((len(members), 100)) < level[members]).astype(np.float64)
-            ends = accuracy_interval(right, clusters=members)
-            held += int(((ends.low <= truth) & (truth <= ends.high)).sum())
-        shares[name] = held / RUNS
-    return shares
+    Half of the clusters have one question and half nine, or one in ten has 20 and the others one.
+    """
+    from feval.estimators.inference.intervals import accuracy_interval, difference_test
+
+    covered, found = {}, {}
+    laws = {
+        "alike": (beta(1, 1), beta(1, 1), 0.5, 0.5),
+        "large ones easier": (beta(1, 3), beta(3, 1), 0.25, 0.75),
+        "nearly all right": (beta(5, 1), beta(5, 1), 5 / 6, 5 / 6),
+        "few all wrong": (*[two_values(1.0, 0.0, 0.05)] * 2, 0.95, 0.95),
+        "all right or wrong": (*[two_values(1.0, 0.0, 0.5)] * 2, 0.5, 0.5),
+    }
+    for rate, most in ((0.5, 9), (0.1, 20)):
+        sizes = f"{100 * rate:g} % of {most}"
+        for name, (small, large, *means) in laws.items():
+            rng, held, different = np.random.default_rng(clusters), 0, 0
+            truth = np.average(means, weights=[1 - rate, rate * most])
+            for _ in range(RUNS // 100):
+                is_large = rng.random(clusters) < rate
+                members = np.repeat(np.arange(clusters), np.where(is_large, most, 1))
+                level = np.where(is_large[:, None], large(rng, (clusters, 100)), small(rng, (clusters, 100)))
+                right = (rng.random((len(members), 100)) < level[members]).astype(np.float64)
+                ends = accuracy_interval(right, clusters=members)
+                held += int(((ends.low <= truth) & (truth <= ends.high)).sum())
+                equal = two_values(0.1, -1.0, 1 / 11)(rng, (clusters, 100))[members] * (
+                    right if name == "alike" else 1.0
+                )
+                different += int((difference_test(equal, clusters=members).p_value <= 0.05).sum())
+            covered[f"{name}, {sizes}"], found[f"{name}, {sizes}"] = held / RUNS, different / RUNS
+    return covered, found
 
 
 def least_coverage(ends: Callable[[Floats], tuple[Floats, Floats]], questions: int, low: float, high: float) -> float:
@@ -230,11 +245,16 @@ def _covered(questions: int) -> list[Goal]:
 
 
 def _clustered(clusters: int) -> list[Goal]:
-    shares = clustered_coverage(clusters)
-    worst = min(shares, key=lambda name: shares[name])
+    shares, found = clustered(clusters)
+    unseen = shares.pop("large ones easier, 10 % of 20")  # a set without a large one cannot know
+    worst, most = min(shares, key=lambda name: shares[name]), max(found, key=lambda name: found[name])
     goal = COVERED if clusters >= LEAST_COVERED else None
     return [
-        Goal(f"coverage at {clusters} unequal clusters, worst of {len(shares)}", shares[worst], goal, "", True, worst)
+        Goal(f"coverage at {clusters} unequal clusters, worst of {len(shares)}", shares[worst], goal, "", True, worst),
+        Goal(f"coverage at {clusters} clusters, large ones easier and rare", unseen, None, "", True),
+        Goal(
+            f"false positives at {clusters} unequal clusters, worst of {len(found)}", found[most], FOUND, "", note=most
+        ),
     ]
 
 

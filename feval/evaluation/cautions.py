@@ -31,8 +31,9 @@ def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[
             "that --clusters puts together, are one."
         )
         largest = (
-            f"One cluster holds {clusters.largest:,} of the {questions:,} questions: where it is more than a fifth of them, its "
-            "chance of being right is known from one case only, and intervals may be too narrow."
+            f"One cluster holds {clusters.largest:,} of the {questions:,} questions, more than a fifth: its chance of being "
+            "right is known from one case only. Intervals of accuracies and differences are wide for that, those of resampled "
+            "costs, ratios and ranks may be too narrow."
         )
         few = [text.replace(" questions:", " clusters:", 1) for text in few_questions(clusters.number)]
         return [sentence, *[largest] * (clusters.largest > questions * LARGEST_CLUSTER), *few]

@@ -81,7 +81,9 @@ def test_clusters_count_as_the_evidence() -> None:
     mean = values.mean(axis=0)
     sizes = np.bincount(clusters)
     sums = np.stack([values[clusters == c].sum(axis=0) for c in range(12)])
-    joined = np.vstack([mean + (sums - sizes[:, None] * mean) * 12 / 60, [[0, 0], [1, 1]]])
+    typical = (sizes**2).sum() / 60
+    sizes, sums = np.r_[sizes, typical, typical], np.vstack([sums, np.zeros(2), np.full(2, typical)])
+    joined = mean + (sums - sizes[:, None] * mean) * 12 / 60
     low, high = stats.t.interval(0.95, 13, joined.mean(axis=0), stats.sem(joined))
     ends = accuracy_interval(values, clusters=clusters)
     assert ends.low == pytest.approx(low, abs=1e-12)
@@ -94,6 +96,20 @@ def test_clusters_count_as_the_evidence() -> None:
     assert often.p_value == pytest.approx(once.p_value)
     alone = difference_test(values, clusters=np.arange(60))
     assert alone.low == pytest.approx(difference_test(values).low)
+
+
+def test_intervals_and_tests_hold_where_few_clusters_have_most_questions() -> None:
+    rng = np.random.default_rng(4)
+    held, found = [], []
+    for _ in range(60):
+        sizes = np.where(rng.random(100) < 0.1, 20, 1)
+        clusters = np.arange(100).repeat(sizes)
+        ends = accuracy_interval((rng.random((100, 100)) < 0.8)[clusters], clusters=clusters)
+        held += ((ends.low <= 0.8) & (ends.high >= 0.8)).tolist()
+        equal = np.where(rng.random((100, 100)) < 1 / 11, -1, 0.1)[clusters]
+        found += (difference_test(equal, clusters=clusters).p_value <= 0.05).tolist()
+    assert np.mean(held) > 0.93
+    assert np.mean(found) < 0.065
 
 
 def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Floats, Floats, float]:

@@ -61,7 +61,8 @@ def accuracy_interval(
 
         u_c = mean + (sum of c's values - n_c mean) C / Q
 
-    whose mean is that over the questions, and whose spread is that of the clusters' sums.
+    whose mean over the C is that over the questions, and whose spread is that of the clusters' sums. The two imaginary ones are
+    clusters of sum n_c^2 / Q questions, which is the size of the cluster that a question is in, on average.
 
     Args:
         values: [Q, K] values per question, or the result of an exact estimator.
@@ -123,24 +124,27 @@ def _padded(
     mean = np.clip(checked.mean(), *bounds)
     if clusters is None:
         units, weights = checked.values, np.bincount(checked.rows, minlength=len(checked.values)).astype(np.float64)
+        size = 1.0
     else:
-        units, weights = _clustered(checked, mean, clusters)
+        units, weights, size = _clustered(checked, mean, clusters)
+    pads = [mean * (1.0 - size) + size * value for value in imaginary]
     n = weights.sum() + 2.0
-    centre = (mean * (n - 2.0) + sum(imaginary)) / n
+    centre = (mean * (n - 2.0) + sum(pads)) / n
     distances = units - centre
-    squares = weights @ np.square(distances, out=distances) + sum((end - centre) ** 2 for end in imaginary)
+    squares = weights @ np.square(distances, out=distances) + sum((pad - centre) ** 2 for pad in pads)
     error = np.sqrt(squares / ((n - 1.0) * n))
     width = _student_quantile(confidence, int(n) - 1) * error
     low, high = np.minimum(centre - width, mean), np.maximum(centre + width, mean)
     return Interval(np.maximum(low, bounds[0]), np.minimum(high, bounds[1])), centre / error, int(n) - 1
 
 
-def _clustered(checked: PerQuestion, mean: Floats, clusters: Integers) -> tuple[Floats, Floats]:
-    """[C, K] the values u_c of clusters, and their weights [C], ones."""
+def _clustered(checked: PerQuestion, mean: Floats, clusters: Integers) -> tuple[Floats, Floats, float]:
+    """[C, K] the values u_c of clusters, their weights [C], ones, and the size of imaginary ones over the mean size."""
     sizes = np.bincount(clusters).astype(np.float64)
     sums = [np.bincount(clusters, weights=checked.column(place)) for place in range(checked.values.shape[1])]
     scaled = (np.stack(sums, axis=1) - sizes[:, None] * mean) * (len(sizes) / len(checked))
-    return mean + scaled, np.ones(len(sizes))
+    size = float(sizes @ sizes) * len(sizes) / len(checked) ** 2
+    return mean + scaled, np.ones(len(sizes)), size
 
 
 def _normal_quantile(confidence: float) -> float:
