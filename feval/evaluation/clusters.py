@@ -49,10 +49,14 @@ def read_clusters(given: ClusterNames) -> Mapping[str, str]:
             )
         if number == 0 and row[0].strip().lower() in _HEADER:
             continue
-        if named.setdefault(row[0], row[1]) != row[1]:
+        if not (cluster := row[1].strip()):
+            raise UsageError(f"{given} names no cluster for the question {row[0]!r}; leave out those that belong to none.")
+        if named.setdefault(row[0], cluster) != cluster:
             raise UsageError(
-                f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and {row[1]!r}."
+                f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and {cluster!r}."
             )
+    if not named:
+        raise UsageError(f"{given} names no question; each line is a question id, a comma and a cluster.")
     return named
 
 

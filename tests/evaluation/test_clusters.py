@@ -54,7 +54,7 @@ def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path: 
 
 def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) -> None:
     dataset, [llm] = load("toy", ["x"], recording(tmp_path))
-    (tmp_path / "c.csv").write_text("question,cluster\ntoy/1,p\ntoy/4,p\ntoy/2,q\ntoy/3,q\n")
+    (tmp_path / "c.csv").write_text("question,cluster\ntoy/1,p\ntoy/4, p\ntoy/2,q\ntoy/3,q\n")
     codes = question_clusters(dataset, np.arange(6), tmp_path / "c.csv")
     assert codes is not None
     assert [codes.tolist().index(code) for code in codes] == [0, 0, 2, 2, 0, 5]
@@ -66,6 +66,8 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) ->
     ("text", "kind", "words"),
     [
         ("toy/0,a\ntoy/0,b\n", UsageError, "into two clusters, 'a' and 'b'"),
+        ("toy/0,a\ntoy/1, \n", UsageError, "names no cluster for the question 'toy/1'"),
+        ("question,cluster\n", UsageError, "names no question"),
         ("toy/0\n", UsageError, "a question id, a comma and a cluster"),
         ("toy/77,a\n", NotRecordedError, "such as 'toy/77'"),
     ],
