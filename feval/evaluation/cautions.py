@@ -27,20 +27,24 @@ def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[
     """Return a warning where clusters are counted instead of questions, and one below `FULL_QUESTIONS` of either."""
     if clusters is not None:
         sentence = (
-            f"Intervals and tests count {clusters.number:,} clusters, not {questions:,} questions: those with the same text, or "
-            "that --clusters puts together, are one."
+            f"Intervals and tests count {_counted(clusters.number, 'cluster')}, not {questions:,} questions: those with the "
+            "same text, or that --clusters puts together, are one."
         )
         largest = (
             f"One cluster holds {clusters.largest:,} of the {questions:,} questions, more than a fifth: its chance of being "
             "right is known from one case only. Intervals of accuracies and differences are wide for that, those of resampled "
             "costs, ratios and ranks may be too narrow."
         )
-        few = [text.replace(" questions:", " clusters:", 1) for text in few_questions(clusters.number)]
+        few = _few(clusters.number, "cluster")
         return [sentence, *[largest] * (clusters.largest > questions * LARGEST_CLUSTER), *few]
-    if questions >= FULL_QUESTIONS:
+    return _few(questions, "question")
+
+
+def _few(number: int, noun: str) -> list[str]:
+    if number >= FULL_QUESTIONS:
         return []
-    counted = "Only 1 question" if questions == 1 else f"Only {questions} questions"
-    if questions >= FEW_QUESTIONS:
+    counted = f"Only {_counted(number, noun)}"
+    if number >= FEW_QUESTIONS:
         sentence = (
             f"{counted}: below {FULL_QUESTIONS}, tests find large differences only, and a kind of question that is rarer than "
             "one in ten may be missing; intervals allow for that with two imaginary questions, resampled costs and ranks do not."
@@ -51,6 +55,10 @@ def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[
         "nothing, and resampled costs, ratios and ranks look more certain than they are."
     )
     return [sentence]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def not_exact(reason: str | None) -> list[str]:

@@ -50,7 +50,9 @@ def read_clusters(given: ClusterNames) -> Mapping[str, str]:
         if number == 0 and row[0].strip().lower() in _HEADER:
             continue
         if not (cluster := row[1].strip()):
-            raise UsageError(f"{given} names no cluster for the question {row[0]!r}; leave out those that belong to none.")
+            raise UsageError(
+                f"{given} names no cluster for the question {row[0]!r}; leave out those that belong to none."
+            )
         if named.setdefault(row[0], cluster) != cluster:
             raise UsageError(
                 f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and {cluster!r}."

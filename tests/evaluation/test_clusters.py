@@ -60,6 +60,9 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) ->
     assert [codes.tolist().index(code) for code in codes] == [0, 0, 2, 2, 0, 5]
     assert evaluate(SelfConsistency(1), dataset, llm, clusters=tmp_path / "c.csv").clusters == ClusterSizes(3, 3)
     assert evaluate(SelfConsistency(1), dataset, llm, clusters={"toy/5": "alone"}).clusters == ClusterSizes(5, 2)
+    warned = evaluate(SelfConsistency(1), dataset, llm, clusters=dict.fromkeys(dataset.question_ids, "one")).warnings
+    assert warned[0].startswith("Intervals and tests count 1 cluster, not 6 questions")
+    assert warned[2].startswith("Only 1 cluster: below 10")
 
 
 @pytest.mark.parametrize(
