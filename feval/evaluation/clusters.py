@@ -65,6 +65,8 @@ def read_clusters(given: ClusterNames) -> Mapping[str, str]:
 def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None = None) -> Integers | None:
     """[Q] the number of each question's cluster, from 0; `None` where every question is one of its own.
 
+    Clusters are numbered by their questions' keys, so that neither their names nor the order of the recording makes a difference.
+
     Args:
         dataset: from `load`.
         rows: the Q questions.
@@ -86,8 +88,12 @@ def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None =
                 f"{unknown[0]!r}; its {len(row_of)} ids begin with {', '.join(dataset.question_ids[:3])}."
             )
         codes = _joined(codes, [named.get(dataset.question_ids[row]) for row in rows.tolist()])
-    distinct, codes = np.unique(codes, return_inverse=True)
-    return None if len(distinct) == len(rows) else codes
+    by_key = np.argsort(dataset.question_keys[without_gaps(rows)], kind="stable")
+    _, first, codes_by_key = np.unique(codes[by_key], return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return None
+    codes[by_key] = np.argsort(np.argsort(first))[codes_by_key]
+    return codes
 
 
 @dataclass(frozen=True)
