@@ -142,10 +142,15 @@ class Comparison(Drawn, Statistics):
         """The smallest adjusted p-value possible at equal cost, see `least_p`."""
         return self.least_p(self.tests)
 
-    def least_p(self, tests: int) -> float:
-        """The smallest adjusted p-value possible with this many questions and tests: one always right, one always wrong."""
+    @property
+    def evidence(self) -> tuple[int, str]:
+        """How many questions, or clusters of them, tests count, and which: "question" or "cluster"."""
         first = self.curves[0].points[0]
-        surest = difference_test(np.ones((first.clusters.number if first.clusters else first.questions, 1)))
+        return (first.questions, "question") if first.clusters is None else (first.clusters.number, "cluster")
+
+    def least_p(self, tests: int) -> float:
+        """A bound of adjusted p-values with this much evidence and these tests: one method always right, one always wrong."""
+        surest = difference_test(np.ones((self.evidence[0], 1)))
         return min(1.0, max(tests, 1) * float(surest.p_value[0]))
 
     def per_question(self) -> dict[str, Any]:

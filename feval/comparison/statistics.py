@@ -101,7 +101,8 @@ class AccuracyDifference:
         p_value: two-sided, for "no difference"; `None` where it is not tested.
         p_holm: adjusted for all tested differences of its table (`differences` or `unequal_costs`).
         untested: a sentence that says why it is not tested; `None` where it is.
-        skewness: of the questions' differences, over the square root of their number: far from 0 where few questions decide.
+        skewness: of the questions' differences, or of clusters' sums of them, over the square root of their number: far from 0
+            where few decide.
     """
 
     a: str
@@ -401,15 +402,17 @@ def _difference_rows(
         yield AccuracyDifference(
             *(a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p),
             untested=_ALIKE if same else None,
-            skewness=_skewness(differences[order]),
+            skewness=_skewness(differences[order], None if clusters is None else clusters[order]),
         )
 
 
-def _skewness(values: Floats) -> float:
-    """Third standardised moment over the square root of the number of values; 0 where all are equal."""
+def _skewness(values: Floats, clusters: Integers | None) -> float:
+    """Third standardised moment of values, or sums of clusters, over the square root of their number; 0 where all are equal."""
     distances = values - values.mean()
+    if clusters is not None:
+        distances = np.bincount(clusters, weights=distances)
     spread = float(np.sqrt((distances**2).mean()))
-    return float((distances**3).mean() / spread**3 / np.sqrt(len(values))) if spread > _SAME_ANSWERS else 0.0
+    return float((distances**3).mean() / spread**3 / np.sqrt(len(distances))) if spread > _SAME_ANSWERS else 0.0
 
 
 def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:

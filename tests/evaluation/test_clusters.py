@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from small import TOY, pool
 from typer.testing import CliRunner
 
@@ -21,6 +22,7 @@ from feval.evaluation.clusters import ClusterSizes, question_clusters, read_clus
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 from feval.recording import LLMInfo, Question, RecordingWriter
+from feval.report.tables.comparisons import comparison_tables
 
 ANSWERS = [["a", "a", "b"], ["b", "a", "b"], ["a", "b", "c"], ["a", "a", "a"], ["c", "b", "a"], ["a", "b", "b"]]
 TEXTS = ["Who?", "Who?", "Which is right?", "Which is right?", "", ""]
@@ -111,6 +113,11 @@ def test_comparisons_test_and_resample_clusters(tmp_path: Path) -> None:
     grouped = compare(place, methods, clusters=everyone, **settings)
     assert grouped.curves[0].points[0].clusters == ClusterSizes(3, 2)
     assert grouped.smallest_p > plain.smallest_p
+    assert "on 3 clusters it cannot be less than" in str(comparison_tables(grouped))
+    one, other = (curve.points[0].right for curve in grouped.curves)
+    assert grouped.differences[0].skewness == pytest.approx(
+        stats.skew((one - other).reshape(2, 3).sum(axis=0)) / 3**0.5
+    )
     assert [row.difference for row in grouped.differences] == [row.difference for row in plain.differences]
     assert [row.high for row in grouped.differences] != [row.high for row in plain.differences]
     assert [rank.low for rank in grouped.ranking] != [rank.low for rank in plain.ranking]

@@ -247,8 +247,8 @@ def _difference_notes(
     comparison: Comparison, rows: Sequence[AccuracyDifference], family: Sequence[AccuracyDifference]
 ) -> tuple[str, ...]:
     tests = sum(row.p_value is not None for row in family)
-    questions, least = comparison.curves[0].points[0].questions, comparison.least_p(tests)
-    floor = f", on {questions:,} questions it cannot be less than {least:.2g}" if least >= 0.001 else ""
+    least = comparison.least_p(tests)
+    floor = f", on {counted(*comparison.evidence)} it cannot be less than {least:.2g}" if least >= 0.001 else ""
     return (
         f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals are not adjusted",
         *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),

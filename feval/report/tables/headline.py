@@ -88,8 +88,7 @@ def _significant(comparison: Comparison) -> list[str | Table]:
     if not rows:
         sentence = f"No difference in accuracy at equal cost is significant: p (Holm) is above {level:.2g} in {tests}."
         if comparison.smallest_p > level:
-            count = counted(comparison.curves[0].points[0].questions, "question")
-            sentence += f" On {count} it cannot be less than {comparison.smallest_p:.2g}."
+            sentence += f" On {counted(*comparison.evidence)} it cannot be less than {comparison.smallest_p:.2g}."
         return [sentence, *apart]
     best = comparison.ranking[0].label
     rows.sort(key=lambda row: (best not in (row.a, row.b), row.p_holm, -abs(row.difference)))
