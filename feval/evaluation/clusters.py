@@ -96,6 +96,19 @@ def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None =
     return codes
 
 
+def learnt_from(dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None) -> list[str]:
+    """Return a warning where test questions are of the clusters of training questions; nothing where none is."""
+    rows = np.sort(np.concatenate([train, test]))
+    codes, learnt = question_clusters(dataset, rows, given), np.isin(rows, train)
+    if codes is None or not (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
+        return []
+    sentence = (
+        f"{seen:,} of the {len(test):,} questions have the text of a training question or are in a cluster with one, so what was "
+        "learnt may be flattered. Leave repeated questions out, or judge on others."
+    )
+    return [sentence]
+
+
 @dataclass(frozen=True)
 class ClusterSizes:
     """How many clusters some questions are, and how many questions the largest has."""

@@ -30,7 +30,7 @@ from feval.evaluation.cautions import (
     uncompared,
     unscored_cots,
 )
-from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
+from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, learnt_from, question_clusters
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
@@ -373,11 +373,12 @@ def evaluate(
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
-        chosen, train = questions.rows, None
+        chosen, train, learnt = questions.rows, None, list[str]()
         if train_fraction is not None:
             train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
             trained = len(train)
         if train is not None and learns(method):
+            learnt = learnt_from(dataset, train, chosen, clusters)
             method = fit(method, dataset, used, train, time_limit)
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
@@ -412,6 +413,7 @@ def evaluate(
         *unscored_cots(unscored),
         *other_models(used),
         *not_exact(inexact),
+        *learnt,
     )
     return replace(evaluation, train_questions=trained, left_out=questions.left_out, cautions=cautions)
 

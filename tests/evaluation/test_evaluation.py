@@ -278,7 +278,14 @@ def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
     assert result.fields == {"taught": tuple(replay[0].gold[train].tolist())}
     assert result.question_ids == [replay[0].question_ids[row] for row in test]
     assert (result.train_questions, result.questions) == (2, 2)
-    plain = evaluate(TwoRounds(), *replay, train_fraction=0.5, split_seed=5)
+    passage = {replay[0].question_ids[row]: "one" for row in (train[0], test[1])}
+    warned = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5, clusters=passage).cautions
+    assert warned[-1].startswith(
+        "1 of the 2 questions have the text of a training question or are in a cluster with one"
+    )
+    assert not any("training question" in caution for caution in result.cautions)
+    plain = evaluate(TwoRounds(), *replay, train_fraction=0.5, split_seed=5, clusters=passage)
+    assert not any("training question" in caution for caution in plain.cautions)
     assert plain.question_ids == result.question_ids
     assert plain.right.tolist() == evaluate(TwoRounds(), *replay).right[test].tolist()
 
