@@ -66,7 +66,7 @@ accuracies = bootstrap_means(values.right)
 cost = np.array([point.tokens_per_question for point in curve.points])
 areas = hull_area(cost, accuracies, float(cost[0]), float(cost[-1]))
 tokens = bootstrap_interval((llm.pool.output_tokens.sum(axis=1) / llm.pool.sizes)[:, None])
-print(json.dumps([time.process_time() - started, resident_mb("VmHWM")]))
+print(json.dumps([time.process_time() - started, resident_mb("VmHWM") * 1e6 / 2**20]))
 low, high = np.quantile(areas, [0.025, 0.975])
 assert curve.points[0].accuracy_low < curve.points[0].accuracy < curve.points[-1].accuracy_high
 assert low < high and (tokens.low < tokens.high).all()
@@ -81,7 +81,7 @@ dataset, llm = votes_only(*sys.argv[1:3])
 method = methods.METHODS[sys.argv[3]]()
 started = time.process_time()
 numbers = evaluate(method, dataset, llm).to_dict()
-print(json.dumps([time.process_time() - started, resident_mb("VmHWM")]))
+print(json.dumps([time.process_time() - started, resident_mb("VmHWM") * 1e6 / 2**20]))
 assert 0 < numbers["accuracy"] < 1 and abs(sum(numbers["errors"].values()) - 1 + numbers["accuracy"]) < 1e-9
 """
 INTERVALS = """
@@ -221,14 +221,14 @@ def million_evaluations(workspace: Workspace) -> list[Goal]:
     seconds, peak = json.loads(python(["-c", MILLION_CURVE, *files]))
     rows = [
         Goal("curve with intervals of accuracies, costs and area, 1,000,000 x 40", seconds, 10, "s"),
-        Goal("its peak memory, the whole process", peak, 300, "MB"),
+        Goal("its peak memory, the whole process", peak, 300, "MiB"),
     ]
     goals = {"self-consistency": (None, None), "early-stopping": (None, None), "adaptive-consistency": (60, 600)}
     for method, (most_seconds, most_mb) in goals.items():
         seconds, peak = json.loads(python(["-c", MILLION_EVALUATION, *files, method]))
         rows += [
             Goal(f"{method}, exact, 1,000,000 x 40", seconds, most_seconds, "s"),
-            Goal("its peak memory", peak, most_mb, "MB"),
+            Goal("its peak memory", peak, most_mb, "MiB"),
         ]
     return rows
 
