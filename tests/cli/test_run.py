@@ -203,7 +203,7 @@ def exits(question, llm): sys.exit(3)
 def prints(question, llm): print("spoilt"); return llm.sample(1).answers[0]
 def asks(question, llm): return input()
 def three(question, one, two, three): return None
-def text(question, llm): return llm.sample("3")
+def text(question, llm): return question + 1
 class Needy:
     def __init__(self, n): pass
 """
