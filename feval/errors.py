@@ -153,10 +153,6 @@ class FevalWarning(UserWarning):
     """Something to know before relying on a number; the command line prints it as a note."""
 
 
-class GoldAwareWarning(FevalWarning):
-    """In a recording of an earlier feval, which answers vote together depends on the gold."""
-
-
 class SeparateAnswersWarning(FevalWarning):
     """Recordings are opened together that were never merged, so their answers were not compared with each other."""
 

@@ -139,7 +139,7 @@ class RemoteFiles:
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
         """Fetch what votes of some LLMs on a dataset need, and check that they are derived from what the hash pins."""
-        paths = [*recording.files("questions", dataset), *recording.votes_paths(dataset).values()]
+        paths = [*recording.files("questions", dataset), *recording.votes_paths(dataset)]
         paths += recording.files("equality", dataset)
         paths += [
             path for llm in llms for part in ("requests", "samples") for path in recording.files(part, dataset, llm)

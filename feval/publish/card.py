@@ -246,7 +246,6 @@ def _example(recording: Recording, page: Page) -> _Facts | None:
         "questions": page.config_name(dataset, "questions"),
         "texts": page.config_name(dataset, "texts"),
         "revision": f', revision="{page.tag}"' if page.tag else "",
-        "has_columns": recording.manifest.raw["format_version"] >= 3,
         "files": f"hf://datasets/{page.pinned}/{pattern}",
     }
 

@@ -344,7 +344,7 @@ class _VotesCheck:
         if not agree:
             yield self.contradiction(f"CoTs of {llm} on {question!r:.80}")
         correct = [None if gold < 0 else code == gold for code in codes]
-        if columns.get("correct", correct) != correct:
+        if columns.get("correct") != correct:
             [path, *_] = self._recording.files("samples", self._dataset, llm)
             yield f"{path}: its column `correct` contradicts answers and golds"
         self._number(row, codes)

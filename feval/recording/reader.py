@@ -23,7 +23,7 @@ from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedErro
 from feval.lazy import Browsed
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
-from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
+from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path, file_paths
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
@@ -55,7 +55,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
 
     Raises:
         NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
-        NewerFormatError: a later feval wrote it.
+        NewerFormatError: it has a format or a feature that this feval does not know.
         DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
         StorageError: the manifest cannot be read.
     """
@@ -107,11 +107,6 @@ class Recording(Browsed):
         """The recording hash: equal content, equal hash."""
         return self.manifest.hash
 
-    @property
-    def is_current(self) -> bool:
-        """Whether it has the format that is written, so that its files can be linked."""
-        return bool(self.manifest.raw["format_version"] >= FORMAT_VERSION)
-
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""
         return list(self.manifest.datasets)
@@ -136,12 +131,9 @@ class Recording(Browsed):
 
     def _read_votes(self, dataset: str) -> Votes:
         paths = self.votes_paths(dataset)
-        if not paths:
-            pools = ((llm, self.pools(dataset, llm)) for llm in self.llm_names(dataset))
-            return parquet.votes_of_pools(dataset, self.questions(dataset), pools)
-        for name in paths.values():
+        for name in paths:
             self._have(name)
-        (path, record), details = ((self.path / path, self.file_record(path)) for path in paths.values())
+        (path, record), details = ((self.path / path, self.file_record(path)) for path in paths)
         votes = open_votes(path, record, details)
         if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
             raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
@@ -149,10 +141,9 @@ class Recording(Browsed):
             )
         return votes
 
-    def votes_paths(self, dataset: str) -> dict[str, str]:
-        """Part -> path of the votes files; empty in format 1, whose votes are made again from Parquet."""
-        parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ()
-        return {part: file_path(part, dataset) for part in parts}
+    def votes_paths(self, dataset: str) -> list[str]:
+        """The paths of the votes of a dataset and of their details."""
+        return [file_path(part, dataset) for part in ("votes", "details")]
 
     def dataset_info(self, dataset: str) -> DatasetInfo:
         """What the manifest says about a dataset."""
@@ -431,10 +422,10 @@ class Recording(Browsed):
             yield from place.questions(columns, None if llm is None else self._cut(part, dataset, llm, rows))
 
     def named_llms(self, path: str) -> set[str]:
-        """The LLMs named in the rows of a Parquet file; none before format 3."""
+        """The LLMs named in the rows of a Parquet file."""
         with self.shape(self.path / path):
             groups = self._tables(path).groups(["llm"])
-            return {name for table in groups for column in table.columns for name in column.unique().to_pylist()}
+            return {name for table in groups for name in table.column("llm").unique().to_pylist()}
 
     def file_record(self, path: str) -> dict[str, Any]:
         """The manifest's record of a file: "sha256", "bytes", "rows"."""

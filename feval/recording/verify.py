@@ -22,7 +22,6 @@ from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.executors.progress import reports
 from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
-from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, PROBES, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
@@ -32,7 +31,7 @@ from feval.recording.reader import Recording, open_recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
 from feval.recording.served import served_models
 
-_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
+_LEFT_OUT = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +87,14 @@ def verify_recording(
 
 
 def _remarks(recording: Recording) -> Iterator[str]:
-    if "checksum" not in recording.manifest.raw:
-        yield (
-            f"{MANIFEST} has no checksum, since an earlier feval wrote it: whether its prices, licences, notes and parents are "
-            "as they were written cannot be told."
-        )
     for dataset, record in recording.manifest.datasets.items():
-        equality = record.get("equality") or {}
-        if without := equality.get("undecided", 0) + equality.get("not_asked", 0):
+        equality = record.get("equality")
+        if equality is not None and (without := equality["undecided"] + equality["not_asked"]):
             pairs = "1 pair of answers has" if without == 1 else f"{without:,} pairs of answers have"
             yield (
                 f"{dataset}: {pairs} no verdict of {equality['name']} (time or budget ran out), which counts as different; "
                 "`feval extract` compares them again."
             )
-        if is_gold_aware(recording, dataset):
-            yield gold_aware_remark(recording, dataset)
     yield from (served.sentence for served in served_models(recording.manifest))
 
 
@@ -220,8 +212,7 @@ def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, s
     yield from ((_check_pair, dataset, llm) for llm in llms)
     yield _check_equality, dataset, ""
     yield from ((_check_keys, dataset, llm) for llm in llms)
-    if recording.votes_paths(dataset):
-        yield _check_votes, dataset, ""
+    yield _check_votes, dataset, ""
 
 
 def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str) -> _Outcome:
@@ -250,11 +241,9 @@ def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves
 
 
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
-    """Compare a record of the manifest with what was counted; it may lack the counts that an earlier feval did not state."""
-    found = {**dict.fromkeys(_LATER_COUNTS, 0), **counted}
-    stated = {name: record[name] for name in found if name in record}
-    found = {name: found[name] for name in stated}
-    return [] if stated == found else [f"{MANIFEST}: the counts of {who} should be {found}, found {stated}."]
+    """Compare a record of the manifest with what was counted; counts that both leave out are 0."""
+    stated = {name: record[name] for name in (*_LEFT_OUT, *counted) if name in record}
+    return [] if stated == counted else [f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."]
 
 
 def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark
 from feval.arguments import is_whole
-from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning, UsageError
+from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
 from feval.recording.content import Question
-from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.flat import Strings
 from feval.recording.reader import Recording
 from feval.recording.sealing.question_table import Texts
@@ -61,9 +60,6 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
     """Find some LLMs on a dataset in one or more recordings; contradictions between them are a `ConflictError`."""
     owners = {name: _owner(recordings, dataset, name) for name in names}
     distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
-    for recording in distinct:
-        if is_gold_aware(recording, dataset):
-            warnings.warn(gold_aware_remark(recording, dataset), GoldAwareWarning, stacklevel=3)
     if len(distinct) == 1:
         return View(distinct[0], distinct[0].votes(dataset))
     return _JoinedView([(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset)

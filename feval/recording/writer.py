@@ -19,6 +19,7 @@ from feval.recording.derived.linking import LinkedPools, common_cue, linked_file
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
+    FORMAT_VERSION,
     MANIFEST,
     PROBE_VOTES,
     PROBES,
@@ -28,11 +29,10 @@ from feval.recording.layout.format import (
     check_name,
     file_path,
     file_paths,
-    least_version,
     recording_hash,
 )
 from feval.recording.layout.hashed import write_file
-from feval.recording.layout.manifest import dataset_record, llm_record, manifest_bytes, scorer_record
+from feval.recording.layout.manifest import dataset_record, features, llm_record, manifest_bytes, scorer_record
 from feval.recording.layout.readme import readme_text
 from feval.recording.leaves import ProbeTally, ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
 from feval.recording.parquet.pairs import PairFiles
@@ -161,9 +161,8 @@ class RecordingWriter:
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
         if parent is not None:
             self._sources[info.id] = parent
-            if parent.is_current:
-                with storage_errors(self.out):
-                    self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
+            with storage_errors(self.out):
+                self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
         self,
@@ -191,8 +190,8 @@ class RecordingWriter:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
-        votes, linked = self._begin_pair(dataset, llm, counter), parent is not None and parent.is_current
-        pair = PairFiles(self._files.claim, self.root, llm.name, votes.questions, only=rewritten if linked else None)
+        votes, only = self._begin_pair(dataset, llm, counter), None if parent is None else rewritten
+        pair = PairFiles(self._files.claim, self.root, llm.name, votes.questions, only=only)
         try:
             with storage_errors(self.out):
                 for done, pool in enumerate(pools, 1):
@@ -205,13 +204,11 @@ class RecordingWriter:
             pair.abandon()
         self._files |= files
         self._end_pair(dataset, llm, counter, leaves, summary)
-        if parent is not None and linked:
+        if parent is not None:
             with storage_errors(self.out):
                 self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
-        elif parent is not None:
-            self._copy_scores(parent, dataset, llm.name)
-        if parent is not None and parent.has_probes(dataset, llm.name) and PROBES not in rewritten:
-            self.link_probes(dataset, llm.name, [parent])
+            if parent.has_probes(dataset, llm.name) and PROBES not in rewritten:
+                self.link_probes(dataset, llm.name, [parent])
 
     def link_pools(self, linked: LinkedPools) -> None:
         """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
@@ -271,9 +268,6 @@ class RecordingWriter:
         info = parent.dataset_info(dataset)
         if dataset in self._datasets:
             raise ConflictError(f"Dataset {dataset} was added twice.")
-        if not parent.is_current:
-            self._copy_dataset(parent, info, without)
-            return
         votes = parent.votes(dataset)
         self._datasets[dataset] = info
         self._questions[dataset] = {"questions": len(votes), "with_gold": int((votes.gold >= 0).sum())}
@@ -282,7 +276,7 @@ class RecordingWriter:
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with storage_errors(self.out):
             self._keep(parent, dataset, None, {})
-            for path in parent.votes_paths(dataset).values():
+            for path in parent.votes_paths(dataset):
                 self._files.link(self.root, parent, path)
             for llm in require_trees(parent, dataset):
                 pair = parent.manifest.pairs[dataset, llm]
@@ -291,20 +285,6 @@ class RecordingWriter:
                 self._keep(parent, dataset, llm, {}, without)
                 self._pairs.append(pair)
                 self._pools[dataset, llm] = votes.question_ids, votes.llms[llm].sizes
-
-    def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
-        """Write a dataset of an older format in the present one."""
-        self.add_dataset(info, parent.scan_questions(info.id))
-        for llm in parent.llm_names(info.id):
-            self.add_pools(info.id, parent.llm_info(llm), parent.counter(info.id, llm), parent.pools(info.id, llm))
-            self._copy_scores(parent, info.id, llm, without)
-
-    def _copy_scores(
-        self, parent: Recording, dataset: str, llm: str, without: Collection[tuple[str, str]] = ()
-    ) -> None:
-        for scorer in parent.scorers(dataset, llm):
-            if (llm, scorer) not in without:
-                self.add_scores(dataset, llm, parent.scorer_info(scorer), parent.score_rows(dataset, llm, scorer))
 
     def add_scores(self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]) -> None:
         """Add one scorer's scores of an LLM on a dataset, both added before; `rows` come in the order of the questions.
@@ -467,7 +447,8 @@ class RecordingWriter:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
         return {
             "format": FORMAT,
-            "format_version": least_version(self._files, self._pairs, probes=bool(self._probes)),
+            "format_version": FORMAT_VERSION,
+            "features": features((part for _, _, part, _ in self._leaves), self._files),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

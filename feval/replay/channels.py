@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.recording.layout.format import TIMINGS
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.probes import Probes
 from feval.recording.scores import Scores, direction_question, stated_direction
@@ -307,8 +306,8 @@ class RecordedChannels(Channels):
         return self._recording.steps(self._dataset, self._llm)
 
     def _read_seconds(self, column: str) -> npt.NDArray[np.float64] | None:
-        pair, part = (self._dataset, self._llm), "samples" if column == "duration_s" else TIMINGS
-        if part == TIMINGS and part not in self._recording.channels(*pair):
+        pair, part = (self._dataset, self._llm), "samples" if column == "duration_s" else "timings"
+        if part == "timings" and part not in self._recording.channels(*pair):
             return None
         votes, of_question = self._recording.votes(self._dataset), dict[str, list[float | None]]()
         for question, values in self._recording.scan(part, *pair, ["question_id", column]):

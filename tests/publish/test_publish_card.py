@@ -75,10 +75,6 @@ def demo_page() -> str:
         return page(prepare(folder, seen(), tag="v1"))
 
 
-def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page: str) -> None:
-    assert "`feval select` of this recording writes the columns `llm` and `correct`" in demo_page
-
-
 def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     data = DatasetCard(demo_page).data
     assert (data.license, data.pretty_name) == ("apache-2.0", "Tiny sums: recorded chains of thought")

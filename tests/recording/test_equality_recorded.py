@@ -17,7 +17,7 @@ from small import restate
 
 from feval import compare, evaluate, load
 from feval.answers import equality, parties
-from feval.errors import AnswerError, ConflictError, GoldAwareWarning, SeparateAnswersWarning, UsageError
+from feval.errors import AnswerError, ConflictError, SeparateAnswersWarning, UsageError
 from feval.evaluation import curves
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.requests import Consumption
@@ -255,7 +255,7 @@ def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
 
 
 def written(out: Path, kind: str, extractor: str, gold: str, answers: list[str], **fields: Any) -> Path:
-    """A recording with these normal forms; in one of an earlier feval, right answers have the gold's key."""
+    """A recording with these normal forms."""
     with RecordingWriter(out, operation={"name": "import"}, prices="none") as writer:
         writer.add_dataset(DatasetInfo("maths", "Maths", kind, extractor), [Question("q", "What is it?", gold, gold)])
         size = len(answers)
@@ -264,46 +264,11 @@ def written(out: Path, kind: str, extractor: str, gold: str, answers: list[str],
     return out
 
 
-@pytest.mark.parametrize(
-    ("kind", "extractor", "gold", "aware"),
-    [
-        ("latex", "feval-answers-1+math-verify-0.9.0", "x+1", True),
-        ("latex", "feval-answers-1", "x+1", False),
-        ("choice", "feval-answers-1", "mango", True),
-        ("choice", "feval-answers-1", "B", False),
-        ("choice", "feval-answers-2", "mango", False),
-    ],
-)
-def test_verify_says_that_an_old_recording_has_gold_aware_keys(
-    tmp_path: Path, kind: str, extractor: str, gold: str, aware: bool
-) -> None:
-    verification = verify_recording(written(tmp_path / "old", kind, extractor, gold, [gold]))
-    assert verification.ok
-    assert ["depend on the gold" in remark and "feval extract" in remark for remark in verification.remarks] == [
-        True
-    ] * aware
-
-
 def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
     old = written(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
     new = recorded(tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number")
     with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-3 in .*feval extract"):
         load("maths", None, [old, new])
-
-
-def test_info_says_that_an_old_recording_compared_answers_with_the_gold_only(tmp_path: Path) -> None:
-    old = open_recording(written(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", ["x+1"]))
-    assert "math-verify-0.9.0, with the gold only" in "".join(plain(table) for table in info_tables(old))
-
-
-def test_extract_makes_keys_that_do_not_know_the_gold(tmp_path: Path) -> None:
-    answers = ["x+1", "x+1", "x+2", "2+x", "\\frac{2x+4}{2}"]
-    old = written(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", answers)
-    with pytest.warns(GoldAwareWarning, match="voting keys of maths depend on the gold.*feval extract"):
-        assert accuracy(old) == 1
-    new = extract(old, tmp_path / "new", source="stored")
-    assert accuracy(new.path) == 0
-    assert verify_recording(new.path).remarks == ()
 
 
 @pytest.mark.parametrize("answer", ["$12.0", "12", "12.00", " 12 ", "twelve"])

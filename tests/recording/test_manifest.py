@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-from places import ROOT
 from small import put_manifest, write_scored_toy
 
 from feval import load
@@ -125,24 +124,6 @@ def test_counts_of_thoughts_and_empty_replies_are_compared_with_the_data(
 ) -> None:
     [problem] = verify_recording(changed(lambda manifest: manifest["pairs"][0].update({name: 1}))).problems
     assert problem.startswith("manifest.json: the counts of alpha on toy should be")
-
-
-def test_a_manifest_without_a_checksum_is_read_and_said_to_have_none(scored: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(scored, tmp_path / "old"))
-    manifest = stated(folder)
-    del manifest["checksum"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    verification = verify_recording(folder)
-    assert verification.ok
-    assert [remark.partition(",")[0] for remark in verification.remarks] == ["manifest.json has no checksum"]
-    assert verify_recording(scored).remarks == ()
-    assert open_recording(folder).hash == open_recording(scored).hash
-
-
-def test_the_bundled_recording_is_older_than_checksums_and_keeps_its_hash() -> None:
-    bundled = open_recording(ROOT / "recorders/tiny/recording")
-    assert "checksum" not in bundled.manifest.raw
-    assert bundled.hash == "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 
 
 def test_every_writer_writes_a_checksum(scored: Path, tmp_path: Path) -> None:

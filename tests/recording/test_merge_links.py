@@ -63,7 +63,10 @@ def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(whole:
     assert verify_recording(merged).problems == ()
     assert recording.files("texts", "toy", "alpha") == [f"texts/toy/alpha/part-0000{n}.parquet" for n in range(3)]
     assert len(recording.files("reasoning", "toy", "alpha")) == 2
-    assert [open_recording(each).manifest.raw["format_version"] for each in (parents[0], merged)] == [3, 4]
+    assert [open_recording(each).manifest.raw["features"] for each in (parents[0], merged)] == [
+        ["logprobs", "reasoning", "scores"],
+        ["logprobs", "reasoning", "scores", "several-files"],
+    ]
     own, linked = inodes(merged), {node for parent in parents for node in inodes(parent).values()}
     written = {name for name, node in own.items() if node not in linked}
     assert written == {"manifest.json", "README.md", "questions/toy.parquet", "votes/toy.votes", "votes/toy.details"}

@@ -54,7 +54,7 @@ def test_probes_come_back_as_they_were_added(probed: Path) -> None:
 
 def test_the_manifest_counts_them(probed: Path) -> None:
     manifest = open_recording(probed).manifest.raw
-    assert manifest["format_version"] == 5
+    assert manifest["features"] == ["probes"]
     counts = {"traces": 4, "probes": 7, "no_answer": 1, "output_tokens": 4}
     assert manifest["probes"][0] == {"dataset": "toy", "llm": "alpha", "cue": CUE, "interval": 5, **counts}
     assert manifest["probes"][1]["interval"] is None
@@ -66,7 +66,7 @@ def test_answers_of_cots_keep_their_codes(probed: Path, tmp_path: Path) -> None:
     with_probes = open_recording(probed)
     leaves = {key: leaf for key, leaf in with_probes.manifest.leaves.items() if key[2] != "probes"}
     assert leaves == without.manifest.leaves
-    assert without.manifest.raw["format_version"] == 3
+    assert without.manifest.raw["features"] == []
     assert "probes" not in without.manifest.raw
     for llm in ANSWERS:
         np.testing.assert_array_equal(with_probes.votes("toy").llms[llm].codes, without.votes("toy").llms[llm].codes)
@@ -385,7 +385,7 @@ def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
         ),
         (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
         (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
-        (lambda m: m.update(format_version=4), "a recording with probes has format_version 5"),
+        (lambda m: m.update(features=[]), r"states the features \[\], and lists files and leaves of \['probes'\]"),
         (lambda m: m["files"].pop(FLAT), "votes/toy/alpha.probes: not listed"),
         (
             lambda m: m.pop("probes"),

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from places import ROOT, SUPPORT
+from places import SUPPORT
 from small import pool, put_manifest, question, restate, write_rows, write_toy
 
 from feval import SelfConsistency, evaluate, load, self_consistency_curve
@@ -32,6 +32,7 @@ from feval.errors import (
     NotARecordingError,
     NotRecordedError,
     OutOfRangeError,
+    RecordingError,
     ShortPoolError,
     StorageError,
     UsageError,
@@ -48,6 +49,7 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.layout.format import LeafHash, is_safe_path, slug
+from feval.recording.layout.manifest import checksum
 from feval.recording.votes import open_votes
 from feval.report.tables.info import info_dict
 
@@ -187,32 +189,6 @@ def test_details_of_another_dataset_or_of_other_questions_are_refused(toy: Path,
         open_recording(toy).votes("toy").candidates(0)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_recordings_of_older_formats_are_read_verified_and_derived_from(tmp_path: Path, version: int) -> None:
-    """The bundled recording has format 2. Format 1 differs in the votes, which are made again from Parquet."""
-    old = Path(shutil.copytree(ROOT / "recorders/tiny/recording", tmp_path / "old"))
-    manifest = json.loads((old / "manifest.json").read_text())
-    assert manifest["format_version"] == 2
-    if version == 1:
-        del manifest["files"]["votes/tiny_sums.details"]
-        (old / "votes/tiny_sums.details").unlink()
-        (old / "manifest.json").write_text(json.dumps(manifest | {"format_version": 1}))
-    assert verify_recording(old).ok
-    new = select(old, tmp_path / "new")
-    assert json.loads((new / "manifest.json").read_text())["format_version"] == 3
-    assert verify_recording(new).ok
-    here, there = open_recording(old), open_recording(new)
-    assert here.hash == there.hash
-    [dataset] = here.dataset_ids()
-    mine, theirs = here.votes(dataset), there.votes(dataset)
-    assert list(mine.question_ids) == list(theirs.question_ids)
-    assert mine.text_keys.tolist() == theirs.text_keys.tolist()
-    assert [mine.candidates(row) for row in range(len(mine))] == [theirs.candidates(row) for row in range(len(mine))]
-    for name, llm in mine.llms.items():
-        assert llm.finish.tolist() == theirs.llms[name].finish.tolist()
-        assert llm.codes.tolist() == theirs.llms[name].codes.tolist()
-
-
 def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
     path = toy / "votes/toy.votes"
     good = path.read_bytes()
@@ -246,8 +222,17 @@ SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
     ("change", "error", "words"),
     [
         (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
-        (lambda m: m | {"format_version": 8}, NewerFormatError, "Install a newer feval"),
-        (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
+        (lambda m: m | {"format_version": 9}, NewerFormatError, "import or record it again, or install a newer feval"),
+        (lambda m: m | {"features": ["scores", "dreams"]}, NewerFormatError, "dreams.*, or install a newer feval"),
+        (lambda m: m | {"format_version": 7}, RecordingError, r"format 7.*: import or record it again\.$"),
+        (lambda m: m | {"format_version": "8"}, RecordingError, r"format '8'.*: import or record it again\.$"),
+        (lambda m: m | {"features": None}, RecordingError, r"features None.*: import or record it again\.$"),
+        (lambda m: m | {"features": ["steps"]}, DamagedRecordingError, r"features \['steps'\], and .* of \[\]"),
+        (
+            lambda m: {k: v for k, v in m.items() if k != "checksum"},
+            DamagedRecordingError,
+            "lacks the field 'checksum'",
+        ),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
         (lambda m: m | {"files": {"../x": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
         (lambda m: m | {"files": {"/etc/passwd": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
@@ -501,7 +486,6 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
         write_toy(toy, POOLS, GOLDS)
         (tmp_path / "good.json").write_bytes((toy / "manifest.json").read_bytes())
     manifest = json.loads((tmp_path / "good.json").read_text())
-    del manifest["checksum"]  # which would see every change
     key = data.draw(st.sampled_from(sorted(manifest)))
     inner = manifest[key]
     if isinstance(inner, list) and inner and data.draw(st.booleans()):
@@ -510,8 +494,8 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
         inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(json_values)
     else:
         manifest[key] = data.draw(json_values)
-    (toy / "manifest.json").write_text(json.dumps(manifest))
     try:
+        (toy / "manifest.json").write_text(json.dumps(manifest | {"checksum": checksum(manifest)}))
         recording = open_recording(toy)
         for dataset in recording.dataset_ids():
             recording.votes(dataset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> It
 def files(
     questions: Sequence[Question], pools: dict[str, list[PoolRows]], *, join: bool, folder: Path | None = None
 ) -> dict[str, bytes]:
-    with VotesBuilder(QuestionTable("toy", questions), folder) as builder:
+    with closing(VotesBuilder(QuestionTable("toy", questions), folder)) as builder:
         for llm, own in pools.items():
             builder.add_llm(llm)
             for each in own:
@@ -88,7 +89,7 @@ def test_codes_are_as_wide_as_the_question_with_most_answers_needs(answers: int)
 
 def test_whether_cots_are_correct_follows_the_parties() -> None:
     questions = [question(0, "4"), question(1, None), question(2, "7"), question(3, "4")]
-    with VotesBuilder(QuestionTable("toy", questions)) as builder:
+    with closing(VotesBuilder(QuestionTable("toy", questions))) as builder:
         builder.add_llm("alpha")
         for each in (pool(0, ["5", "55", None]), pool(1, ["5"]), pool(2, []), pool(3, ["4", "44"])):
             builder.add("alpha", each)
@@ -100,7 +101,7 @@ def test_whether_cots_are_correct_follows_the_parties() -> None:
     ("index", "words"), [(0, "'toy/0', which is out of order"), (9, "'toy/9', which is no question of toy")]
 )
 def test_a_pool_that_is_unknown_or_out_of_order_is_refused(index: int, words: str) -> None:
-    with VotesBuilder(QuestionTable("toy", [question(0, "4"), question(1, "4")])) as builder:
+    with closing(VotesBuilder(QuestionTable("toy", [question(0, "4"), question(1, "4")]))) as builder:
         builder.add_llm("alpha")
         builder.add("alpha", pool(1, ["4"]))
         with pytest.raises(DamagedRecordingError, match=words):
@@ -117,7 +118,7 @@ def peak_bytes(cots: int, folder: Path) -> int:
     )
     tracemalloc.start()
     try:
-        with VotesBuilder(questions, folder) as builder:
+        with closing(VotesBuilder(questions, folder)) as builder:
             for llm in ("alpha", "beta"):
                 builder.add_llm(llm)
                 for i in range(50):

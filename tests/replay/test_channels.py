@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from small import pool, put_manifest, write_rows, write_toy
+from small import pool, write_rows, write_toy
 
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import PoolRows, merge, open_recording, select, verify_recording
@@ -82,31 +81,27 @@ def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> 
     assert verify_recording(tmp_path / "first").ok
 
 
-def test_times_to_first_token_are_a_channel_that_earlier_fevals_refuse(tmp_path: Path) -> None:
+def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path) -> None:
     timed = replace(pool(1, ["7", None]), first_token_seconds=[0.1, None], extra={"duration_s": [2.5, None]})
     pools = pool(0, ["4", "4"]), timed, pool(2, ["4"])
     recording = open_recording(write(tmp_path / "timed", *pools))
     assert verify_recording(recording.path).ok
     assert list(recording.pools("toy", "alpha")) == list(pools)
-    assert recording.manifest.raw["format_version"] == 7
+    assert recording.manifest.raw["features"] == ["timings"]
     line = b'["toy/1",[0.1,null]]\n'  # by hand, from docs/recording-format.md
     leaves = dict(recording.manifest.leaves)
     assert leaves.pop(("toy", "alpha", "timings")) == sha256(line).hexdigest()
     without = write(tmp_path / "without", pools[0], replace(timed, first_token_seconds=[None, None]), pools[2])
     assert leaves == open_recording(without).manifest.leaves
-    assert open_recording(without).manifest.raw["format_version"] == 3
+    assert open_recording(without).manifest.raw["features"] == []
     for name, file in open_recording(without).manifest.files.items():
         assert name.startswith("README") or recording.manifest.files[name] == file
     beta = write(tmp_path / "beta", pool(0, ["4"]), llm="beta")
     derived = [merge([recording.path, beta], tmp_path / "both"), select(recording.path, tmp_path / "one", samples=1)]
     for path in derived:
         assert verify_recording(path).ok
-        assert open_recording(path).manifest.raw["format_version"] == 7
+        assert open_recording(path).manifest.raw["features"] == ["timings"]
         assert next(open_recording(path).scan_channel("toy", "alpha", "timings"))[1]["first_token_s"][0] == 0.1
-    manifest = json.loads((recording.path / "manifest.json").read_text())
-    put_manifest(recording.path, manifest | {"format_version": 6})
-    with pytest.raises(DamagedRecordingError, match="times to first token has format_version 7"):
-        open_recording(recording.path)
 
 
 def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:

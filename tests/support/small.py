@@ -122,7 +122,7 @@ def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
             data = (out / piece).read_bytes()
             record = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "rows": stop - start}
             manifest["files"][piece] = record
-    put_manifest(out, manifest | {"format_version": 4})
+    put_manifest(out, manifest | {"features": sorted({*manifest["features"], "several-files"})})
     return out
 
 

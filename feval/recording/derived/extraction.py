@@ -38,10 +38,7 @@ _CARRIED = "Before answers were extracted again: "
 
 @dataclass(frozen=True, slots=True)
 class AnswerChange:
-    """One CoT whose answer changed.
-
-    `before` and `after` are normal forms (in a parent of format 1 or 2, keys), `None` for no answer.
-    """
+    """One CoT whose answer changed; `before` and `after` are normal forms, `None` for no answer."""
 
     question_id: str
     sample_index: int

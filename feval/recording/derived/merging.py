@@ -107,7 +107,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     places.sort(key=lambda each: int(each[0].min(initial=len(each[1][0].rows))))
     contents = [copies for _, copies in places]
     owners = [copies[0].recording for copies in contents]
-    is_linked = all(owner.is_current for owner in owners) and _rises(np.concatenate([rows for rows, _ in places]))
+    is_linked = _rises(np.concatenate([rows for rows, _ in places]))
     if is_linked:
         writer.link_pools(LinkedPools(dataset, llm, owners))
     else:

@@ -85,7 +85,7 @@ def select(
             rows = [row for row in rows if row.id not in short[dataset]]
             kept = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
             whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
-            if whole and source.is_current and kept == source.llm_names(dataset) and not renamed.keys() & kept:
+            if whole and kept == source.llm_names(dataset) and not renamed.keys() & kept:
                 writer.keep_dataset(source, dataset)
                 steps.step(len(kept))
                 continue

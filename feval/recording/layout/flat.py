@@ -125,11 +125,6 @@ class FlatArray(NamedTuple):
         """Return an array that is in memory."""
         return cls(array.dtype.name, array.shape, lambda: [array])
 
-    def whole(self) -> npt.NDArray[Any]:
-        """Return the array in memory."""
-        blocks = [block.ravel().astype(self.dtype) for block in self.blocks()]
-        return np.concatenate([np.empty(0, self.dtype), *blocks]).reshape(self.shape)
-
 
 def offsets_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Return where each of consecutive pieces starts, and where the last one ends."""

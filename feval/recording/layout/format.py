@@ -8,35 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from feval.cards.reading import open_regular as open_regular
 from feval.errors import UsageError
 
 FORMAT = "feval-recording"
-FORMAT_VERSION = 3
-"""The version that is written, where each part is one file."""
-PARTS_VERSION = 4
-"""Where a part lies in several files: a feval that does not know them would take channels for missing."""
-PROBES_VERSION = 5
-"""With probes, in one file or several: a feval that does not know them would lose them."""
-STEPS_VERSION = 6
-"""With trees of steps: a feval that does not know them would take steps for whole CoTs."""
-TURNS_VERSION = 7
-"""With turns: a feval that does not know them would take trees of them for damaged."""
-TIMINGS_VERSION = 7
-"""With times to first token: a feval that does not know them would lose them."""
-PAIR_VERSIONS = {"depth": ("trees of steps", STEPS_VERSION), "turns": ("turns", TURNS_VERSION)}
-"""Counts of an LLM on a dataset that need a version: what they count, and the least version that has it."""
-FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
-"""The versions that are read; `docs/recording-format.md` says how they differ."""
+FORMAT_VERSION = 8
+"""The one version that is written and read."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"
 """Prefix of the part of a scorer's scores; the scorer's name follows."""
 PROBES = "probes"
-TIMINGS = "timings"
 PROBE_VOTES = "probe votes"
 """The part of the flat file that is derived from an LLM's probes."""
 
@@ -107,15 +92,6 @@ def file_paths(files: Container[str], part: str, dataset: str, llm: str | None =
 def is_one_of_several(path: str) -> bool:
     """Return whether a path is that of a file of a part that lies in several."""
     return path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES)
-
-
-def least_version(paths: Collection[str], pairs: Iterable[Container[str]], *, probes: bool) -> int:
-    """Return the version of a recording with these files, these entries of LLMs on datasets, and perhaps probes."""
-    versions = {version for pair in pairs for count, (_, version) in PAIR_VERSIONS.items() if count in pair}
-    versions.add(PARTS_VERSION if any(map(is_one_of_several, paths)) else FORMAT_VERSION)
-    versions |= {PROBES_VERSION} if probes else set()
-    versions |= {TIMINGS_VERSION} if any(path.startswith(f"{TIMINGS}/") for path in paths) else set()
-    return max(versions)
 
 
 def is_safe_path(path: object) -> bool:

@@ -7,7 +7,7 @@ opening takes half as long.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,23 +22,26 @@ from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
-from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError
-from feval.recording.content import MOST_SERVED, DatasetInfo, LLMInfo, ScorerInfo
+from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
+from feval.recording.content import CHANNELS, MOST_SERVED, PAIR_PARTS, DatasetInfo, LLMInfo, ScorerInfo
 from feval.recording.layout.format import (
     FORMAT,
-    FORMAT_VERSIONS,
+    FORMAT_VERSION,
     MANIFEST,
-    PAIR_VERSIONS,
     PROBES,
-    PROBES_VERSION,
     SCORES,
-    TIMINGS,
-    TIMINGS_VERSION,
     LeafHash,
+    is_one_of_several,
     is_safe_path,
     recording_hash,
 )
 from feval.recording.layout.locate import read_json
+
+SEVERAL_FILES = "several-files"
+"""The feature of a part that lies in several files."""
+FEATURES = frozenset(("equality", *CHANNELS, "scores", PROBES, SEVERAL_FILES))
+"""What a recording may have that a reader must know, since it would lose it or take it for something else."""
+_ALWAYS = frozenset(("dataset", "questions", "llm", *PAIR_PARTS))
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Name = Annotated[str, Field(min_length=1)]
@@ -174,6 +177,7 @@ class ManifestRecord(TypedDict):
 
     format: Literal["feval-recording"]
     format_version: int
+    features: list[str]
     created: str
     feval_version: str
     recording_hash: _Sha256
@@ -190,7 +194,7 @@ class ManifestRecord(TypedDict):
     probes: NotRequired[list[ProbesRecord]]
     leaves: list[Leaf]
     files: dict[str, FileRecord]
-    checksum: NotRequired[_Sha256]  # of all other fields; earlier fevals wrote none
+    checksum: _Sha256  # of all other fields
 
 
 def dataset_record(info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -247,21 +251,19 @@ def read_manifest(folder: Path) -> Manifest:
     raw = read_json(folder)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise NotARecordingError(f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".')
-    version = raw.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSIONS[-1]:
-        raise NewerFormatError(
-            f"{folder} has recording format {version}; this feval reads up to {FORMAT_VERSIONS[-1]}. Install a newer feval."
-        )
-    if type(version) is not int or version not in FORMAT_VERSIONS:
-        raise DamagedRecordingError(
-            f"{path}: format_version should be {FORMAT_VERSIONS[0]} to {FORMAT_VERSIONS[-1]}, found {version!r}."
+    version, stated = raw.get("format_version"), raw.get("features")
+    if version != FORMAT_VERSION or not isinstance(stated, list) or not FEATURES.issuperset(map(str, stated)):
+        is_newer = type(version) is int and version >= FORMAT_VERSION and isinstance(stated, list)
+        raise (NewerFormatError if is_newer else RecordingError)(
+            f"{path} has format {version!r:.40} with features {stated!r:.200}, and this feval reads format {FORMAT_VERSION} with "
+            f"{', '.join(sorted(FEATURES))}: import or record it again{', or install a newer feval' * is_newer}."
         )
     try:
         check_manifest(raw)
     except ValidationError as error:
         raise DamagedRecordingError(f"{path} {sentence(error)}; fetch or make the recording again.") from error
     manifest = _indexed(path, raw)
-    if "checksum" in raw and raw["checksum"] != (computed := _checksum(raw)):
+    if raw["checksum"] != (computed := checksum(raw)):
         raise DamagedRecordingError(
             f"{path} was changed after it was written: it should have the checksum {raw['checksum']}, found {computed}. Fetch or "
             "make the recording again."
@@ -269,15 +271,20 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
+    """Return what of `FEATURES` a reader of leaves of these parts and of these files must know, and any part beyond them."""
+    found = {part.partition("/")[0] for part in parts} - _ALWAYS
+    return sorted(found | ({SEVERAL_FILES} if any(map(is_one_of_several, paths)) else set()))
+
+
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
     """Return the content of `manifest.json`: the fields, which are checked, and their checksum."""
-    fields = {name: value for name, value in manifest.items() if name != "checksum"}
+    fields = {**manifest, "checksum": checksum(json.loads(json.dumps(manifest)))}
     check_manifest(fields, unknown_fields=False)
-    as_read = json.loads(json.dumps(fields))
-    return json.dumps({**fields, "checksum": _checksum(as_read)}, ensure_ascii=False, indent=1).encode()
+    return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
 
-def _checksum(raw: Mapping[str, Any]) -> str:
+def checksum(raw: Mapping[str, Any]) -> str:
     """Return the SHA-256 over all fields but the checksum, written as a line of a leaf is."""
     line = LeafHash()
     line.add({name: value for name, value in raw.items() if name != "checksum"})
@@ -334,13 +341,8 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not in both; fetch "
             "or make the recording again."
         )
-    for count, (noun, version) in PAIR_VERSIONS.items():
-        if raw["format_version"] < version and any(count in pair for pair in raw["pairs"]):
-            raise DamagedRecordingError(f"{path}: a recording with {noun} has format_version {version} or more.")
-    if raw["format_version"] < TIMINGS_VERSION and any(part == TIMINGS for _, _, part in manifest.leaves):
+    if (found := features((part for _, _, part in manifest.leaves), manifest.files)) != raw["features"]:
         raise DamagedRecordingError(
-            f"{path}: a recording with times to first token has format_version {TIMINGS_VERSION}."
+            f"{path} states the features {raw['features']}, and lists files and leaves of {found}."
         )
-    if manifest.probes and raw["format_version"] < PROBES_VERSION:
-        raise DamagedRecordingError(f"{path}: a recording with probes has format_version {PROBES_VERSION} or more.")
     return manifest

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from feval.recording.parquet.rows import questions_of_tables as questions_of_tables
     from feval.recording.parquet.rows import scores_of_rows as scores_of_rows
     from feval.recording.parquet.rows import verdicts_of_rows as verdicts_of_rows
-    from feval.recording.parquet.rows import votes_of_pools as votes_of_pools
     from feval.recording.parquet.tables import Part as Part
     from feval.recording.parquet.tables import Table as Table
     from feval.recording.parquet.tables import readable as readable
@@ -37,7 +36,6 @@ __getattr__, __dir__ = lazy_names(
             "questions_of_tables",
             "scores_of_rows",
             "verdicts_of_rows",
-            "votes_of_pools",
         ),
         "tables": ("Part", "Table", "readable"),
     },

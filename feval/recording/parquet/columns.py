@@ -14,21 +14,20 @@ from feval.recording.content import CHANNELS, PAIR_PARTS
 from feval.recording.parquet.writing import DATASET_SCHEMAS, PROBES_SCHEMA, SCORES_SCHEMA, pair_schema
 
 _NEVER_NULL = frozenset(
-    ("id", "question_id", "question", "left", "right", "gold", "sample_index", "offset", "finish_reason", "ends")
+    ("question_id", "question", "left", "right", "gold", "sample_index", "offset", "finish_reason", "ends")
 )
 _COUNTS = frozenset(("sample_index", "offset", "parent", "output_tokens", "prompt_tokens"))
 _MOST = 2**31 - 1
 
 
 @cache
-def _kinds() -> dict[str, set[str]]:
+def _kinds() -> dict[str, str]:
     """Return the kind of every column that a recording may have; a name has one meaning in all files."""
     schemas = [
         *(schema for schema, _ in (*DATASET_SCHEMAS, SCORES_SCHEMA, PROBES_SCHEMA)),
         *(pair_schema(p)[0] for p in (*PAIR_PARTS, *CHANNELS)),
     ]
-    kinds = {field.name: {_kind(field.type)} for schema in schemas for field in schema}
-    return kinds | {"id": {"text"}, "recorded_at": {"time", "text"}}  # both until format 2
+    return {field.name: _kind(field.type) for schema in schemas for field in schema}
 
 
 def _kind(type_: Any) -> str:
@@ -54,9 +53,9 @@ def check_types(path: Path, schema: Any) -> None:
     """Check that every known column of a file has the type that a recording has there, or no value at all."""
     for field in schema:
         expected = _kinds().get(field.name)
-        if expected is not None and not pa.types.is_null(field.type) and _kind(field.type) not in expected:
+        if expected is not None and not pa.types.is_null(field.type) and _kind(field.type) != expected:
             raise DamagedRecordingError(
-                f"{path}: the column {field.name!r} should hold {max(expected)}, found {_kind(field.type)!s:.120}. Its owner has "
+                f"{path}: the column {field.name!r} should hold {expected}, found {_kind(field.type)!s:.120}. Its owner has "
                 "to publish it again."
             )
 

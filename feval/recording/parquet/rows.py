@@ -18,10 +18,7 @@ from feval.recording.content import (
     Question,
     ScoreRows,
 )
-from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.recording.steps import checked_messages
-from feval.recording.votes import Votes
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -38,9 +35,8 @@ def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
     """Yield the questions of a dataset from its tables, one per row group."""
     for table in tables:
         columns = table.to_pydict()
-        ids = columns["question_id"] if "question_id" in columns else columns["id"]  # "id" until format 2
-        names = ("question", "answer", "answer_key", "choices")
-        for name, text, answer, key, choices in zip(ids, *(columns[name] for name in names), strict=True):
+        names = ("question_id", "question", "answer", "answer_key", "choices")
+        for name, text, answer, key, choices in zip(*(columns[name] for name in names), strict=True):
             yield Question(name, text, answer, key, tuple((each["label"], each["text"]) for each in choices or ()))
 
 
@@ -148,15 +144,3 @@ def marks_of_column(column: list[Any] | None) -> list[tuple[Mark, ...] | None] |
     if column is None:
         return None
     return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
-
-
-def votes_of_pools(
-    dataset: str, questions: Sequence[Question], pools: Iterable[tuple[str, Iterable[PoolRows]]]
-) -> Votes:
-    """Return the votes of a dataset from the pools of each LLM: those of format 1, whose votes file has another form."""
-    with VotesBuilder(QuestionTable(dataset, questions)) as builder:
-        for llm, rows in pools:
-            builder.add_llm(llm)
-            for pool in rows:
-                builder.add(llm, pool)
-        return builder.votes()

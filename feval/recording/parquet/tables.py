@@ -7,7 +7,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -182,8 +181,8 @@ def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, 
 
 
 def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Columns with timestamps in their one spelling; until format 2 they were text in the file."""
+    """Columns with timestamps as text, in their one spelling."""
     times = columns.get("recorded_at")
     if times is None:
         return columns
-    return columns | {"recorded_at": [utc_text(time) if isinstance(time, datetime) else time for time in times]}
+    return columns | {"recorded_at": [time and utc_text(time) for time in times]}

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from feval.recording.sealing.probe_columns import Coded, ProbeColumns
 from feval.recording.sealing.question_table import QuestionTable, row_behind
 from feval.recording.sealing.spill import Column, Spill
 from feval.recording.steps import message_numbers, unknown_as_minus_one
-from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes
+from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
@@ -48,14 +47,6 @@ class VotesBuilder:
         self._probes: dict[str, ProbeColumns] = {}
         self._forms, self._probe_forms = (_Forms(len(questions), folder) for _ in range(2))
         self._numbering: _Numbering | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the temporary files back."""
@@ -125,11 +116,6 @@ class VotesBuilder:
         for llm, probes in self._probes.items():
             arrays = probes.arrays(self._numbers.code_type, partial(self._codes, probes, self._numbers.probes))
             yield llm, pack({"dataset": self.questions.dataset, "llm": llm}, arrays)
-
-    def votes(self) -> Votes:
-        """The votes as the files would hold them."""
-        votes, details = ({name: a.whole() for name, a in arrays.items()} for arrays in self._arrays())
-        return Votes({"dataset": self.questions.dataset, "llms": list(self._llms)}, votes, lambda: details)
 
     @property
     def _numbers(self) -> _Numbering:

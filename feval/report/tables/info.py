@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from feval.answers.parties import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.recording.served import served_models
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
 _SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
 """Counts of CoTs in the manifest that are shown as shares, and their value where one is missing."""
-_MANIFEST_KEYS = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
+_MANIFEST_KEYS = (
+    "format_version",
+    "features",
+    "created",
+    "feval_version",
+    "prices",
+    "operation",
+    "parents",
+    "licences",
+    "notes",
+)
 
 
 def info_dict(recording: Recording) -> dict[str, Any]:
@@ -129,9 +140,7 @@ def _equality(dataset: Mapping[str, Any]) -> str:
     """Name of the equality of answers, with the number of pairs without a verdict, which count as different."""
     equality = dataset.get("equality")
     if equality is None:
-        # Formats 1 and 2 name there what compared answers with the gold.
-        _, _, with_gold = dataset["extractor"].partition("+")
-        return f"{with_gold}, with the gold only" if with_gold else "normal-form"
+        return NORMAL_FORM
     without = equality["undecided"] + equality["not_asked"]
     remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
     return f"{equality['name']}{remark}"
