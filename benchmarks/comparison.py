@@ -118,7 +118,7 @@ def plan(recording: str) -> object:
         entry("MoT", "mixture-of-thoughts", [one, three], "threshold", [*shares]),
     ]
     return Plan.from_dict(
-        {"dataset": "gsm8k", "recordings": [recording], "order": "mixed", "axis": "tokens", "method": methods}
+        {"dataset": "gsm8k", "recordings": [recording], "order": "mixed", "cost": "tokens", "method": methods}
     )
 
 

@@ -1,7 +1,7 @@
 """The table of commands, and what happens around each: exit codes, error sentences, signals.
 
-Exit codes: 0 done; 1 the work failed; 2 wrong usage; 3 the receipt is of an older meaning of the numbers (`feval verify`);
-128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user; FEVAL_DEBUG=1 shows the one of an unexpected error.
+Exit codes: 0 done; 1 the work failed; 2 wrong usage; 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user;
+FEVAL_DEBUG=1 shows the one of an unexpected error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from feval import __version__
 from feval.cli.interrupts import INTERRUPTED, end_at_once
 from feval.cli.output import Output, say
-from feval.errors import FevalError, FevalWarning, UsageError
+from feval.errors import FevalError, FevalWarning
 from feval.executors.progress import set_progress
 from feval.publish.secrets import shown
 
@@ -76,50 +76,6 @@ COMMANDS: Mapping[str, Command] = {
 """Name -> command, in the order of `feval --help`."""
 
 
-_IN_PYTHON = "this rare setting is an argument of `{}` in Python"
-_IN_SETTINGS = "write it, with _ for -, into a file for `--settings`"
-_REMOVED = (
-    (
-        "record",
-        (
-            "--exemplars --train-rows --exemplar-count --system-role --equality --top-p --stop --noise-seed "
-            "--requests-per-minute --tokens-per-minute --samples-per-request --retries --timeout --counter --mode "
-            "--keep-journal --refuse-drift"
-        ),
-        _IN_SETTINGS,
-    ),
-    ("record", "--no-system-role", "write `system_role = false` into a file for `--settings`"),
-    ("record", "--extra-body", "write a table such as `extra_body = { top_k = 20 }` into a file for `--settings`"),
-    ("record", "--tolerance", 'write `equality = "tolerance-X"` into a file for `--settings`'),
-    ("score", "--timeout --calls --orders", _IN_SETTINGS),
-    ("run curve compare", "--split-seed", "write `split_seed = ...` into a comparison file, for `feval compare FILE`"),
-    ("run curve compare estimate grade", "--no-receipt", "use `--receipt none`"),
-    ("import merge extract proxy", "--tolerance", "use `--equality tolerance-X`, such as tolerance-1e-4"),
-    ("import", "--temperature --max-tokens --keep-duplicates --prices", _IN_PYTHON.format("feval.import_recording")),
-    ("proxy", "--prices", "name a price list where the recording is evaluated"),
-    ("plan", "--pilot", "use `--recording`"),
-    ("plan", "--most-votes --family", _IN_PYTHON.format("feval.forecast.plan")),
-    ("estimate", "--replicate", _IN_PYTHON.format("feval.forecast.estimate")),
-    ("couple", "--samples --resamples --area --seed", _IN_PYTHON.format("feval.forecast.coupled.couple")),
-    ("serve", "--token", "set the environment variable FEVAL_SERVE_TOKEN, which stays out of the list of processes"),
-    ("serve", "--billing", _IN_PYTHON.format("feval.serving.serve")),
-    ("push", "--message", _IN_PYTHON.format("feval.publish.push")),
-    (
-        "push",
-        "--title --licence --language",
-        "write title, license or language into the front matter of `--words FILE`",
-    ),
-)
-
-REMOVED = {
-    (command, option): advice
-    for commands, options, advice in _REMOVED
-    for command in commands.split()
-    for option in options.split()
-}
-"""(command, option) -> what to do instead."""
-
-
 class _Commands(dict[str, Any]):
     """The commands for Typer, each built from its module when it is looked up."""
 
@@ -127,9 +83,6 @@ class _Commands(dict[str, Any]):
         super().__init__(dict.fromkeys(COMMANDS))
 
     def get(self, name: str, default: Any = None) -> Any:
-        if name in {"rename", "relabel"}:
-            advice = "feval select RECORDING --rename OLD=NEW --out DIR"
-            _fail(f"There is no `feval {name}`; `{advice}` gives an LLM another name.", UsageError.exit_code)
         if name not in COMMANDS:
             return default
         if self[name] is None:
@@ -139,20 +92,9 @@ class _Commands(dict[str, Any]):
             except FevalError as error:  # an extra is not installed
                 _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
-            single.command(name, cls=_Command)(_guarded(_with_output(command)))
+            single.command(name)(_guarded(_with_output(command)))
             self[name] = typer.main.get_command(single)
         return self[name]
-
-
-class _Command(TyperCommand):
-    """A command that knows the options of earlier versions."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for argument in args[: args.index("--")] if "--" in args else args:
-            option = argument.partition("=")[0]
-            if advice := REMOVED.get((str(self.name), option)):
-                _fail(f"{option} is no longer an option of `feval {self.name}`; {advice}.", UsageError.exit_code)
-        return super().parse_args(ctx, args)
 
 
 class _Group(TyperGroup):

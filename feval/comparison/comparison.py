@@ -196,7 +196,7 @@ class Comparison(Drawn, Statistics):
             "dataset": self.plan.dataset,
             "questions": first.questions,
             "train_questions": first.train_questions,
-            "axis": self.plan.cost,
+            "cost": self.plan.cost,
             "recording_hashes": list(first.recording_hashes),
             "plan": self.plan.to_dict(),
             "curves": [_curve_dict(curve) for curve in self.curves],

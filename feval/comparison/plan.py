@@ -25,16 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr
 
 from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
@@ -207,7 +198,7 @@ class Plan(Shown, EvaluationOptions):
         split_seed: random seed of that split.
         confidence: of every interval.
         resamples: of the bootstrap over questions.
-        cost: what a budget is counted in, one of `COSTS`; "axis" until 0.3.
+        cost: what a budget is counted in, one of `COSTS`.
         serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the profile's name, file or table.
         clusters: question id -> cluster, of those that are one piece of evidence; a comparison file has these, or names a file.
         costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
@@ -251,15 +242,6 @@ class Plan(Shown, EvaluationOptions):
         plan = self.model_copy()
         plan._folder = folder  # noqa: SLF001  a plan of this class
         return plan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _earlier_name(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if "axis" not in values:
-            return values
-        if "cost" in values:
-            raise UsageError("The comparison has both 'cost' and 'axis', which was its name until 0.3; keep 'cost'.")
-        return {"cost" if name == "axis" else name: value for name, value in values.items()}
 
     def model_post_init(self, context: Any) -> None:
         """Check the order, and that no two methods share a label."""

@@ -2,8 +2,7 @@
 
 The command line parses its options into a request, a comparison file lists the methods of one, a receipt holds it, and `feval
 verify` computes it again. An option of `evaluate` is declared once, as a field of `EvaluationOptions`: the command line offers
-it, comparison files take it as a key, receipts record it, and `arguments` hands it to `evaluate`. Older receipts lack it, so
-its default must be what happened before the option existed.
+it, comparison files take it as a key, receipts record it, and `arguments` hands it to `evaluate`.
 """
 
 from __future__ import annotations
@@ -100,10 +99,6 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     noun: ClassVar[str] = "The request"
-    written: ClassVar[tuple[str, ...]] = ()
-    """Fields with a default that every receipt states nonetheless."""
-    retired: ClassVar[tuple[str, ...]] = ()
-    """Fields that receipts of earlier versions have, and on which no number depends any more."""
 
     def __init__(self, noun: str | None = None, /, **values: Any) -> None:
         try:
@@ -125,14 +120,6 @@ class Request(BaseModel):
     def pinned(self) -> dict[str, Any]:
         """The request as a receipt holds it: JSON values, without the price list, which the receipt pins by its hash."""
         return self.model_dump(mode="json", exclude={"prices"})
-
-    @classmethod
-    def of_receipt(cls, content: dict[str, Any]) -> Self:
-        """A request as a receipt holds it; `UsageError` where a field is missing, unknown or malformed."""
-        missing = [name for name in cls.written if name not in content]
-        if missing:
-            raise UsageError(f"{cls.noun} lacks the field {missing[0]!r}.")
-        return cls.parse(cls.noun, {name: value for name, value in content.items() if name not in cls.retired})
 
 
 def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
@@ -241,28 +228,11 @@ class RunRequest(EvaluationOptions):
         source_sha256: hash of the file that a user's method is in; `None` for a built-in method.
     """
 
-    written: ClassVar[tuple[str, ...]] = (
-        "order",
-        "replicates",
-        "train_fraction",
-        "split_seed",
-        "seed",
-        "billing",
-        "confidence",
-    )
-    retired: ClassVar[tuple[str, ...]] = ("resamples",)
-    seldom: ClassVar[tuple[str, ...]] = ("cost", "serving", "parallel", "clusters", "source_sha256")
-
     method: str
     settings: dict[str, Any]
     dataset: str
     llms: Names
     source_sha256: str | None = None
-
-    def pinned(self) -> dict[str, Any]:
-        """The request as a receipt holds it; what few requests have is left out of the others."""
-        content = super().pinned()
-        return {name: value for name, value in content.items() if value is not None or name not in self.seldom}
 
 
 _PLAIN = (
@@ -282,8 +252,6 @@ class CurveRequest(RunRequest):
         field: the field that varies; `None` for the plain curve of self-consistency over n.
         values: its values.
     """
-
-    written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
 
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
@@ -316,8 +284,6 @@ class SurfaceRequest(QuestionOptions):
         tokens: limits of output tokens, `None` among them for no limit.
     """
 
-    written: ClassVar[tuple[str, ...]] = ("billing", "confidence")
-
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
     n: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
@@ -328,8 +294,6 @@ class SurfaceRequest(QuestionOptions):
 
 class EstimateRequest(QuestionOptions):
     """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see `feval.forecast.estimate`."""
-
-    written: ClassVar[tuple[str, ...]] = ("seed", "billing", "confidence", "resamples", "simulations", "replicate")
 
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
@@ -386,11 +350,3 @@ class GradeRequest(Request):
     confidence: float | None
     consumed: Annotated[tuple[Consumption, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
     answers: dict[str, str | None]
-
-    def pinned(self) -> dict[str, Any]:
-        """The request as a receipt holds it; tokens of cut CoTs are left out where none was cut."""
-        content = super().pinned()
-        for entry in content["consumed"]:
-            if entry["tokens"] is None:
-                del entry["tokens"]
-        return content

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from feval import __version__, hub
 from feval.cards.reading import parse_json, read_regular
@@ -25,11 +25,11 @@ from feval.evaluation.requests import (
     SurfaceRequest,
 )
 from feval.hub.addresses import is_address
-from feval.receipts import semantics
 from feval.recording.layout.format import is_safe_path
-from feval.replay.draws import SCHEME
+from feval.replay.draws import SCHEME as DRAWS
 
-FORMAT = 1
+SCHEME = 5
+"""The scheme of receipts, raised when numbers come, go or mean something else: receipts of another one are computed again."""
 _MOST_BYTES = 64 << 20
 
 REQUESTS: Mapping[str, type[Request]] = {
@@ -73,27 +73,26 @@ class Receipt(Request):
     """A receipt.
 
     Attributes:
-        feval_receipt: version of this form.
+        feval_receipt: its `SCHEME`.
         feval: version of feval that wrote it.
         draws: scheme of the draws.
-        semantics: version of what the numbers mean, see `feval.receipts.semantics`; the first version does not state it.
         prices: the price list; `None` where dollars were switched off.
-        counters: who counted the tokens of each LLM; the first version does not state it.
-        files: name -> sha256 of the files of the same result, which lie beside the receipt; the first versions do not state them.
+        counters: who counted the tokens of each LLM.
+        served: of each LLM, the CoTs by the model that answered, where replies say it.
+        files: name -> sha256 of the files of the same result, which lie beside the receipt.
         request: what was asked for, as `REQUESTS[kind]` holds it.
     """
 
-    model_config = ConfigDict(extra="ignore")  # earlier versions wrote more
     noun = "It"
 
     feval_receipt: int
     kind: str
     feval: Annotated[str, AfterValidator(_printable)]
     draws: str
-    semantics: int = 1
     recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1, max_length=MOST_NAMES)]
     prices: PinnedPrices | None
-    counters: dict[str, str] = {}  # noqa: RUF012  pydantic copies it
+    counters: dict[str, str]
+    served: dict[str, dict[str, int]] = {}  # noqa: RUF012  pydantic copies it
     files: Annotated[dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)] = {}  # noqa: RUF012  pydantic copies it
     request: dict[str, Any]
     numbers: dict[str, Any]
@@ -102,7 +101,8 @@ class Receipt(Request):
         """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed field a `UsageError`."""
         if self.kind not in REQUESTS:
             raise UnknownNameError.of("kind of receipt", self.kind, REQUESTS)
-        return REQUESTS[self.kind].of_receipt(self.request)
+        model = REQUESTS[self.kind]
+        return model.parse(model.noun, self.request)
 
 
 def is_receipt(path: Path) -> bool:
@@ -119,7 +119,7 @@ def read_receipt(path: Path) -> Receipt:
     """Read a receipt and check its form.
 
     Raises:
-        UsageError: the file is not a receipt, is damaged, or is of a later format or of other draws.
+        UsageError: the file is not a receipt, is damaged, or is of another scheme or of other draws.
     """
     try:
         content = parse_json(read_regular(path, _MOST_BYTES))
@@ -131,9 +131,10 @@ def read_receipt(path: Path) -> Receipt:
         raise UsageError(
             f"{path} is not a receipt. feval run, curve, surface, compare, estimate and grade write receipt.json with --out."
         )
-    if content["feval_receipt"] != FORMAT:
+    if (content["feval_receipt"], content.get("draws", DRAWS)) != (SCHEME, DRAWS):
         raise UsageError(
-            f"{path} is a receipt of format {content['feval_receipt']!r}; this feval reads format {FORMAT}. Use a later feval."
+            f"{path} is a receipt of scheme {content['feval_receipt']!r:.40} with {content.get('draws')!r:.40}, and feval "
+            f"{__version__} verifies scheme {SCHEME} with {DRAWS!r}: compute its numbers again."
         )
     try:
         receipt = Receipt(**content)
@@ -143,13 +144,4 @@ def read_receipt(path: Path) -> Receipt:
         raise UsageError(f"{path} is a damaged receipt. {error} Take an unchanged copy.") from error
     if receipt.kind not in REQUESTS:
         raise UnknownNameError.of("kind of receipt", receipt.kind, REQUESTS)
-    if receipt.semantics > semantics.VERSION:
-        raise UsageError(
-            f"The numbers of {path} have version {receipt.semantics} of their meaning; this feval {__version__} knows version "
-            f"{semantics.VERSION}. Use a later feval."
-        )
-    if receipt.draws != SCHEME:
-        raise UsageError(
-            f"{path} was made with the draws {receipt.draws!r}; this feval {__version__} draws by {SCHEME!r}."
-        )
     return receipt

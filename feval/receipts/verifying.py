@@ -1,9 +1,7 @@
 """Verify receipts: compute what was asked for again, and compare.
 
 Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes feval run code that it
-names, nor open a file of its choice; a user's method and a price list of the user's own must be given again. Where the numbers
-of a receipt with an older meaning (`feval.receipts.semantics`) come out otherwise, the check says what has changed since: they
-are neither confirmed nor called wrong.
+names, nor open a file of its choice; a user's method and a price list of the user's own must be given again.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from feval.cards.prices import price_list
 from feval.cards.reading import open_regular
 from feval.comparison.comparison import compare
 from feval.comparison.plan import ComparisonRequest
-from feval.errors import ConflictError, MethodError, RecordingError, UnlabelledError, UsageError
+from feval.errors import ConflictError, MethodError, RecordingError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest, SurfaceRequest
@@ -34,7 +32,6 @@ from feval.executors.progress import reports
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
-from feval.receipts import semantics
 from feval.receipts.format import read_receipt
 from feval.receipts.grading import grade_answers
 from feval.receipts.writing import comparison_numbers
@@ -75,25 +72,20 @@ class ReceiptCheck:
     Attributes:
         kind: "run", "curve", "surface", "compare", "estimate" or "grade".
         numbers: how many values were compared.
-        notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
-            be computed any more.
+        notes: sentences on what differs without being a number: the version of feval, and files that lie elsewhere.
         files: sentences on files beside the receipt that are not those of its result.
-        semantics: version of what the receipt's numbers mean.
-        changes: what has changed since that version, where something came out otherwise; else empty.
     """
 
     kind: str
     numbers: int
     differences: tuple[ChangedValue, ...]
     notes: tuple[str, ...]
-    semantics: int = semantics.VERSION
-    changes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether everything came out as the receipt says."""
-        return not (self.differences or self.changes or self.files)
+        return not (self.differences or self.files)
 
     @property
     def outdated(self) -> bool:
@@ -124,7 +116,7 @@ def verify_receipt(
         progress: called with (parts done, parts in all) of what is computed.
 
     Raises:
-        UsageError: the file is not a receipt or of a later format, or a user's method was not given again.
+        UsageError: the file is not a receipt or of another scheme, or a user's method was not given again.
         ConflictError: a recording, price list or method is not the one the receipt was made from.
         RecordingError: a recording cannot be read.
     """
@@ -139,25 +131,17 @@ def verify_receipt(
     opened = _open(places, receipt)
     request = receipt.parsed_request()
     inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods), executor, progress)
-    changes = semantics.changes_since(receipt.semantics)
     notes = (
         []
         if receipt.feval == __version__
         else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
     )
     files = _changed_files(path, receipt.files, notes)
-    try:
-        numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
-    except UnlabelledError as error:
-        if not changes:
-            raise
-        return ReceiptCheck(receipt.kind, 0, (), (*notes, str(error)), receipt.semantics, changes, files)
+    numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
     differences: list[ChangedValue] = []
-    count = _compare("", receipt.numbers, numbers, differences, older=bool(changes))
+    count = _compare("", receipt.numbers, numbers, differences)
     _compare("counters", receipt.counters, _counters(receipt, request, opened), differences)
-    return ReceiptCheck(
-        receipt.kind, count, tuple(differences), tuple(notes), receipt.semantics, changes if differences else (), files
-    )
+    return ReceiptCheck(receipt.kind, count, tuple(differences), tuple(notes), files)
 
 
 def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
@@ -234,7 +218,7 @@ def _users_methods(names: Sequence[str | MethodFile]) -> dict[str, MethodFile]:
 
 
 def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -> dict[str, str | None]:
-    """Who counted the tokens of each LLM for which the receipt states it; receipts of earlier versions do not."""
+    """Who counted the tokens of each LLM that the receipt names."""
     dataset = request.plan.dataset if isinstance(request, ComparisonRequest) else receipt.request["dataset"]
     pairs = [pair for recording in opened for pair in recording.manifest.pairs.items()]
     counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
@@ -338,20 +322,17 @@ _COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
 }
 
 
-def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue], *, older: bool = False) -> int:
-    """Compare two JSON values, extend `differences`, and count the plain values.
-
-    `older`: the receipt has an older version of what numbers mean, which lacked some of them.
-    """
-    if _is_wording(where, receipt, now) or (older and _unstated(where, receipt, now)):
+def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]) -> int:
+    """Compare two JSON values, extend `differences`, and count the plain values."""
+    if _is_wording(where, receipt, now):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
-        keys = receipt if older else dict.fromkeys([*receipt, *(key for key in now if key not in semantics.LATER)])
         inner = f"{where}." if where else ""
-        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences, older=older) for key in keys)
+        keys = dict.fromkeys([*receipt, *now])
+        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences) for key in keys)
     if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):
         pairs = enumerate(zip(receipt, now, strict=True))
-        return sum(_compare(f"{where}[{i}]", *pair, differences, older=older) for i, pair in pairs)
+        return sum(_compare(f"{where}[{i}]", *pair, differences) for i, pair in pairs)
     if isinstance(receipt, list) and isinstance(now, list):
         differences.append(ChangedValue(f"number of {where}", len(receipt), len(now)))
     elif not _same(receipt, now):
@@ -365,14 +346,6 @@ def _is_wording(where: str, receipt: Any, now: Any) -> bool:
     if name in ("reason", "untested"):
         return isinstance(receipt, str) and isinstance(now, str)
     return name in ("errors_unknown", "warnings")
-
-
-def _unstated(where: str, receipt: Any, now: Any) -> bool:
-    """Whether the value belongs to an error breakdown that an older receipt lacks: exact numbers had none, or one with gaps."""
-    parent, _, place = where.rpartition(".")
-    if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
-        return receipt is None and now is not None
-    return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())
 
 
 def _same(receipt: Any, now: Any) -> bool:

@@ -13,10 +13,9 @@ from feval.comparison.traces import load_compared
 from feval.errors import FevalError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods import MethodFile
-from feval.receipts import semantics
-from feval.receipts.format import FORMAT, REQUESTS
+from feval.receipts.format import REQUESTS, SCHEME
 from feval.recording.layout.origin import cached_from
-from feval.replay.draws import SCHEME
+from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -91,11 +90,10 @@ def _receipt(
     served = {llm.name: dict(llm.served.names) for llm in llms if llm.served is not None}
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     content = {
-        "feval_receipt": FORMAT,
+        "feval_receipt": SCHEME,
         "kind": next(kind for kind, model in REQUESTS.items() if type(request) is model),
         "feval": __version__,
-        "draws": SCHEME,
-        "semantics": semantics.VERSION,
+        "draws": DRAWS,
         "recordings": [
             {"hash": name, "path": cached_from(path) or path_from(folder, path)} for name, path in recordings
         ],

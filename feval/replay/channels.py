@@ -311,7 +311,7 @@ class RecordedChannels(Channels):
             return None
         votes, of_question = self._recording.votes(self._dataset), dict[str, list[float | None]]()
         for question, values in self._recording.scan(part, *pair, ["question_id", column]):
-            of_question[question] = values.get(column, [])  # recordings of the first formats may lack it
+            of_question[question] = values.get(column, [])
         seconds = np.full(votes.llms[self._llm].codes.shape, np.nan)
         for row, question in enumerate(votes.question_ids):
             own = of_question.get(question, [])

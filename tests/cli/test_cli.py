@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 
 from feval import __version__
 from feval.cli import app
-from feval.cli.commands import COMMANDS, REMOVED
+from feval.cli.commands import COMMANDS
 from feval.cli.options import parse_counts
 from feval.cli.output import ProgressBar, foretell
 from feval.errors import OutOfRangeError, UsageError
@@ -197,24 +197,6 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = feval(*arguments)
     assert result.exit_code == 2
     assert "Usage: feval" in result.output
-
-
-@pytest.mark.parametrize(("command", "option"), REMOVED)
-def test_an_option_of_earlier_versions_says_what_to_do_instead(command: str, option: str) -> None:
-    failed(feval(command, f"{option}=1"), 2, f"{option} is no longer an option of `feval {command}`", "; ")
-    assert f"  {option} " not in feval(command, "--help").stdout
-
-
-@pytest.mark.parametrize("command", ["rename", "relabel"])
-def test_a_new_name_is_given_by_select(command: str) -> None:
-    failed(feval(command, "recording"), 2, f"no `feval {command}`; `feval select RECORDING --rename OLD=NEW --out DIR`")
-
-
-def test_what_an_option_of_earlier_versions_became() -> None:
-    failed(feval("curve", "self-consistency", "--no-receipt"), 2, "use `--receipt none`")
-    failed(feval("record", "--no-system-role"), 2, "write `system_role = false`")
-    failed(feval("record", "--extra-body", "{}"), 2, "write a table such as `extra_body = { top_k = 20 }`")
-    assert "no longer" not in feval("info", "--", "--no-receipt").stderr
 
 
 @pytest.mark.parametrize(

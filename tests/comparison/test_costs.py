@@ -81,15 +81,11 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder: Path) 
     assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
 
 
-def test_the_key_axis_of_earlier_files_is_read(folder: Path) -> None:
-    old, new = plan(SC, axis="samples"), plan(SC, cost="samples")
-    assert old == new
-    assert (old.to_dict()["cost"], "axis" in old.to_dict()) == ("samples", False)
-    assert Plan.from_dict(old.to_dict()) == old
+def test_the_key_of_a_cost_is_checked(folder: Path) -> None:
+    read = plan(SC, cost="samples")
+    assert Plan.from_dict(read.to_dict()) == read
     with pytest.raises(UnknownNameError, match="no cost 'minutes'"):
         plan(SC, cost="minutes")
-    with pytest.raises(UsageError, match=r"both 'cost' and 'axis', .* keep 'cost'"):
-        plan(SC, cost="usd", axis="usd")
     with pytest.raises(UsageError, match=r"'cots'.* Known: .*\bcost, costs"):
         plan(SC, cots="usd")
 

@@ -48,21 +48,15 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
         shown = CliRunner().invoke(app, [command, "--help"]).stdout
         assert {name for name in names if f"--{name.replace('_', '-')} " in shown} == names - rare
     assert names <= set(Plan.model_fields)
-    assert names - {"prices", *RunRequest.seldom} <= set(request().pinned())
+    assert names - {"prices"} <= set(request().pinned())
     given = request(cost="seconds", parallel=2).pinned()
     assert (given["cost"], given["parallel"]) == ("seconds", 2)
 
 
 def test_a_request_survives_its_receipt() -> None:
     made = CurveRequest(**request(seed=3, train_fraction=0.5).model_dump(), field="n", values=(1, 2.5))
-    assert CurveRequest.of_receipt(made.pinned()) == made
+    assert CurveRequest.parse("It", made.pinned()) == made
     assert made.changed(order="recorded").order == "recorded"
-    older = {
-        name: value for name, value in made.pinned().items() if name not in ("unlabelled", "short_pools", "split_seed")
-    }
-    assert CurveRequest.of_receipt(older | {"resamples": 10_000}) == made
-    with pytest.raises(UsageError, match="lacks the field 'seed'"):
-        CurveRequest.of_receipt({name: value for name, value in older.items() if name != "seed"})
 
 
 @pytest.mark.parametrize(

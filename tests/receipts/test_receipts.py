@@ -19,7 +19,7 @@ from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.publish.licences import Licence
 from feval.publish.release import Seen, prepare
-from feval.receipts.semantics import CHANGES, LATER, VERSION
+from feval.receipts.format import SCHEME
 from feval.receipts.verifying import ChangedValue, verify_receipt
 from feval.recording import LLMInfo, open_recording
 from feval.report.page.view import view_page
@@ -361,7 +361,7 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path:
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
-    pinned = {"feval", "draws", "semantics", "recordings", "prices", "counters"}
+    pinned = {"feval", "draws", "recordings", "prices", "counters"}
     assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers", "files"}
     assert read["counters"] == {"gpt-3.5-turbo": "words"}
     assert read["draws"] == "draws-v1"
@@ -408,31 +408,6 @@ def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
     changed(path, counters=["words"])
     with pytest.raises(UsageError, match=r"damaged receipt.*'counters'"):
         verify_receipt(path)
-    changed(path, counters={})  # as receipts of earlier versions
-    assert verify_receipt(path).equal
-
-
-def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:
-    path = outdated(receipt(toy, "exact"), "errors-v2")
-    numbers = json.loads(path.read_text())["numbers"]
-    assert None not in numbers["errors"].values()
-    changed(path, numbers=numbers | {"errors": dict.fromkeys(numbers["errors"])})
-    assert verify_receipt(path).equal
-    changed(path, semantics=VERSION)
-    assert not verify_receipt(path).equal  # no present receipt leaves it open
-    changed(path, semantics=VERSION - 1)
-    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
-    assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
-
-
-def test_a_receipt_from_before_numbers_were_added_still_verifies(toy: Path) -> None:
-    path = receipt(toy, "recorded")
-    numbers = json.loads(path.read_text())["numbers"]
-    assert numbers.keys() >= LATER
-    changed(path, numbers={key: value for key, value in numbers.items() if key not in LATER})
-    assert verify_receipt(path).equal
-    changed(path, numbers=numbers | {"sequential_tokens": numbers["sequential_tokens"] + 1})
-    assert [difference.where for difference in verify_receipt(path).differences] == ["sequential_tokens"]
 
 
 def test_rounding_is_no_difference(toy: Path) -> None:
@@ -499,8 +474,9 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "not a receipt"),
-        ('{"feval_receipt": 2}', "format 2"),
-        ('{"feval_receipt": 1}', "damaged receipt.*lacks the field 'kind'"),
+        ('{"feval_receipt": 1, "draws": "draws-v1"}', r"scheme 1 with 'draws-v1'.*: compute its numbers again\.$"),
+        (f'{{"feval_receipt": {SCHEME}, "draws": "draws-v2"}}', r"'draws-v2', and .* with 'draws-v1': compute"),
+        (f'{{"feval_receipt": {SCHEME}}}', "damaged receipt.*lacks the field 'kind'"),
     ],
 )
 def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
@@ -514,72 +490,6 @@ def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
 def test_a_kind_nobody_knows(toy: Path) -> None:
     with pytest.raises(UnknownNameError, match="walk"):
         verify_receipt(changed(receipt(toy), kind="walk"))
-
-
-def outdated(path: Path, errors: str | None) -> Path:
-    """The receipt as versions wrote it whose semantics had no number."""
-    whole = json.loads(path.read_text())
-    del whole["semantics"]
-    for choice in ("unlabelled", "short_pools"):
-        whole["request"].pop(choice, None)
-    path.write_text(json.dumps(whole | ({} if errors is None else {"errors": errors})))
-    return path
-
-
-@pytest.mark.parametrize("errors", [None, "errors-v2"])
-def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, toy: Path) -> None:
-    path, version = outdated(receipt(toy, "exact"), errors), 1
-    equal = verify_receipt(path)
-    assert (equal.equal, equal.semantics, equal.changes) == (True, version, ())
-    numbers = json.loads(path.read_text())["numbers"]
-    changed(path, numbers=numbers | {"accuracy": 0.123})
-    found = verify_receipt(path)
-    assert (found.equal, found.outdated, [d.where for d in found.differences]) == (False, True, ["accuracy"])
-    assert found.changes[-len(CHANGES[VERSION]) :] == CHANGES[VERSION]
-    done = call("verify", path)
-    assert (done.exit_code, done.stderr) == (3, "")
-    assert f"has changed since, from version {version} to {VERSION}. 1 of" in done.stdout
-    assert "accuracy: the receipt says 0.123, now" in done.stdout
-    assert f"  {CHANGES[VERSION][0]}" in done.stdout.splitlines()
-    result = json.loads(call("verify", path, "--json").stdout)
-    assert (result["ok"], result["semantics"], len(result["differences"])) == (
-        False,
-        {"receipt": version, "now": VERSION},
-        1,
-    )
-    assert result["changes"] == list(found.changes)
-    changed(path, semantics=VERSION)
-    assert call("verify", path).exit_code == 1  # of the present meaning it is wrong
-
-
-def test_an_older_receipt_of_questions_that_are_refused_now_says_so(tmp_path: Path) -> None:
-    toy = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, ["a", None, "b", "d"])
-    done = call(*RUNS["exact"], "--unlabelled", "drop", "--recording", toy, "--receipt", tmp_path / "r.json")
-    assert done.exit_code == 0, done.output
-    path = outdated(tmp_path / "r.json", "errors-v2")
-    found = verify_receipt(path)
-    assert (found.equal, found.outdated, found.numbers) == (False, True, 0)
-    assert "1 of 4 questions of toy has no gold answer" in found.notes[0]
-    done = call("verify", path)
-    assert done.exit_code == 3
-    assert "no longer be computed as they were meant" in done.stdout
-    changed(path, semantics=VERSION)
-    assert call("verify", path).exit_code == 1
-
-
-def test_numbers_with_a_later_meaning_are_refused(toy: Path) -> None:
-    with pytest.raises(UsageError, match=f"version {VERSION + 1} of their meaning.*Use a later feval"):
-        verify_receipt(changed(path := receipt(toy), semantics=VERSION + 1))
-    with pytest.raises(UsageError, match="'2' in the field 'semantics'"):
-        verify_receipt(changed(path, semantics="2"))
-
-
-def test_a_split_that_an_older_receipt_leaves_open_is_not_compared(toy: Path) -> None:
-    path = outdated(receipt(toy, "exact"), None)
-    numbers = json.loads(path.read_text())["numbers"]
-    gaps = dict.fromkeys(("wrong_vote", "stopped_early"))
-    changed(path, numbers=numbers | {"errors": numbers["errors"] | gaps, "errors_unknown": "It is not known."})
-    assert verify_receipt(path).equal
 
 
 def test_another_version_is_a_note(toy: Path) -> None:

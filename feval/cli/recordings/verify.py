@@ -16,13 +16,11 @@ from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import local_folder
 from feval.receipts.format import is_receipt, local_receipt
-from feval.receipts.semantics import VERSION
 from feval.receipts.verifying import ReceiptCheck, verify_receipt
 from feval.recording import verify_recording
 from feval.report.text import counted
 
 _MOST_DIFFERENCES = 20
-_OUTDATED = 3  # exit code: the receipt is of an older version, in which its numbers meant something else
 
 
 @machine_options
@@ -53,7 +51,7 @@ def verify(
 
     Checks every byte and hash of a recording; computes the numbers of a receipt again.
 
-    Exit code: 0 all agree; 1 something differs; 3 the meaning of the receipt's numbers has changed since it was written.
+    Exit code: 0 all agree; 1 something differs.
     """
     if last == (recording is not None):
         raise UsageError(
@@ -116,28 +114,16 @@ def _verify_receipt(
         "ok": check.equal,
         "kind": check.kind,
         "numbers": check.numbers,
-        "semantics": {"receipt": check.semantics, "now": VERSION},
-        "changes": list(check.changes),
         "files": list(check.files),
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
     shown = [f"{path} is right: {check.numbers} values of {what} computed again, all equal"] if check.equal else []
-    if check.outdated:
-        shown = [
-            f"{path} was written by an older feval. The meaning of its numbers has changed since, from version "
-            f"{check.semantics} to {VERSION}. {len(check.differences):,} of {check.numbers:,} values of {what} differ now:"
-            if check.differences
-            else f"{path} was written by an older feval, and its numbers can no longer be computed as they were meant then.",
-            *(f"  {line}" for line in _shown_differences(check)),
-            "Changed since:",
-            *(f"  {sentence}" for sentence in check.changes),
-        ]
     show.result(summary, *shown)
-    for line in (*check.files, *(() if check.outdated else _shown_differences(check))):
+    for line in (*check.files, *_shown_differences(check)):
         say(f"error: {path}: {line}")
     if not check.equal:
-        raise typer.Exit(_OUTDATED if check.outdated and not check.files else 1)
+        raise typer.Exit(1)
 
 
 def _shown_differences(check: ReceiptCheck) -> list[str]:

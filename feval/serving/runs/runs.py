@@ -338,7 +338,7 @@ def _read_back(entry: Mapping[str, Any], recorded: Sequence[int]) -> list[Served
 
 
 def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:
-    """Count the template of a request in a ledger file; entries of older files have none."""
+    """Count the template of a request in a ledger file; what matches no template has none."""
     if "match" not in entry:
         return
     digest = entry.get("template")
