@@ -286,7 +286,7 @@ def _llms(recording: Recording) -> _Facts:
     for name, record in recording.manifest.llms.items():
         other = {
             key: value
-            for key, value in (record.get("decoding") or {}).items()
+            for key, value in record["decoding"].items()
             if value not in (None, [], {}, "") and not (key == "model" and value == record.get("base"))
         }
         rows.append([
@@ -307,7 +307,7 @@ def _prompts(recording: Recording) -> list[_Facts]:
     """Return the system prompts, each with the datasets it was used for."""
     prompts: dict[str, list[str]] = {}
     for record in recording.manifest.datasets.values():
-        if record.get("system_prompt"):
+        if record["system_prompt"]:
             prompts.setdefault(record["system_prompt"], []).append(record["id"])
     everywhere = len(recording.dataset_ids())
     return [
@@ -364,7 +364,7 @@ def _gaps(recording: Recording, page: Page) -> _Facts:
     gaps = [figures for figures in page.figures if has_gap(figures)]
     unknown = [figures for figures in page.figures if figures.unknown]
     served = [each.sentence for each in served_models(recording.manifest)]
-    notes = [plain(str(note)) for note in (*served, *recording.manifest.raw.get("notes", ()))]
+    notes = [plain(str(note)) for note in (*served, *recording.manifest.raw["notes"])]
     return {
         "gaps": gap_table(gaps, several_datasets=len(recording.dataset_ids()) > 1),
         "cut_off": any(figures.truncated or figures.withheld for figures in gaps),
@@ -434,10 +434,10 @@ def _files(recording: Recording, page: Page) -> _Facts:
 
 def _licences(recording: Recording, page: Page) -> str:
     url, name = page.licence.url, plain(page.licence.title)
-    stated = recording.manifest.raw.get("licences") or {}
+    stated = recording.manifest.raw["licences"]
     rows = [["the collection, as a database", f"[{name}]({url})" if url else name]]
     rows += [
-        [f"questions of {code(record['id'])}", plain(record.get("licence") or stated.get("questions") or "not stated")]
+        [f"questions of {code(record['id'])}", plain(record["licence"] or stated.get("questions") or "not stated")]
         for record in recording.manifest.datasets.values()
     ]
     outputs = plain(outputs_licence(recording) or "not stated; the terms of their providers apply")
@@ -445,7 +445,7 @@ def _licences(recording: Recording, page: Page) -> str:
 
 
 def _citation(recording: Recording, page: Page) -> _Facts:
-    created = str(recording.manifest.raw.get("created", ""))
+    created = str(recording.manifest.raw["created"])
     owner, name = page.repo_id.split("/")
     papers = {
         source_card.citation: record["id"]
@@ -485,8 +485,8 @@ def _messages(request: str | None) -> str | None:
 
 
 def _licence_details(recording: Recording, page: Page) -> str:
-    stated = recording.manifest.raw.get("licences") or {}
-    licences = {record["id"]: record.get("licence") for record in recording.manifest.datasets.values()}
+    stated = recording.manifest.raw["licences"]
+    licences = {record["id"]: record["licence"] for record in recording.manifest.datasets.values()}
     questions = ", ".join(
         f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
     )

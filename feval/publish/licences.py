@@ -107,7 +107,7 @@ def check_licence(licence: Licence | None) -> Licence:
 
 def outputs_licence(recording: Recording) -> str | None:
     """Return the licence of what the LLMs wrote, in words: from the manifest, or the cards of LLMs that come with feval."""
-    stated = (recording.manifest.raw.get("licences") or {}).get("outputs")
+    stated = recording.manifest.raw["licences"].get("outputs")
     if stated and "not stated" not in stated:  # a merge of recordings may state it of some
         return str(stated)
     bases = [str(record.get("base")) for record in recording.manifest.llms.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from feval.publish.configs import Config
@@ -32,18 +32,18 @@ def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
 
 def is_imported(recording: Recording) -> bool:
     """Return whether others may have extracted the answers: true unless feval is known to have recorded or extracted them."""
-    operation = _mapping(recording.manifest.raw.get("operation")).get("name")
+    operation = recording.manifest.raw["operation"].get("name")
     return operation != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
 
 
 def provenance(recording: Recording) -> str:
     """Return the section's text."""
     raw = recording.manifest.raw
-    operation = _mapping(raw.get("operation"))
-    date = re.match(r"\d{4}-\d\d-\d\d", str(raw.get("created", "")))
+    operation = raw["operation"]
+    date = re.match(r"\d{4}-\d\d-\d\d", raw["created"])
     when = f" on {date[0]}" if date else ""
-    by = f" with feval {plain(str(raw.get('feval_version', '')))}".rstrip()
-    parents = _parents(recording)
+    by = f" with feval {plain(raw['feval_version'])}"
+    parents = raw["parents"]
     if not parents:
         return f"{_sentence(operation)}{when}{by}."
     verb = _DERIVED.get(str(operation.get("name")), f"made ({code(str(operation.get('name')))}) from")
@@ -74,14 +74,8 @@ def _sentence(operation: Mapping[str, Any]) -> str:
 
 def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
     """Return what made the samples: the operation of the recording, or those of the recordings it was derived from."""
-    parents = _parents(recording)
-    operation = _mapping(recording.manifest.raw.get("operation"))
+    parents, operation = (recording.manifest.raw[name] for name in ("parents", "operation"))
     return [_mapping(parent.get("operation")) for parent in parents] or [operation]
-
-
-def _parents(recording: Recording) -> Sequence[Mapping[str, Any]]:
-    parents = recording.manifest.raw.get("parents")
-    return [_mapping(parent) for parent in parents] if isinstance(parents, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -87,11 +87,6 @@ class ReceiptCheck:
         """Whether everything came out as the receipt says."""
         return not (self.differences or self.files)
 
-    @property
-    def outdated(self) -> bool:
-        """Whether something came out otherwise, and what numbers mean has changed since the receipt was written."""
-        return bool(self.changes)
-
 
 @checked
 @reports("verifying")

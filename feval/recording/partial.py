@@ -72,7 +72,7 @@ def _possible_parts(manifest: Manifest) -> Iterator[Part]:
         yield from (Part(part, dataset, None) for part in ("questions", "equality", "votes", "details"))
     for dataset, llm in manifest.pairs:
         yield from (Part(part, dataset, llm) for part in (*PAIR_PARTS, *CHANNELS))
-    for record in manifest.raw.get("scores", []):
+    for record in manifest.raw["scores"]:
         yield Part(SCORES + record["scorer"], record["dataset"], record["llm"])
     for dataset, llm in manifest.probes:
         yield from (Part(part, dataset, llm) for part in (PROBES, PROBE_VOTES))

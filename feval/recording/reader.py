@@ -154,15 +154,15 @@ class Recording(Browsed):
             record["title"],
             record["answer_kind"],
             record["extractor"],
-            record.get("system_prompt"),
-            record.get("licence"),
-            record["equality"]["name"] if record.get("equality") else NORMAL_FORM,
+            record["system_prompt"],
+            record["licence"],
+            record["equality"]["name"] if record["equality"] else NORMAL_FORM,
         )
 
     def llm_info(self, llm: str) -> LLMInfo:
         """What the manifest says about an LLM."""
         record = self.manifest.llms[llm]
-        return LLMInfo(llm, record.get("temperature"), record.get("max_tokens"), record.get("decoding", {}))
+        return LLMInfo(llm, record["temperature"], record["max_tokens"], record["decoding"])
 
     def counter(self, dataset: str, llm: str) -> str:
         """The token counter of an LLM on a dataset."""
@@ -306,7 +306,7 @@ class Recording(Browsed):
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says about the scores of an LLM on a dataset, one entry per scorer."""
         self.require(dataset, llm)
-        records = self.manifest.raw.get("scores", ())
+        records = self.manifest.raw["scores"]
         return [record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)]
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
@@ -316,7 +316,7 @@ class Recording(Browsed):
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says about a scorer."""
         record = next(record for record in self.manifest.raw["scorers"] if record["name"] == scorer)
-        return ScorerInfo(scorer, record["kind"], record.get("parameters", {}))
+        return ScorerInfo(scorer, record["kind"], record["parameters"])
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feval.recording.layout.manifest import Manifest
@@ -53,9 +53,8 @@ class Served:
 def served_models(manifest: Manifest) -> Iterator[Served]:
     """Yield the pairs whose replies state another name than was asked."""
     for (dataset, llm), pair in manifest.pairs.items():
-        names: Mapping[str, int] = pair.get("served") or {}
-        record: Mapping[str, Any] = manifest.llms[llm]
-        asked = (record.get("decoding") or {}).get("model")
+        names: Mapping[str, int] = pair.get("served", {})
+        asked = manifest.llms[llm]["decoding"].get("model")
         asked = asked if isinstance(asked, str) else llm.split("@", maxsplit=1)[0]
         if names.keys() - {asked}:
             yield Served(llm, dataset, asked, names)

@@ -88,7 +88,7 @@ def verify_recording(
 
 def _remarks(recording: Recording) -> Iterator[str]:
     for dataset, record in recording.manifest.datasets.items():
-        equality = record.get("equality")
+        equality = record["equality"]
         if equality is not None and (without := equality["undecided"] + equality["not_asked"]):
             pairs = "1 pair of answers has" if without == 1 else f"{without:,} pairs of answers have"
             yield (

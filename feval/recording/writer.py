@@ -271,7 +271,7 @@ class RecordingWriter:
         votes = parent.votes(dataset)
         self._datasets[dataset] = info
         self._questions[dataset] = {"questions": len(votes), "with_gold": int((votes.gold >= 0).sum())}
-        if equality := parent.manifest.datasets[dataset].get("equality"):
+        if equality := parent.manifest.datasets[dataset]["equality"]:
             self._equality[dataset] = equality
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with storage_errors(self.out):
@@ -444,7 +444,6 @@ class RecordingWriter:
         self._notes += without_verdict(dataset, name, counts)
 
     def _manifest(self) -> dict[str, Any]:
-        scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -463,8 +462,9 @@ class RecordingWriter:
             ],
             "llms": [llm_record(llm) for llm in self._llms.values()],
             "pairs": self._pairs,
-            **({"scorers": scorers, "scores": self._scores} if self._scores else {}),
-            **({"probes": list(self._probes.values())} if self._probes else {}),
+            "scorers": [scorer_record(scorer) for scorer in self._scorers.values()],
+            "scores": self._scores,
+            "probes": list(self._probes.values()),
             "leaves": [dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True)) for leaf in self._leaves],
             "files": {},
         }

@@ -69,7 +69,7 @@ class LLM(Drawn):
         found = (served for served in served_models(view.recording.manifest) if served.llm == self.name)
         self.served = next((served for served in found if served.dataset == self.dataset), None)
         # `info` would import pyarrow.
-        self._noise = _shared_noise(view.recording.manifest.llms[self.name].get("decoding"))
+        self._noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])
 
     def __repr__(self) -> str:
         return (

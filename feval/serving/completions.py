@@ -177,7 +177,7 @@ def require_texts(match: Match, cots: CotTexts) -> None:
 def created(recording: Recording) -> int:
     """Return when a recording was made, in Unix seconds; 0 if it does not say."""
     try:
-        return int(datetime.fromisoformat(str(recording.manifest.raw.get("created"))).timestamp())
+        return int(datetime.fromisoformat(str(recording.manifest.raw["created"])).timestamp())
     except ValueError:
         return 0
 

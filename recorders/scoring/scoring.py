@@ -166,7 +166,7 @@ class CoTScoring(ScoringTask[ScoringResult]):
                 notes=_notes(scorer.info.name, states, without_text),
                 replacing=bool(self.earlier),
                 without_notes=[
-                    note for note in source.manifest.raw.get("notes", ()) if self.earlier and _is_note_of(scorer, note)
+                    note for note in source.manifest.raw["notes"] if self.earlier and _is_note_of(scorer, note)
                 ],
             )
         notes = _notes(scorer.info.name, states, without_text)

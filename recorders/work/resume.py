@@ -102,7 +102,7 @@ def start_from(
 
 def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None:
     """Return where a recording's own description differs from an identity; `None` if nowhere."""
-    operation = recording.manifest.raw.get("operation", {})
+    operation = recording.manifest.raw["operation"]
     if operation.get("name") != "record":
         return f"operation is {operation.get('name')!r}, not 'record'"
     return difference({name: operation.get(name) for name in identity}, identity)

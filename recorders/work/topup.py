@@ -177,17 +177,15 @@ def _lacks_probes(recording: Recording, task: RecordingTask) -> bool:
 def _made_before(base: HubRecording, out: Path, operation: dict[str, Any]) -> TopUp:
     """Return the result of an earlier run of the same command, if that is what `out` holds."""
     existing = open_recording(out)
-    recorded = existing.manifest.raw.get("operation", {})
-    parents = existing.manifest.raw.get("parents") or [{}]
+    recorded = existing.manifest.raw["operation"]
+    parents = existing.manifest.raw["parents"] or [{}]
     if {name: recorded.get(name) for name in operation} != operation or parents[0].get("hash") != base.recording.hash:
         raise StorageError(
             f"{out} exists already, and is not what {base.address} would be with these CoTs. Name another folder with --out."
         )
     pair = str(operation["dataset"]), str(operation["llm"])
     before = sum(_sizes(base.recording, *pair).values()) if pair in base.recording.manifest.pairs else 0
-    warnings = tuple(
-        note for note in existing.manifest.raw.get("notes", ()) if str(note).startswith(_warning_start(*pair))
-    )
+    warnings = tuple(note for note in existing.manifest.raw["notes"] if str(note).startswith(_warning_start(*pair)))
     return TopUp(out, sum(_sizes(existing, *pair).values()) - before, None, warnings)
 
 

@@ -180,7 +180,7 @@ def export(
 def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -> None:
     """Show a new recording, and its notes except those in `shown_notes`."""
     recording = open_recording(out)
-    for sentence in recording.manifest.raw.get("notes", ()):
+    for sentence in recording.manifest.raw["notes"]:
         if sentence not in shown_notes:
             show.note(str(sentence))
     show.result(info_dict(recording), info_headline(recording))

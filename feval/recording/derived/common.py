@@ -28,18 +28,18 @@ def derived_writer(
         prices=source.manifest.prices,
         parents=[parent_record(source)],
         notes=notes,
-        licences=source.manifest.raw.get("licences"),
+        licences=source.manifest.raw["licences"],
     )
 
 
 def carried_notes(source: Recording, mark: str) -> list[str]:
     """Return the notes of the recording that another one is derived from, marked as not being about that one."""
-    return [mark + note.removeprefix(mark) for note in source.manifest.raw.get("notes", ())]
+    return [mark + note.removeprefix(mark) for note in source.manifest.raw["notes"]]
 
 
 def parent_record(source: Recording) -> dict[str, Any]:
     """Return the entry of a recording in the `parents` of another one's manifest."""
-    return {"hash": source.hash, "operation": source.manifest.raw.get("operation", {})}
+    return {"hash": source.hash, "operation": source.manifest.raw["operation"]}
 
 
 def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:

@@ -114,8 +114,8 @@ def extend(
         operation=operation,
         prices=base.manifest.prices,
         parents=[parent_record(base), parent_record(more)],
-        notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw.get("notes", ())), *notes])),
-        licences=base.manifest.raw.get("licences"),
+        notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw["notes"]), *notes])),
+        licences=base.manifest.raw["licences"],
     ) as writer:
         for each in dict.fromkeys([*base.dataset_ids(), dataset]):
             if each != dataset:

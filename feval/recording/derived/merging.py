@@ -70,7 +70,7 @@ def merge(
         operation={"name": "merge"},
         prices=prices.pop(),
         parents=[parent_record(source) for source in sources],
-        notes=list(dict.fromkeys(note for source in sources for note in source.manifest.raw.get("notes", ()))),
+        notes=list(dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])),
         licences=_common_licences(sources),
     ) as writer:
         for dataset in datasets:
@@ -204,7 +204,7 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     """Return the licences all agree on; where they differ, all of them."""
     licences: dict[str, str | None] = {}
     for kind in ("questions", "outputs"):
-        stated = {(source.manifest.raw.get("licences") or {}).get(kind) for source in sources}
+        stated = {source.manifest.raw["licences"].get(kind) for source in sources}
         licences[kind] = (
             next(iter(stated)) if len(stated) == 1 else "; ".join(sorted(s or "not stated" for s in stated))
         )

@@ -77,7 +77,7 @@ def add_scorers(
             raise ConflictError(
                 f"{source.path} already has scores of {llm} on {dataset} by {scorer_name!r}. Give the scorer another name."
             )
-    old_notes = [note for note in source.manifest.raw.get("notes", ()) if note not in without_notes]
+    old_notes = [note for note in source.manifest.raw["notes"] if note not in without_notes]
     with derived_writer(source, out, {"name": "score", **operation}, old_notes) as writer:
         for dataset in source.dataset_ids():
             writer.keep_dataset(source, dataset, {(llm, name) for where, llm, name in new if where == dataset})

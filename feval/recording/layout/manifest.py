@@ -73,7 +73,7 @@ class EqualityRecord(TypedDict):
 
 @with_config(_CONFIG)
 class DatasetRecord(TypedDict):
-    """A dataset. Without `equality`, answers are equal where their normal forms are."""
+    """A dataset; where `equality` is null, answers are equal where their normal forms are."""
 
     id: _Name
     title: str
@@ -81,9 +81,9 @@ class DatasetRecord(TypedDict):
     extractor: str
     questions: _Count
     with_gold: _Count
-    system_prompt: NotRequired[str | None]
-    licence: NotRequired[str | None]
-    equality: NotRequired[EqualityRecord | None]
+    system_prompt: str | None
+    licence: str | None
+    equality: EqualityRecord | None
 
 
 @with_config(_CONFIG)
@@ -92,9 +92,9 @@ class LLMRecord(TypedDict):
 
     name: _Name
     base: _Name
-    temperature: NotRequired[float | None]
-    max_tokens: NotRequired[int | None]
-    decoding: NotRequired[dict[str, Any]]
+    temperature: float | None
+    max_tokens: int | None
+    decoding: dict[str, Any]
 
 
 @with_config(_CONFIG)
@@ -126,7 +126,7 @@ class ScorerRecord(TypedDict):
 
     name: _Name
     kind: str
-    parameters: NotRequired[dict[str, Any]]
+    parameters: dict[str, Any]
 
 
 @with_config(_CONFIG)
@@ -183,15 +183,15 @@ class ManifestRecord(TypedDict):
     recording_hash: _Sha256
     prices: str
     operation: dict[str, Any]
-    parents: NotRequired[list[dict[str, Any]]]
+    parents: list[dict[str, Any]]
     licences: dict[str, str | None]
-    notes: NotRequired[list[str]]
+    notes: list[str]
     datasets: list[DatasetRecord]
     llms: list[LLMRecord]
     pairs: list[PairRecord]
-    scorers: NotRequired[list[ScorerRecord]]
-    scores: NotRequired[list[ScoresRecord]]
-    probes: NotRequired[list[ProbesRecord]]
+    scorers: list[ScorerRecord]
+    scores: list[ScoresRecord]
+    probes: list[ProbesRecord]
     leaves: list[Leaf]
     files: dict[str, FileRecord]
     checksum: _Sha256  # of all other fields
@@ -207,7 +207,7 @@ def dataset_record(info: DatasetInfo, counts: Mapping[str, int], equality: Mappi
         **counts,
         "system_prompt": info.system_prompt,
         "licence": info.licence,
-        **({} if equality is None else {"equality": equality}),
+        "equality": equality,
     }
 
 
@@ -310,12 +310,12 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         datasets={record["id"]: record for record in raw["datasets"]},
         llms={record["name"]: record for record in raw["llms"]},
         pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
-        probes={(record["dataset"], record["llm"]): record for record in raw.get("probes", ())},
+        probes={(record["dataset"], record["llm"]): record for record in raw["probes"]},
         files=raw["files"],
         leaves={(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
     )
     for field in ("datasets", "llms", "pairs", "probes", "leaves"):
-        if len(raw.get(field, ())) > len(getattr(manifest, field)):
+        if len(raw[field]) > len(getattr(manifest, field)):
             raise DamagedRecordingError(f"{path} has two entries for the same in the field {field!r}.")
     computed = recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"])
     if computed != manifest.hash:
@@ -323,8 +323,8 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
     for name in manifest.files:
         if not is_safe_path(name):
             raise DamagedRecordingError(f"{path} names the file {name!r:.120}, which lies outside the recording.")
-    scorers = {record["name"] for record in raw.get("scorers", ())}
-    for pair in (*raw["pairs"], *raw.get("scores", ())):
+    scorers = {record["name"] for record in raw["scorers"]}
+    for pair in (*raw["pairs"], *raw["scores"]):
         if pair["dataset"] not in manifest.datasets or pair["llm"] not in manifest.llms:
             raise DamagedRecordingError(
                 f"{path} has an entry for {pair['llm']!r:.80} on {pair['dataset']!r:.80}, and describes no such LLM or dataset."
@@ -334,7 +334,7 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
     for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
         raise DamagedRecordingError(f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it.")
     records = {(*pair, PROBES) for pair in manifest.probes}
-    records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw.get("scores", ())}
+    records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw["scores"]}
     parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
     for on, of, part in sorted(records ^ parts, key=str):
         raise DamagedRecordingError(

@@ -38,11 +38,11 @@ def readme_text(manifest: dict[str, Any]) -> str:
 
 
 def _scores(manifest: dict[str, Any]) -> list[str]:
-    kinds = {record["name"]: record["kind"] for record in manifest.get("scorers", ())}
+    kinds = {record["name"]: record["kind"] for record in manifest["scorers"]}
     rows = [
         f"| {plain(record['dataset'])} | {code(record['llm'])} | {code(record['scorer'])} "
         f"| {plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
-        for record in manifest.get("scores", ())
+        for record in manifest["scores"]
     ]
     header = "dataset | LLM | scorer | kind | CoTs | with a score | with step scores"
     return ["", *_table(header, rows)] if rows else []
@@ -52,7 +52,7 @@ def _probes(manifest: dict[str, Any]) -> list[str]:
     rows = [
         f"| {plain(record['dataset'])} | {code(record['llm'])} | {record['traces']} | {record['probes']} "
         f"| {record['interval'] or 'irregular'} | {code(record['cue']) if record['cue'] else 'not stated'} |"
-        for record in manifest.get("probes", ())
+        for record in manifest["probes"]
     ]
     header = "dataset | LLM | CoTs with probes | probes | tokens between them | cue"
     return ["", *_table(header, rows)] if rows else []

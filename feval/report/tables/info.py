@@ -28,6 +28,9 @@ _MANIFEST_KEYS = (
     "parents",
     "licences",
     "notes",
+    "scorers",
+    "scores",
+    "probes",
 )
 
 
@@ -41,13 +44,10 @@ def info_dict(recording: Recording) -> dict[str, Any]:
     return {
         "path": str(recording.path),
         "recording_hash": recording.hash,
-        **{key: raw.get(key) for key in _MANIFEST_KEYS},
+        **{key: raw[key] for key in _MANIFEST_KEYS},
         "datasets": list(recording.manifest.datasets.values()),
         "llms": list(recording.manifest.llms.values()),
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
-        "scorers": raw.get("scorers", []),
-        "scores": raw.get("scores", []),
-        "probes": raw.get("probes", []),
         "served": [served.sentence for served in served_models(recording.manifest)],
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
@@ -138,7 +138,7 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
 
 def _equality(dataset: Mapping[str, Any]) -> str:
     """Name of the equality of answers, with the number of pairs without a verdict, which count as different."""
-    equality = dataset.get("equality")
+    equality = dataset["equality"]
     if equality is None:
         return NORMAL_FORM
     without = equality["undecided"] + equality["not_asked"]

@@ -192,7 +192,6 @@ def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) 
     assert command(*named).exit_code == 0
     recording = open_recording(tmp_path / "out")
     assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (["mine"], [])
-    assert "write it, with _ for -, into a file for `--settings`" in command(*named, "--timeout", "9").stderr
 
 
 def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:
