@@ -65,7 +65,6 @@ COMMANDS: Mapping[str, Command] = {
     "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"),
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
     "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
-    "figure": Command("Methods", "Draw what recorded answers say about voting.", "figure:figure"),
     "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
     "grade": Command("Servers", "Grade a client's answers by the server's ledger.", "evaluate:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),

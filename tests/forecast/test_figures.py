@@ -1,10 +1,7 @@
-"""Figures: every number by hand, by enumeration or by SciPy; the pictures and files that the command writes."""
+"""Figures: every number by hand, by enumeration or by SciPy; and the pictures."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -14,14 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from small import write_toy
-from typer.testing import CliRunner
 
 from feval import load
-from feval.cli import app
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.forecast import plan
 from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
-from feval.report.tables.forecasts import figure_csv
 
 Answers = Sequence[str | None]
 COOL: list[Answers] = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
@@ -67,7 +61,6 @@ def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
     assert change["accuracy"] == pytest.approx(differences.mean())
     assert change["accuracy_se"] == pytest.approx(stats.sem(differences))
     assert len(figure.panels) == 2  # both were recorded at one temperature
-    json.dumps(figure.to_dict(), allow_nan=False)
 
 
 def plurality(shares: dict[str | None, float], votes: int) -> float:
@@ -186,7 +179,6 @@ def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]
         assert row["least_gain"] <= row["possible_from"] <= row["possible_to"]
         assert row["least_gain"] == pytest.approx(purchases[m].majority_gain_low_together)
     assert {row["votes"] for row in figure.tables["Gains"]} == {3, 5}
-    assert "points" not in figure_csv(figure)  # its gains are between -1 and 1, as in the tables
 
 
 def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> None:
@@ -251,31 +243,6 @@ def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path
     assert made("answer-mass", unlabelled, unlabelled="drop").left_out.unlabelled == ("toy/3",)
 
 
-def test_the_command_lists_figures_and_prints_one(two: tuple[Any, list[Any]]) -> None:
-    listed = CliRunner().invoke(app, ["figure", "--json"])
-    assert list(json.loads(listed.stdout)) == list(FIGURES)
-    recording = str(two[1][0].recording.path)
-    done = CliRunner().invoke(app, ["figure", "two-call-plane", "--recording", recording, "--llm", "hot"])
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("Moments of two calls on toy\n")
-    wrong = CliRunner().invoke(app, ["figure", "pie", "--recording", recording])
-    assert (wrong.exit_code, "answer-mass" in wrong.stderr) == (2, True)
-
-
-@pytest.mark.slow
-def test_the_command_writes_the_picture_and_its_points(two: tuple[Any, list[Any]], tmp_path: Path) -> None:
-    command = ["figure", "answer-mass", "--recording", str(two[1][0].recording.path), "--out", str(tmp_path), "--json"]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    figure = json.loads(done.stdout)
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".json", ".png", ".svg"]
-    assert json.loads((tmp_path / "answer-mass.json").read_text()) == figure
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "answer-mass.csv").read_text())))
-    drawn = [y for panel in figure["panels"] for each in panel["series"] for y in each["y"]]
-    assert [None if row["y"] == "" else float(row["y"]) for row in rows] == drawn
-    assert (tmp_path / "answer-mass.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_pictures_are_the_same_every_time(two: tuple[Any, list[Any]], name: str) -> None:
@@ -283,5 +250,5 @@ def test_pictures_are_the_same_every_time(two: tuple[Any, list[Any]], name: str)
 
     figures = [made(name, two, calls=2, votes=3) for _ in range(2)]
     assert figure_png(figures[0]) == figure_png(figures[1])
+    assert figure_png(figures[0]).startswith(b"\x89PNG")
     assert figure_svg(figures[0]) == figure_svg(figures[1])
-    assert figure_csv(figures[0]).count("\n") == 1 + sum(len(s.x) for panel in figures[0].panels for s in panel.series)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -93,7 +93,7 @@ class Figure:
     """A figure of some LLMs on a dataset.
 
     Attributes:
-        name: as `feval figure` calls it.
+        name: its key in `FIGURES`.
         dataset, llms, recording_hashes: what it is of.
         title: for people.
         lines: one or two short sentences about how the numbers were made.
@@ -111,23 +111,6 @@ class Figure:
     panels: tuple[Panel, ...]
     tables: Mapping[str, tuple[Row, ...]]
     left_out: LeftOut
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as JSON values; `None` for what is not known."""
-        values = {
-            name: getattr(self, name) for name in ("name", "dataset", "llms", "recording_hashes", "title", "lines")
-        }
-        panels = [asdict(panel) | {"ticks": {str(x): name for x, name in panel.ticks.items()}} for panel in self.panels]
-        return {**values, "tables": _known(self.tables), "panels": _known(panels), "left_out": self.left_out.to_dict()}
-
-
-def _known(value: Any) -> Any:
-    """Return a value without NaN."""
-    if isinstance(value, Mapping):
-        return {name: _known(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Pictures of `feval figure`: panels side by side with series of points, byte for byte the same every time."""
+"""Pictures of `feval.forecast.figures`: panels side by side with series of points, byte for byte the same every time."""
 
 from __future__ import annotations
 

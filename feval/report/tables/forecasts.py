@@ -1,9 +1,9 @@
-"""Forecasts, budget plans and figures as tables and CSV."""
+"""Forecasts and budget plans as tables and CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.csv import csv_text
@@ -21,15 +21,11 @@ from feval.report.text import (
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
-    from feval.forecast.figures import Figure
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error", "reason",
 )  # fmt: skip
 """Columns of `estimate.csv`; an empty cell is a missing number, and `reason` says why it is missing."""
-
-FIGURE_COLUMNS = ("panel", "series", "x", "y", "low", "high", "left", "right")
-"""The columns of the CSV of a figure, in order; panels are named by their axes."""
 
 _FEW = 12
 _ROUND = frozenset({1, 2, 3, 5, 7, 9, 10, 15, 20, 21, 30, 31, 40, 41, 60, 80, 100, 101, 200, 300, 500, 501, 1000, 1001})
@@ -222,44 +218,3 @@ def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str
         fixed(option.cost_per_question, decimals),
         f"{option.questions:,}",
     )
-
-
-_EMPTY = {
-    "Overtaking by voting": "No LLM overtakes another: with votes they come in the order that they have with one call."
-}
-"""Title of a table that may have no rows -> what that means."""
-
-
-def figure_tables(figure: Figure) -> list[Table]:
-    """Return the figure's tables; what is not known is a dash."""
-    tables = []
-    for title, rows in figure.tables.items():
-        names = list(rows[0]) if rows else []
-        numbers = {name for name in names if any(isinstance(row[name], int | float) for row in rows)}
-        heads = columns(*(("#" if name in numbers else "") + name.replace("_", " ") for name in names))
-        cells = tuple(tuple(_written(row[name]) for name in names) for row in rows)
-        tables.append(Table(f"{title} on {figure.dataset}", heads, cells, () if rows else (_EMPTY.get(title, "none"),)))
-    return tables
-
-
-def figure_csv(figure: Figure) -> str:
-    """Return every drawn point as CSV."""
-    return csv_text(FIGURE_COLUMNS, _points(figure))
-
-
-def _points(figure: Figure) -> Iterator[list[object]]:
-    for panel in figure.panels:
-        name = f"{panel.y_label} over {panel.x_label}"
-        for series in panel.series:
-            ends = (series.low, series.high, series.left, series.right)
-            for place, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
-                values = [x, y, *(end[place] if end else None for end in ends)]
-                yield [name, series.label, *(None if value is None or value != value else value for value in values)]
-
-
-def _written(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if isinstance(value, float) else str(value)
