@@ -1,4 +1,4 @@
-"""Recordings as tables, one row per CoT or step of a tree, and in the layouts of other tools."""
+"""Recordings as tables, one row per CoT or step of a tree, and as records of Every Eval Ever."""
 
 from feval.exporters.parts import Export
 from feval.exporters.tables import FORMATS, export_recording

@@ -8,27 +8,36 @@ each CoT. The names follow from the recording's hash, so that the same recording
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from datetime import datetime
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from feval import __version__
 from feval.cards.cards import find_dataset_card
-from feval.exporters.parts import PairFiles, file_name, right_shares
+from feval.errors import NotRecordedError, UsageError
+from feval.executors.tasks import results
+from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import questions_of
 from feval.recording.derived.blocks import Block
+from feval.recording.layout.destination import NewFolder
+from feval.recording.layout.hashed import HashedFile
 from feval.recording.reader import Recording
 
-SCHEMA_VERSION = "0.3.0"
-COLUMNS = (
+_SCHEMA_VERSION = "0.3.0"
+_COLUMNS = (
     "schema_version", "evaluation_id", "model_id", "evaluation_name", "evaluation_result_id", "sample_id", "sample_hash",
     "interaction_type", "input", "output", "answer_attribution", "evaluation", "token_usage", "performance", "metadata",
 )  # fmt: skip
-LEFT_OUT = (
+_LEFT_OUT = (
     "Of CoTs, log-probabilities, probes, step scores, the date and what identifies a reply were left out.",
     "Tokens of CoTs were left out where those of their request are not known.",
     "Questions without a gold answer or CoTs, parties of equal answers, system prompt and settings of scorers were left out.",
@@ -37,7 +46,88 @@ LEFT_OUT = (
 )
 
 
-def lines(block: Block) -> tuple[int, bytes]:
+# What other tools replace in names of files, and characters that control or reorder what is shown.
+_NOT_IN_NAMES = re.compile(
+    r'["<>:/|\\?*\[\]\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+'
+)
+_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.DOTALL)
+_LONGEST_NAME = 150  # bytes
+
+
+class _PairFiles(NamedTuple):
+    """The files of an LLM on a dataset in the folder of an export: lines, and the summary beside them."""
+
+    samples: PurePosixPath
+    summary: PurePosixPath
+
+
+class _Folder(NewFolder):
+    """A new folder of an export, which is removed if it was not published."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(out, "an export")
+
+    close = NewFolder.remove
+
+
+def export_every_eval_ever(
+    recording: Recording,
+    out: Path,
+    datasets: Sequence[str] | None,
+    llms: Sequence[str] | None,
+    executor: Executor | None,
+    progress: Callable[[int, int | None], None] | None,
+) -> Export:
+    """Write a folder of records, as `export_recording` does."""
+    pairs = pairs_of(recording, datasets, llms)
+    for pair in pairs:
+        _check(recording, *pair)
+    counts = [len(list(blocks_of(recording, *pair))) for pair in pairs]
+    rows = done = 0
+    with closing(_Folder(out)) as folder:
+        for pair, count in zip(pairs, counts, strict=True):
+            names = _files(recording, *pair)
+            report = None if progress is None else lambda now, _, before=done: progress(before + now, sum(counts))
+            record = _write_lines(folder.path / names.samples, blocks_of(recording, *pair), executor, report)
+            summary = HashedFile(folder.path / names.summary)
+            summary.write(orjson.dumps(_summary(recording, pair, record), option=orjson.OPT_INDENT_2) + b"\n")
+            summary.close()
+            rows, done = rows + record["rows"], done + count
+        folder.publish()
+    return Export(out, rows, _COLUMNS, _LEFT_OUT)
+
+
+def _check(recording: Recording, dataset: str, llm: str) -> None:
+    if recording.has_steps(dataset, llm):
+        turns = recording.manifest.pairs[dataset, llm].get("turns")
+        shape = "conversations of several turns" if turns else "trees of steps"
+        raise UsageError(
+            f"{llm} was recorded on {dataset} as {shape}, which every-eval-ever has no place for. Name the LLMs to export, "
+            "--llm, or export a table."
+        )
+    if not len(_right_shares(recording, dataset, llm)):
+        raise NotRecordedError(
+            f"No question of {dataset} that {llm} answered has a gold answer, and every-eval-ever holds right and wrong answers. "
+            "Import the golds first, or export a table."
+        )
+
+
+def _write_lines(
+    path: Path, blocks: Iterable[Block], executor: Executor | None, report: Callable[[int, int | None], None] | None
+) -> dict[str, Any]:
+    """Write the lines of some blocks; return rows, bytes and hash of the file."""
+    file, rows = HashedFile(path), 0
+    try:
+        for count, data in results(_lines, ((block,) for block in blocks), executor, report, AHEAD):
+            file.write(data)
+            rows += count
+        file.close()
+    finally:
+        file.abandon()
+    return file.record(rows)
+
+
+def _lines(block: Block) -> tuple[int, bytes]:
     """Return how many CoTs of a block have a verdict, and a line for each."""
     made: list[bytes] = []
     shared = _shared(block.recording(), block.dataset, block.llm)
@@ -50,25 +140,43 @@ def lines(block: Block) -> tuple[int, bytes]:
     return len(made), b"".join(made)
 
 
-def files(recording: Recording, dataset: str, llm: str) -> PairFiles:
+def _files(recording: Recording, dataset: str, llm: str) -> _PairFiles:
     """Return the names of an LLM's files on a dataset."""
     name = _model(llm)
     developer, _, model = name.rpartition("/")
     parts = (dataset, developer or "unknown", model)
-    folder = PurePosixPath("data", *(file_name(part, "_") for part in parts))
+    folder = PurePosixPath("data", *(_file_name(part) for part in parts))
     digest = hashlib.sha256(f"{recording.hash}\n{dataset}\n{llm}".encode()).digest()
     uuid = UUID(bytes=digest[:16], version=4)
-    return PairFiles(folder / f"{uuid}_samples.jsonl", folder / f"{uuid}.json")
+    return _PairFiles(folder / f"{uuid}_samples.jsonl", folder / f"{uuid}.json")
 
 
-def summary(
-    recording: Recording, pair: tuple[str, str], record: dict[str, Any], _: dict[str, Any] | None
-) -> dict[str, Any]:
+def _file_name(name: str) -> str:
+    """Return a name of a dataset or LLM as that of one file on any system, without what cannot stand there.
+
+    It may be one part of a path only: "..", what a system takes for a device, and names that are too long become others.
+    """
+    safe = _NOT_IN_NAMES.sub("_", name).rstrip(".")
+    if len(safe.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        safe = f"{safe.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
+    return f"_{safe}" if not safe or safe.startswith(".") or _DEVICE.fullmatch(safe) else safe
+
+
+def _right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[np.float64]:
+    """Return the share of right CoTs on each question that has a gold and CoTs, in order."""
+    votes = recording.votes(dataset)
+    pool, known = votes.llms[llm], (votes.gold >= 0) & (votes.llms[llm].sizes > 0)
+    right = (pool.codes[known] == votes.gold[known, None]).sum(axis=1)
+    return np.asarray(right / pool.sizes[known], np.float64)
+
+
+def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]) -> dict[str, Any]:
     """Return the aggregate record of an LLM on a dataset."""
     dataset, llm = pair
-    shared, shares, info = _shared(recording, *pair), right_shares(recording, *pair), recording.dataset_info(dataset)
+    shared, shares, info = _shared(recording, *pair), _right_shares(recording, *pair), recording.dataset_info(dataset)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _SCHEMA_VERSION,
         "evaluation_id": shared["evaluation_id"],
         "retrieved_timestamp": _timestamp(recording),
         "source_metadata": {
@@ -115,7 +223,7 @@ def summary(
         ],
         "detailed_evaluation_results": {
             "format": "jsonl",
-            "file_path": str(files(recording, *pair).samples),
+            "file_path": str(_files(recording, *pair).samples),
             "hash_algorithm": "sha256",
             "checksum": record["sha256"],
             "total_rows": record["rows"],
@@ -127,7 +235,7 @@ def _shared(recording: Recording, dataset: str, llm: str) -> dict[str, Any]:
     """Return what all lines of an LLM on a dataset have."""
     run = f"{dataset}/{llm.replace('/', '_')}/{_timestamp(recording)}"
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _SCHEMA_VERSION,
         "evaluation_id": run,
         "model_id": _model(llm),
         "evaluation_name": dataset,

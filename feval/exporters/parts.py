@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from pathlib import Path
 
 from feval.errors import NotRecordedError
 from feval.recording.derived.blocks import Block, blocks
@@ -22,14 +16,6 @@ AHEAD = 2
 # CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
 _BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "turns", "requests")
-
-
-# What the tools replace themselves, and characters that control or reorder what is shown.
-_NOT_IN_NAMES = re.compile(
-    r'["<>:/|\\?*\[\]\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+'
-)
-_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.DOTALL)
-_LONGEST_NAME = 150  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +33,6 @@ class Export:
     rows: int
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
-
-
-class PairFiles(NamedTuple):
-    """The files of an LLM on a dataset in the folder of an export: lines, and the summary beside them."""
-
-    samples: PurePosixPath
-    summary: PurePosixPath
-
-
-def file_name(name: str, instead: str) -> str:
-    """Return a name of a dataset or LLM as that of one file on any system, without what cannot stand there.
-
-    It may be one part of a path only: "..", what a system takes for a device, and names that are too long become others.
-    """
-    safe = _NOT_IN_NAMES.sub(instead, name).rstrip(".")
-    if len(safe.encode()) > _LONGEST_NAME:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        safe = f"{safe.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
-    return f"_{safe}" if not safe or safe.startswith(".") or _DEVICE.fullmatch(safe) else safe
-
-
-def right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[np.float64]:
-    """Return the share of right CoTs on each question that has a gold and CoTs, in order."""
-    votes = recording.votes(dataset)
-    pool, known = votes.llms[llm], (votes.gold >= 0) & (votes.llms[llm].sizes > 0)
-    right = (pool.codes[known] == votes.gold[known, None]).sum(axis=1)
-    return np.asarray(right / pool.sizes[known], np.float64)
 
 
 def pairs_of(

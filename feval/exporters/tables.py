@@ -25,7 +25,7 @@ from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.exporters.arrow import TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
-from feval.exporters.folders import FOLDERS, export_folder
+from feval.exporters.every_eval_ever import export_every_eval_ever
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.tables.exported import FACTS
@@ -35,7 +35,7 @@ from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around
 from feval.recording.reader import Recording, open_recording
 
-FORMATS = ("jsonl", "csv", "parquet", *FOLDERS)
+FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")
 
 _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
@@ -53,15 +53,15 @@ def export_recording(
     executor: Executor | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Export:
-    """Write a table with a row for each CoT, or step of a tree; JSON Lines; or a folder for another tool.
+    """Write a table with a row for each CoT, or step of a tree; JSON Lines; or a folder of records.
 
-    JSON Lines have a line for each question and LLM; folders have files for each LLM on a dataset.
+    JSON Lines have a line for each question and LLM; records have files for each LLM on a dataset.
 
     The bytes do not depend on the executor.
 
     Args:
         recording: the folder to read.
-        out: the file to make; for other tools the folder.
+        out: the file to make; for `every-eval-ever` the folder.
         to: one of `FORMATS`.
         datasets: `None` for all. JSON Lines have one.
         llms: `None` for all.
@@ -72,15 +72,15 @@ def export_recording(
     Raises:
         UnknownNameError: no such format.
         UsageError: several datasets in one file of JSON Lines.
-        NotRecordedError: a dataset or LLM that the recording lacks; or texts or golds that another tool needs.
+        NotRecordedError: a dataset or LLM that the recording lacks; or golds that records need.
         RecordingError: the recording cannot be read.
         StorageError: `out` exists already, or cannot be written.
     """
     if to not in FORMATS:
         raise UnknownNameError.of("format", to, FORMATS)
     opened, out = open_recording(recording), Path(out)
-    if to in FOLDERS:
-        return export_folder(opened, out, to, datasets, llms, executor, progress)
+    if to == "every-eval-ever":
+        return export_every_eval_ever(opened, out, datasets, llms, executor, progress)
     pairs = pairs_of(opened, datasets, llms)
     if to == "jsonl" and len({dataset for dataset, _ in pairs}) > 1:
         names = ", ".join(dict.fromkeys(dataset for dataset, _ in pairs))

@@ -1,4 +1,4 @@
-"""Exports in the layouts of other tools: lm-eval's samples come back, and Every Eval Ever's records fit its schema."""
+"""Exports for other tools: Every Eval Ever's records fit its schema."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 from small import pool, write_rows, write_toy
 from test_export import LINES, TREE, TURNS, recorded
 
-from feval import import_recording
-from feval.errors import ConflictError, FevalError, NotRecordedError, StorageError, UsageError
+from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 from feval.exporters import export_recording
-from feval.recording import DatasetInfo, LLMInfo, Recording, merge, open_recording
+from feval.recording import DatasetInfo, LLMInfo
 
 CHOICE: dict[str, Any] = {
     "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"}, {"label": "B", "text": "two"}],
@@ -30,25 +29,6 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("layouts"), LINES)
 
 
-def verdicts(recording: Recording, llm: str) -> dict[str, list[tuple[str | None, str | None, bool]]]:
-    """Question text -> text, answer as extracted, and whether it is right, of each CoT."""
-    votes = recording.votes(dataset := recording.dataset_ids()[0])
-    pools = {pool.question_id: pool for pool in recording.pools(dataset, llm) if pool.answers}
-    return {
-        question.text: list(
-            zip(
-                pools[question.id].raw_texts(),
-                pools[question.id].raw_answers,
-                (votes.llms[llm].codes[row][: len(pools[question.id].answers)] == votes.gold[row]).tolist(),
-                strict=True,
-            )
-        )
-        for row, question in enumerate(recording.questions(dataset))
-        if question.id in pools
-    }
-
-
-@pytest.mark.parametrize("to", ["lm-eval", "every-eval-ever"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -67,67 +47,19 @@ def verdicts(recording: Recording, llm: str) -> dict[str, list[tuple[str | None,
         "~",
     ],
 )
-def test_no_name_leads_out_of_the_folder(to: str, name: str, tmp_path: Path) -> None:
+def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
     toy = write_rows(
         tmp_path / "toy", ["a"], (LLMInfo(name), [pool(0, ["a", "b"])]), info=DatasetInfo(name, "Toy", "verbatim", "1")
     )
     out = tmp_path / "deep" / "er" / "out"
     out.parent.mkdir(parents=True)
-    done = export_recording(toy, out, to)
+    done = export_recording(toy, out, "every-eval-ever")
     made = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(toy)]
     assert len(made) == 2
     assert all(path.is_relative_to(done.path) for path in made)
     for part in (part for path in made for part in path.relative_to(out).parts):
         assert len(part.encode()) < 255
         assert not re.search(r'^\.|\.$|[<>:"|?*\\\u202e]|^(nul|com1)(\.|$)', part, re.IGNORECASE)
-
-
-@pytest.mark.parametrize("llm", ["a", "b"])
-def test_lm_evals_samples_come_back_with_answers_and_verdicts(toy: Path, tmp_path: Path, llm: str) -> None:
-    done = export_recording(toy, tmp_path / "out", "lm-eval", llms=[llm])
-    [samples] = done.path.rglob("samples_toy_*.jsonl")
-    import_recording("lm-eval", samples, tmp_path / "again", dataset="toy", answer_kind="number")
-    again, original = open_recording(tmp_path / "again"), open_recording(toy)
-    assert again.llm_names("toy") == [llm]  # from the results beside
-    assert verdicts(again, llm) == verdicts(original, llm)
-    assert [pool.prompt for pool in again.pools("toy", llm)] == [
-        pool.prompt for pool in original.pools("toy", llm) if pool.answers
-    ]
-    assert any("ids" in sentence for sentence in done.left_out)
-
-
-def test_lm_evals_results_by_hand(toy: Path, tmp_path: Path) -> None:
-    export_recording(toy, tmp_path / "out", "lm-eval")
-    for llm, line, results in (
-        ("a", {"exact_match": 0.5, "correct": [True, False], "filtered_resps": [["2", "[invalid]"]]}, {"exact_match,feval": 0.5}),
-        ("b", {"exact_match": 1.0, "correct": [True], "filtered_resps": [["2"]]},
-         {"exact_match,feval": 0.5, "exact_match_stderr,feval": pytest.approx(0.5)}),
-    ):  # fmt: skip
-        [samples], [summary] = (list((tmp_path / "out" / llm).glob(name)) for name in ("samples_*", "results_*"))
-        lines = [json.loads(each) for each in samples.read_text().splitlines()]
-        assert lines[0].items() >= line.items()
-        assert (lines[0]["doc_id"], lines[0]["target"], lines[0]["metrics"]) == (0, "2", ["exact_match"])
-        content = json.loads(summary.read_text())
-        assert content["results"]["toy"].items() >= results.items()
-        assert (content["model_name"], content["n-samples"]["toy"]["effective"]) == (llm, 2)
-    assert lines[1]["doc_id"] == 2  # the second question was not asked
-    arguments = json.loads(next((tmp_path / "out" / "a").glob("samples_*")).read_text().splitlines()[0])["arguments"]
-    assert arguments["gen_args_0"]["arg_1"] == {"temperature": 0.5, "max_gen_toks": 100, "until": ["\n"], "top_p": 0.9}
-
-
-def test_lm_eval_keeps_options_and_several_tasks_share_their_results(tmp_path: Path) -> None:
-    one = recorded(tmp_path, [CHOICE], "one", "one", kind="choice")
-    two = recorded(tmp_path, [CHOICE | {"question": "And which?"}], "two", "two", kind="choice")
-    export_recording(merge([one, two], tmp_path / "both"), tmp_path / "out", "lm-eval")
-    samples = sorted((tmp_path / "out").rglob("samples_*"))
-    [results] = (tmp_path / "out").rglob("results_*")
-    assert [path.name.split("_")[1] for path in samples] == ["one", "two"]
-    assert list(json.loads(results.read_text())["results"]) == ["one", "two"]
-    import_recording("lm-eval", samples[0], tmp_path / "again", dataset="one", answer_kind="choice")
-    again = open_recording(tmp_path / "again")
-    assert again.llm_names("one") == ["org/m@t=1"]
-    assert again.questions("one")[0].choices == (("A", "one"), ("B", "two"))
-    assert again.llm_info("org/m@t=1").temperature == 1.0
 
 
 # What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the members of an object in it.
@@ -209,23 +141,19 @@ def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "to", "error", "message"),
+    ("lines", "error", "message"),
     [
-        ([TREE], "lm-eval", UsageError, "m@steps was recorded on toy as trees of steps, which lm-eval has no place for"),
-        (TURNS, "lm-eval", UsageError, "m@revise was recorded on toy as conversations of several turns, which lm-eval"),
-        ([LINES[0] | {"gold": None}], "every-eval-ever", NotRecordedError, "No question of toy that a answered has a gold"),
-        ([LINES[3] | {"question": "?", "samples": [{"answer": "2", "tokens": 1}]}], "lm-eval", NotRecordedError,
-         "Question 'q1' has a CoT of b without a text, and lm-eval's samples are texts; export a table instead"),
-        ([LINES[0] | {"llm": "a/b"}, LINES[3] | {"llm": "a__b"}], "lm-eval", ConflictError,
-         "Two LLMs would be written into a__b/samples_toy_"),
+        ([TREE], UsageError, "m@steps was recorded on toy as trees of steps, which every-eval-ever has no place for"),
+        (TURNS, UsageError, "m@revise was recorded on toy as conversations of several turns, which every-eval-ever"),
+        ([LINES[0] | {"gold": None}], NotRecordedError, "No question of toy that a answered has a gold"),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_place_is_said(
-    tmp_path: Path, lines: list[dict[str, Any]], to: str, error: type[FevalError], message: str
+    tmp_path: Path, lines: list[dict[str, Any]], error: type[FevalError], message: str
 ) -> None:
     recording = recorded(tmp_path, lines)
     with pytest.raises(error, match=message):
-        export_recording(recording, tmp_path / "out", to)
+        export_recording(recording, tmp_path / "out", "every-eval-ever")
     assert {path.name for path in tmp_path.iterdir()} == {"rec", "rec.jsonl"}
 
 
@@ -234,6 +162,6 @@ def test_a_folder_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").touch()
     with pytest.raises(StorageError, match="there exists already; an export is never overwritten"):
-        export_recording(toy, tmp_path / "there", "lm-eval")
+        export_recording(toy, tmp_path / "there", "every-eval-ever")
     with pytest.raises(StorageError, match="would lie inside the recording"):
         export_recording(toy, toy / "x", "every-eval-ever")

@@ -149,10 +149,8 @@ def info(recording: RecordingFolder, *, show: Output) -> None:
 @machine_options
 def export(
     recording: RecordingFolder,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="jsonl, csv, parquet, lm-eval or every-eval-ever.")],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file to make; a folder for lm-eval and every-eval-ever.")
-    ],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="jsonl, csv, parquet or every-eval-ever.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to make; a folder for every-eval-ever.")],
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     *,
@@ -162,7 +160,7 @@ def export(
     """Write the CoTs of a recording as a table, or for another tool.
 
     CSV and Parquet have a row per CoT; JSON Lines have a line per question and LLM, and `feval import jsonl` makes the same
-    recording of them. lm-eval and every-eval-ever are folders in the layout of these tools.
+    recording of them. every-eval-ever is a folder of records for the EvalEval coalition.
 
     Example: feval export my-recording --to csv --out cots.csv
     """
