@@ -20,10 +20,8 @@ from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
-from feval.estimators.votes.plurality import LARGEST_POOL
 from feval.publish.configs import MOST_SPLITS, Config, split_names
-from feval.publish.figure_tables import accuracy_table, gap_table, has_gap, price_section
-from feval.publish.figures import MOST_COTS, PairFigures
+from feval.publish.figures import MOST_COTS, PairFigures, gap_table, has_gap, price_section
 from feval.publish.front_matter import front_matter
 from feval.publish.licences import Licence, outputs_licence
 from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed, plain, python_text, shell_word, table
@@ -43,7 +41,6 @@ _MOST_TEXT = 1200
 _MOST_PROMPT = 600
 _MOST_PROMPTS = 12
 _MOST_NAMED = 4
-_MOST_LINES = 8
 _Facts = dict[str, Any]
 _EXAMPLES = {
     "": ("llms[0](dataset.question_ids[0], n=1).answers", "curve self-consistency"),
@@ -58,7 +55,8 @@ class Page:
     """What a page is made from, besides the recording.
 
     `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
-    `surfaces` is path and subject of each picture of width and depth, `prices` the list of its dollars.
+    `picture` says what
+    that of accuracy shows, `surfaces` is path and subject of each picture of width and depth, `prices` the list of its dollars.
     """
 
     repo_id: str
@@ -70,7 +68,7 @@ class Page:
     words: str = ""
     languages: Sequence[str] = ()
     kept_fields: Mapping[str, Any] = field(default_factory=dict)
-    has_picture: bool = True
+    picture: str | None = None
     surfaces: Mapping[str, str] = field(default_factory=dict)
     prices: PriceList | None = None
 
@@ -124,7 +122,6 @@ def card(recording: Recording, page: Page) -> str:
         "example": _example(recording, page),
         "sample": _sample(recording),
         **_opening(recording, page),
-        **_accuracy(recording, page),
         **_datasets(recording),
         **_llms(recording),
         "prompts": _prompts(recording),
@@ -159,33 +156,13 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         "cot_parts": _cot_parts(page),
         "complete": complete,
         "probes": " ".join(filter(None, (_probes(recording), _turns(recording)))),
-        "picture": PICTURE if page.has_picture else None,
+        "picture": PICTURE if page.picture else None,
         "surfaces": page.surfaces,
-        "picture_alt": _picture_alt(page),
+        "picture_alt": page.picture,
+        "unlabelled": any(record["with_gold"] < record["questions"] for record in records),
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }
-
-
-def _picture_alt(page: Page) -> str:
-    """Return what the picture shows: its axes, and the accuracies at the ends of its lines as far as the page has them."""
-    drawn = [f for f in page.figures if f.single is not None and f.asked == f.questions and f.largest <= LARGEST_POOL]
-    if not drawn:
-        return "Accuracy against mean cost per question"
-    most = min(max(figures.smallest for figures in drawn), MOST_COTS)
-    cost = "tokens" if any(figures.usd_single is None for figures in drawn) else "USD"
-    panels = len({figures.dataset for figures in drawn}) > 1
-    said = f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for each LLM"
-    lines = []
-    for figures in drawn[:_MOST_LINES]:
-        where = f" on {plain(figures.dataset)}" if panels else ""
-        first = 100 * figures.single.value if figures.single else 0.0
-        line = f"{plain(figures.llm)}{where} {first:.1f} % with one"
-        if figures.vote is not None and 1 < figures.smallest == figures.largest <= MOST_COTS:
-            line += f" and {100 * figures.vote.value:.1f} % with {figures.largest}"
-        lines.append(line)
-    more = f"; and {len(drawn) - _MOST_LINES} more lines" if len(drawn) > _MOST_LINES else ""
-    return f"{said}{', a panel for each dataset' if panels else ''}: {'; '.join(lines)}{more}"
 
 
 def _probes(recording: Recording) -> str:
@@ -247,16 +224,6 @@ def _example(recording: Recording, page: Page) -> _Facts | None:
         "texts": page.config_name(dataset, "texts"),
         "revision": f', revision="{page.tag}"' if page.tag else "",
         "files": f"hf://datasets/{page.pinned}/{pattern}",
-    }
-
-
-def _accuracy(recording: Recording, page: Page) -> _Facts:
-    judged = [figures for figures in page.figures if figures.single is not None]
-    records = recording.manifest.datasets.values()
-    return {
-        "accuracy": accuracy_table(judged, several_datasets=len(records) > 1),
-        "unlabelled": any(record["with_gold"] < record["questions"] for record in records),
-        "dollars": any(figures.usd_vote is not None for figures in judged),
     }
 
 

@@ -1,51 +1,36 @@
-"""The numbers on a recording's page: for each LLM and dataset, what was recorded, how accurate it is, what is missing.
-
-Accuracy is computed as `feval curve` does: one call is the curve's first point, the vote of all recorded CoTs its last one where
-every question has as many.
-"""
+"""The pictures on a recording's page, and for each LLM and dataset what was recorded and what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import html
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.cards.billing import usd
 from feval.cards.cards import price_ids
 from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
 from feval.cards.prices import PriceList, price_list
-from feval.estimators.counts import vote_counts
-from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
-from feval.evaluation.clusters import question_clusters
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surface import coarse_surface
+from feval.publish.markdown import code, folded, plain, share, table
 from feval.recording import Recording
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
+from feval.report.text import counted, visible
 
 MOST_COTS = 40
 """CoTs per question at which the curves of the picture end."""
 
 _MOST_SURFACES = 4
+_MOST_LINES = 8
+_MOST_ROWS = 24
 _SEED = 0
 _UNKNOWN = FINISH_REASONS.index("unknown")
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """A mean over questions with its 95 % interval, see `feval.estimators.inference.intervals`."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +41,14 @@ class PairFigures:
         dataset: its id.
         llm: its name.
         questions: of the dataset.
-        asked: how many of them have at least one CoT; dollars are means over these, accuracies over those with a gold.
+        asked: how many of them have at least one CoT.
         smallest: fewest CoTs of a question that was asked.
         largest: most CoTs of a question.
         counter: who counted the tokens.
-        output_tokens: mean per CoT.
         no_answer: share of CoTs without an answer.
         truncated: share cut off at the limit on output tokens, of the CoTs whose end is known.
         withheld: share that a content filter stopped or the provider failed on, likewise.
         unknown: share of CoTs whose end is not known.
-        single: accuracy of one call; `None` of an LLM that was recorded as trees or turn by turn, as are the next three.
-        vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
-        usd_single: mean USD per question of one call.
-        usd_vote: of the full vote, each prompt paid once.
     """
 
     dataset: str
@@ -78,15 +58,10 @@ class PairFigures:
     smallest: int
     largest: int
     counter: str
-    output_tokens: float | None
     no_answer: float | None
     truncated: float | None
     withheld: float | None
     unknown: float | None
-    single: Accuracy | None
-    vote: Accuracy | None
-    usd_single: float | None
-    usd_vote: float | None
 
 
 def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None:
@@ -95,78 +70,32 @@ def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None
     return own or (price_list(named) if named in price_ids() else None)
 
 
-def figures_of(recording: Recording, prices: PriceList | None) -> list[PairFigures]:
+def figures_of(recording: Recording) -> list[PairFigures]:
     """Return the figures of every LLM on every dataset, in recorded order."""
     figures = []
     for dataset_id in recording.dataset_ids():
         if names := recording.llm_names(dataset_id):
-            dataset, llms = load(dataset_id, names, recording, seed=_SEED, prices=prices or "none")
+            dataset, llms = load(dataset_id, names, recording, seed=_SEED, prices="none")
             figures += [_figures(dataset, llm) for llm in llms]
     return figures
 
 
 def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
     pool = llm.pool
-    asked = np.flatnonzero(pool.sizes)
-    sizes = pool.sizes[asked].astype(np.int64)
+    sizes = pool.sizes[pool.sizes > 0].astype(np.int64)
     cots = int(sizes.sum())
-    single = vote = usd_single = usd_vote = None
-    steps = llm.pool.channels.has_steps  # which are no calls; nor are turns, which saw other answers
-    if not steps:
-        single, vote = _accuracies(dataset, llm, asked)
-        usd_single, usd_vote = _dollars(llm, asked)
-    truncated, withheld, unknown = _ends(llm)
+    no_answer = None if not cots or pool.channels.has_steps else float((pool.codes == -1).sum() / cots)
     return PairFigures(
         dataset.id,
         llm.name,
         len(dataset),
-        len(asked),
+        len(sizes),
         int(sizes.min()) if cots else 0,
         int(sizes.max(initial=0)),
         llm.counter,
-        float(pool.output_tokens[asked].sum(dtype=np.int64) / cots) if cots else None,
-        float((pool.codes[asked] == -1).sum() / cots) if cots and not steps else None,
-        truncated,
-        withheld,
-        unknown,
-        single,
-        vote,
-        usd_single,
-        usd_vote,
+        no_answer,
+        *_ends(llm),
     )
-
-
-def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
-    """Return the accuracies of one call and of the full vote, over the questions that have a gold."""
-    rows = asked[dataset.gold[asked] >= 0]
-    if not len(rows):
-        return None, None
-    counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-    gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
-    right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
-    means, interval = right.mean(axis=0), accuracy_interval(right, clusters=question_clusters(dataset, rows))
-    single, vote = (
-        Accuracy(float(means[column]), float(interval.low[column]), float(interval.high[column])) for column in (0, 1)
-    )
-    return single, vote
-
-
-def _lead_share(gold: npt.NDArray[np.int64], rivals: npt.NDArray[np.int64]) -> Floats:
-    """Return [Q] probability that the plurality of the whole pool is the gold: its share of the lead."""
-    most = np.maximum(gold, rivals.max(axis=1, initial=0))
-    leaders = 1 + (rivals == most[:, None]).sum(axis=1)
-    share: Floats = np.where((gold == most) & (most > 0), 1.0 / leaders, 0.0)
-    return share
-
-
-def _dollars(llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[float | None, float | None]:
-    prompts = llm.pool.prompt_tokens[asked]
-    if llm.price is None or not len(asked) or int(prompts.min()) < 0:
-        return None, None
-    tokens = llm.pool.output_tokens[asked].sum(axis=1, dtype=np.int64)
-    prompt = float(prompts.mean())
-    one, every = float((tokens / llm.pool.sizes[asked]).mean()), float(tokens.mean())
-    return float(usd(llm.price, prompt, one)), float(usd(llm.price, prompt, every))
 
 
 def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
@@ -181,8 +110,8 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
     return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known), unknown
 
 
-def picture(recording: Recording, prices: PriceList | None) -> bytes | None:
-    """Return a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
+def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes] | None:
+    """Return what is shown, and a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
 
     LLMs without CoTs of some question, with more than exact curves take, or that were recorded as trees or turn by turn, and
     datasets without golds are left out; `None` where nothing is left.
@@ -190,9 +119,23 @@ def picture(recording: Recording, prices: PriceList | None) -> bytes | None:
     panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset, prices)))]
     if not panels:
         return None
-    if len(panels) == 1:
-        return pictures.curves_png(panels[0])
-    return pictures.curve_panels_png(panels)
+    drawn = pictures.curves_png(panels[0]) if len(panels) == 1 else pictures.curve_panels_png(panels)
+    return _description([curve for curves in panels for curve in curves], panels=len(panels) > 1), drawn
+
+
+def _description(curves: Sequence[Curve], *, panels: bool) -> str:
+    """Return what stands in for a picture: its axes, and the accuracies at the ends of its lines."""
+    most = max(curve.points[-1].n for curve in curves)
+    cost = "tokens" if any(point.usd_per_question is None for curve in curves for point in curve.points) else "USD"
+    lines = []
+    for curve in curves[:_MOST_LINES]:
+        first, last = curve.points[0], curve.points[-1]
+        where = f" on {plain(curve.dataset)}" if panels else ""
+        line = f"{plain(curve.llm)}{where} {100 * first.accuracy:.1f} % with one"
+        lines.append(line + (f" and {100 * last.accuracy:.1f} % with {last.n}" if last.n > 1 else ""))
+    more = f"; and {len(curves) - _MOST_LINES} more lines" if len(curves) > _MOST_LINES else ""
+    said = f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for each LLM"
+    return f"{said}{', a panel for each dataset' if panels else ''}: {'; '.join(lines)}{more}"
 
 
 def surface_pictures(recording: Recording, prices: PriceList | None) -> Iterator[tuple[str, bytes]]:
@@ -220,3 +163,59 @@ def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Ite
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
     return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL and "depth" not in pair)
+
+
+def has_gap(figures: PairFigures) -> bool:
+    """Return whether questions were not asked, or CoTs have no answer or did not come to their end."""
+    return figures.asked < figures.questions or any((figures.no_answer, figures.truncated, figures.withheld))
+
+
+def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
+    """Return what is missing of each LLM; "" without rows. Of many LLMs on several datasets, a folded table for each dataset."""
+    header = ["LLM", "questions asked", "no answer", "cut off", "withheld or failed"]
+    rows = [(each, [code(each.llm), *_gap_cells(each)]) for each in figures]
+    if not several_datasets:
+        return table(header, (cells for _, cells in rows)) if rows else ""
+    if len(rows) <= _MOST_ROWS:
+        return table(["dataset", *header], ([code(each.dataset), *cells] for each, cells in rows)) if rows else ""
+    tables = []
+    for dataset in dict.fromkeys(each.dataset for each in figures):
+        own = [(each, cells) for each, cells in rows if each.dataset == dataset]
+        most = max(each.no_answer or 0.0 for each, _ in own)
+        title = f"{html.escape(visible(dataset))}: {counted(len(own), 'LLM')}, at most {share(most)} without an answer"
+        tables.append(folded(title, table(header, (cells for _, cells in own))))
+    return "\n\n".join(tables)
+
+
+def _gap_cells(figures: PairFigures) -> list[str]:
+    asked = "all" if figures.asked == figures.questions else f"{figures.asked:,} of {figures.questions:,}"
+    return [asked, *map(share, (figures.no_answer, figures.truncated, figures.withheld))]
+
+
+def price_section(recording: Recording, prices: PriceList | None) -> str:
+    """Return the price list of a page, and the one that its recording names, in words and as a table."""
+    named = recording.manifest.prices
+    about = "The recording has tokens and no dollars: any price list can be applied. It names"
+    if prices is None:
+        unknown = f" {code(named)}, which the feval that wrote this page does not know."
+        return about + (" none." if named == "none" else unknown)
+    bases = (str(record.get("base")) for record in recording.manifest.llms.values())
+    here = (
+        "one." if named == prices.id else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
+    )
+    return f"{about} {here}\n\n{_price_table(prices, bases)}"
+
+
+def _price_table(prices: PriceList, llms: Iterable[str]) -> str:
+    """Return what a price list says of some LLMs, with its date and source."""
+    rows = []
+    for base in dict.fromkeys(llm.split("@", 1)[0] for llm in llms):
+        price = prices.find(base)
+        pair = () if price is None else (price.input_usd_per_mtok, price.output_usd_per_mtok)
+        cells = [f"{usd:,.10g}" for usd in pair] or ["not listed", "not listed"]
+        rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
+    columns = 4 if any(row[3] for row in rows) else 3
+    about = (
+        f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source: {plain(prices.source)}."
+    )
+    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"

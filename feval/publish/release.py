@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from feval.cards.cards import price_ids
-from feval.cards.prices import PriceList, price_list
+from feval.cards.prices import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.executors.progress import reports
 from feval.hub import open_place
@@ -31,10 +30,9 @@ from feval.publish.figures import figures_of, page_prices, picture, surface_pict
 from feval.publish.front_matter import EarlierMatter, earlier_matter
 from feval.publish.licences import Licence, check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
-from feval.publish.results import FOLDER, described, pinned_prices, result_files
+from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
 from feval.publish.shown_results import has_words, result_block, shown_results, with_results
-from feval.receipts.format import PinnedPrices
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
@@ -146,7 +144,7 @@ def prepare(
         tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
         results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
-        prices: the price list of the page's dollars, also of results that name it; `None` for the one that the recording names.
+        prices: the price list of the page's dollars; `None` for the one that the recording names.
         progress: called with (files searched, files in all).
 
     Raises:
@@ -165,37 +163,35 @@ def prepare(
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
     shown = page_prices(recording, prices)
-    png, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
+    drawn, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
     numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
-        figures_of(recording, shown),
+        figures_of(recording),
         configs,
         licence,
         tag,
         _words(pages) if words is None else check_words(words),
         languages,
         earlier.kept,
-        png is not None,
+        None if drawn is None else drawn[0],
         {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
         shown,
     )
-    listed = recording.manifest.prices if prices is None else "none"
-    blocks, unknown = _blocks(beside, seen, listed, prices, whole=True)
     files: dict[str, Path | bytes] = {
-        README: with_results(card(recording, page), blocks).encode(),
+        README: with_results(card(recording, page), _blocks(beside, seen, shown)).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
-        **({} if png is None else {PICTURE: png}),
-        **{path: drawn for path, (_, drawn) in zip(numbered, surfaces, strict=True)},
+        **({} if drawn is None else {PICTURE: drawn[1]}),
+        **{path: png for path, (_, png) in zip(numbered, surfaces, strict=True)},
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
     _check_limits(files, recording)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
-    remarks = (*_remarks(recording, files, configs), *unknown)
+    remarks = tuple(_remarks(recording, files, configs))
     if prices is not None and (unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]):
         remarks += (f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no dollars there.",)
     return Release(
@@ -226,7 +222,6 @@ def prepare_results(
     *,
     tag: str | None = None,
     allow: Collection[str] = (),
-    prices: PriceList | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
     """Return a release of results alone, for a repository that has their recording; arguments are those of `prepare`.
@@ -243,11 +238,11 @@ def prepare_results(
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
     title = described(files)
-    foreign = seen.page is None or not has_words(seen.page)
-    blocks, remarks = _blocks(files, seen, "none" if foreign else recording.manifest.prices, prices)
-    if foreign and blocks:
+    blocks = _blocks(files, seen, page_prices(recording, None))
+    remarks: tuple[str, ...] = ()
+    if blocks and (seen.page is None or not has_words(seen.page)):
         shown = "at the end of its README.md" if seen.page else "nowhere on it; a push of the recording writes a page"
-        remarks += (f"{seen.repo_id} has no page that feval wrote: the results are shown {shown}.",)
+        remarks = (f"{seen.repo_id} has no page that feval wrote: the results are shown {shown}.",)
     if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
         files = {README: page.encode(), **files}
     names = {*recording.manifest.llms, *recording.manifest.datasets}
@@ -255,12 +250,10 @@ def prepare_results(
     return Release(seen, title, recording.hash, files, findings, tag, remarks, _folders(results))
 
 
-def _blocks(
-    files: Mapping[str, Path | bytes], seen: Seen, named: str, own: PriceList | None, *, whole: bool = False
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note.
+def _blocks(files: Mapping[str, Path | bytes], seen: Seen, shown: PriceList | None) -> dict[str, str]:
+    """Return what the page shows of each result, earlier ones that the repository still has included.
 
-    `named` is the recording's price list, which the page has, or "none"; `whole` whether the page is of the dollars of `own`.
+    `shown` is the price list that the page has.
     """
     there = () if seen.state is None else seen.state.files
     blocks = {
@@ -268,38 +261,10 @@ def _blocks(
         for name, block in shown_results(seen.page or "").items()
         if any(path.startswith(f"{FOLDER}/{name}/") for path in there)
     }
-    lists = {named: None} if named != "none" else {}
     for name in dict.fromkeys(path.split("/")[1] for path in files):
-        pinned = pinned_prices(name, files)
-        prices = None if pinned is None else _price_list(pinned, own, name)
-        lists |= {} if pinned is None else {pinned.id: None}
-        below = prices is not None and prices is not own and prices.id == named
-        block = result_block(name, files, seen.repo_id, None if below else prices)
-        blocks |= {} if block is None else {name: block}
-    if own is not None and own.id not in lists and not whole:
-        raise ConflictError(
-            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, give "
-            "the list that they name, or push the recording, too: the page's dollars are then by it."
-        )
-    known = {*price_ids(), *([] if own is None else [own.id])}
-    remark = "The page names the price list {!r} and does not show it; --prices FILE shows it."
-    return blocks, tuple(remark.format(each) for each in lists if each not in known)
-
-
-def _price_list(pinned: PinnedPrices, own: PriceList | None, result: str) -> PriceList | None:
-    """Return the price list that a result was priced by; `None` where it is neither the one given nor among the cards."""
-    if own is not None and own.id == pinned.id:
-        known = own
-    elif pinned.id in price_ids():
-        known = price_list(pinned.id)
-    else:
-        return None
-    if known.digest != pinned.digest:
-        raise ConflictError(
-            f"The results {result} were priced by another version of the list {pinned.id!r} (digest {pinned.digest[:12]}, here "
-            f"{known.digest[:12]}). Give that one with --prices, or write the results again."
-        )
-    return known
+        if (block := result_block(name, files, seen.repo_id, shown)) is not None:
+            blocks[name] = block
+    return blocks
 
 
 def _folders(results: Sequence[Path]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from feval.cards.reading import parse_json
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
-from feval.receipts.format import PinnedPrices, read_receipt
+from feval.receipts.format import read_receipt
 from feval.report.text import counted
 
 FOLDER = "results"
@@ -152,17 +152,6 @@ def _move(holder: dict[str, Any], places: Mapping[str, str]) -> None:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
-
-
-def pinned_prices(name: str, files: Mapping[str, Path | bytes]) -> PinnedPrices | None:
-    """Return the price list that a result's receipt pins; `None` without dollars or without a receipt."""
-    content = files.get(f"{FOLDER}/{name}/{_RECEIPT}")
-    prices = (
-        None
-        if content is None
-        else json.loads(content if isinstance(content, bytes) else content.read_bytes())["prices"]
-    )
-    return None if prices is None else PinnedPrices(**prices)
 
 
 def described(files: Mapping[str, Path | bytes]) -> str:

@@ -1,4 +1,4 @@
-"""The page's section on results: the numbers and pictures of each, between two marks behind the owner's own words.
+"""The page's section on results: the pictures and the receipt of each, between two marks behind the owner's own words.
 
     <!-- feval:results-begin (feval push writes this) -->
     <!-- feval:result my-curve -->
@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from feval.cards.prices import PriceList
-from feval.errors import ReleaseError
+from feval.errors import ConflictError, ReleaseError
 from feval.evaluation.cautions import mixed_counters
-from feval.publish.figure_tables import per_thousand, price_table, shown_accuracy
-from feval.publish.figures import Accuracy
-from feval.publish.markdown import code, folded, plain, table
+from feval.publish.markdown import code, plain
 from feval.publish.owner_section import END
 from feval.publish.results import FOLDER
-from feval.report.tables.tables import cost_mark
 from feval.report.text import counted
 
 _BEGIN = "<!-- feval:results-begin (feval push writes this) -->"
@@ -32,9 +29,6 @@ _END = "<!-- feval:results-end -->"
 _SECTION = re.compile(rf"\n+{re.escape(_BEGIN)}\n(.*?)^{re.escape(_END)}(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _WORDS_END = re.compile(rf"^{re.escape(END)}(?=\r?\n)", re.MULTILINE)
 _BLOCK = re.compile(r"^<!-- feval:result (\S+) -->$", re.MULTILINE)
-_MOST_ROWS, _FOLDED_ROWS = 200, 12
-
-_Row = tuple[str, Mapping[str, Any]]
 
 
 def shown_results(page: str) -> dict[str, str]:
@@ -73,63 +67,38 @@ def _after_words(page: str) -> tuple[str, str]:
     return page[:place].rstrip("\n"), page[place:]
 
 
-def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, prices: PriceList | None) -> str | None:
+def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, shown: PriceList | None) -> str | None:
     """Return what the page shows of a result; `None` where its receipt is not among the files.
 
-    `prices` is the list that the result was priced by, where the page is to show it.
+    `shown` is the price list that the page has; one of the same name with other prices is a `ConflictError`.
     """
     start = f"{FOLDER}/{name}/"
     content = files.get(f"{start}receipt.json")
     if content is None:
         return None
     receipt = json.loads(content if isinstance(content, bytes) else content.read_bytes())
-    kind, numbers = str(receipt["kind"]), receipt["numbers"]
+    kind, prices = str(receipt["kind"]), receipt["prices"]
     try:
-        subject, rows = _subject(kind, numbers), [*_ROWS[kind](numbers)]
-        lines = [[code(label), *_cells(row)] for label, row in rows]
-        accuracies = [float(row["accuracy"]) for _, row in rows if row.get("accuracy") is not None]
+        subject = _subject(kind, receipt["numbers"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseError(
             f"The numbers of the results {name} cannot be shown ({error!r:.80}). Write the results again, with --out."
         ) from error
+    if prices is not None and shown is not None and prices["id"] == shown.id and prices["digest"] != shown.digest:
+        raise ConflictError(
+            f"The results {name} were priced by another version of the list {shown.id!r} (digest {prices['digest'][:12]}, here "
+            f"{shown.digest[:12]}). Give that one with --prices, or write the results again."
+        )
     alt = f"{_DRAWN[kind]}: {subject}"
-    if accuracies:
-        alt += f". {counted(len(rows), 'point')}, accuracy from {100 * min(accuracies):.1f} % to {100 * max(accuracies):.1f} %"
     pieces = [f"### {plain(name)}", f"`feval {kind}`: {subject}."]
     pieces += [f"![{alt}]({path})" for path in files if path.startswith(start) and path.endswith(".png")]
-    counters = list(receipt.get("counters", {}).values())
-    pieces.append(_numbers_table(lines, counters))
-    pieces += map(plain, mixed_counters(counters))
-    if receipt["prices"] is not None:
-        named = code(str(receipt["prices"]["id"]))
-        llms = sorted(receipt.get("counters", {}))
-        pieces.append(f"Priced by {named}." if prices is None else price_table(prices, llms))
-    pieces.append(f"`feval verify hf://{repo_id}/{start}receipt.json` computes the numbers again.")
+    pieces += map(plain, mixed_counters(receipt.get("counters", {}).values()))
+    pieces += [] if prices is None else [f"Priced by {code(str(prices['id']))}."]
+    receipt_path = f"{start}receipt.json"
+    pieces.append(
+        f"Numbers: [receipt]({receipt_path}). `feval verify hf://{repo_id}/{receipt_path}` computes them again."
+    )
     return "\n\n".join(pieces)
-
-
-def _numbers_table(lines: list[list[str]], counters: Iterable[str]) -> str:
-    costs = [name + cost_mark(name, counters) for name in ("tokens per question", "USD per 1,000 questions")]
-    header = ["what", "accuracy, % (interval)", *costs]
-    used = [n for n in range(len(header)) if not n or any(line[n] != "-" for line in lines)]
-    text = table([header[n] for n in used], ([line[n] for n in used] for line in lines[:_MOST_ROWS]))
-    if len(lines) > _MOST_ROWS:
-        text += f"\n\nThese are the first {_MOST_ROWS} of {len(lines):,} rows; the files have all."
-    return text if len(lines) <= _FOLDED_ROWS else folded(f"The numbers, {counted(len(lines), 'row')}", text)
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    value, low, high, tokens, usd = (None if row.get(key) is None else float(row[key]) for key in _NUMBERS)
-    if value is None:
-        accuracy = "-"
-    elif low is None or high is None:
-        accuracy = f"{100 * value:.1f}"
-    else:
-        accuracy = shown_accuracy(Accuracy(value, low, high))
-    return [accuracy, "-" if tokens is None else f"{tokens:,.1f}", per_thousand(usd)]
-
-
-_NUMBERS = ("accuracy", "accuracy_low", "accuracy_high", "tokens_per_question", "usd_per_question")
 
 
 def _subject(kind: str, numbers: Mapping[str, Any]) -> str:
@@ -143,48 +112,6 @@ def _subject(kind: str, numbers: Mapping[str, Any]) -> str:
     return f"{what} on {plain(str(numbers['dataset']))}, {counted(int(numbers['questions']), 'question')}"
 
 
-def _curve_rows(numbers: Mapping[str, Any]) -> Iterator[_Row]:
-    field = numbers.get("field") or "n"
-    yield from ((f"{field}={point.get(field, point.get('value'))}", point) for point in numbers["points"])
-
-
-def _comparison_rows(numbers: Mapping[str, Any]) -> Iterator[_Row]:
-    for curve in numbers["curves"]:
-        sweep = curve.get("sweep")
-        for point in curve["points"]:
-            value = point["fields"].get(sweep)
-            yield f"{curve['label']}, {sweep}={value}" if value is not None else str(curve["label"]), point
-
-
-def _surface_rows(numbers: Mapping[str, Any]) -> Iterator[_Row]:
-    """Yield the points that no cheaper one is as good as."""
-    for point in numbers["points"]:
-        if point["frontier"]:
-            tokens = "all tokens" if point["tokens"] is None else f"{point['tokens']} tokens"
-            yield f"{point['n']} traces of {tokens}", point
-
-
-def _estimate_rows(numbers: Mapping[str, Any]) -> Iterator[_Row]:
-    for estimate in numbers["estimates"]:
-        for point in estimate["points"]:
-            bounds = {"accuracy_low": point.get("low"), "accuracy_high": point.get("high")}
-            yield f"{estimate['method']} of {estimate['of']}, m={point['m']}", {**point, **bounds}
-
-
-def _only_row(numbers: Mapping[str, Any]) -> Iterator[_Row]:
-    fields = ", ".join(f"{name}={value}" for name, value in numbers.get("fields", {}).items())
-    yield fields or "the run", numbers
-
-
-_ROWS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Row]]] = {
-    "run": _only_row,
-    "grade": _only_row,
-    "curve": _curve_rows,
-    "compare": _comparison_rows,
-    "surface": _surface_rows,
-    "estimate": _estimate_rows,
-}
-"""Kind of receipt -> the rows that the page shows."""
 _DRAWN = {
     "run": "Accuracy and cost",
     "grade": "Accuracy and cost",

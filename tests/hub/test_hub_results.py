@@ -89,7 +89,7 @@ def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve
     assert {path: data for path, data in after.items() if not path.startswith("results/")} == before
     assert set(pushed["uploaded"]) == {"README.md", *(CURVE + path.name for path in curve.iterdir())}
     assert f"]({CURVE}curve.png)" in shown
-    assert "| `n=3` |" in shown
+    assert f"]({CURVE}receipt.json)" in shown
     assert with_results(shown, {}) == own
     assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
@@ -102,7 +102,7 @@ def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub: HubDou
     assert "no page that feval wrote: the results are shown at the end of its README.md" in pushed.stderr
     page = hub.files(REPO)["README.md"]
     assert page.startswith(theirs + b"\n<!-- feval:results-begin")
-    assert b"| `n=3` |" in page
+    assert f"({CURVE}receipt.json)".encode() in page
     hub.add_dataset(REPO, {path: data for path, data in hub.files(REPO).items() if path != "README.md"})
     assert (
         "the results are shown nowhere on it; a push of the recording writes a page"

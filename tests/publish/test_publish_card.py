@@ -164,52 +164,32 @@ def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
     assert "[" * 100 in page(prepare(tmp_path / "deep", seen(), licence="mit"))
 
 
-def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
-    with bundled_recording() as folder:
-        dataset, llms = load(DATASET, LLMS, folder)
-        for llm, figures in zip(llms, figures_of(open_recording(folder), llms[0].prices), strict=True):
-            first, last = self_consistency_curve(dataset, llm, [1, 40]).points
-            pairs = [(first, figures.single, figures.usd_single), (last, figures.vote, figures.usd_vote)]
-            for point, accuracy, usd in pairs:
-                assert accuracy is not None
-                expected = [point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question]
-                assert [accuracy.value, accuracy.low, accuracy.high, usd] == pytest.approx(expected, rel=1e-9)
-
-
-def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
-    alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})), None)
-    # q1: 1 1 2, the gold leads; q2: 7 2 7 2, the gold shares the lead; q3 was not asked.
-    assert (alpha.asked, alpha.questions) == (2, 3)
-    assert alpha.single is not None
-    assert alpha.vote is not None
-    assert (alpha.single.value, alpha.vote.value) == pytest.approx(((2 / 3 + 1 / 2) / 2, (1 + 1 / 2) / 2))
-    assert (alpha.smallest, alpha.largest) == (3, 4)
+def test_pools_of_unequal_size_are_told(tmp_path: Path) -> None:
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})))
+    assert (alpha.asked, alpha.questions, alpha.smallest, alpha.largest) == (2, 3, 3, 4)
 
 
 def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
-    alpha, _ = figures_of(open_recording(write(tmp_path / "r")), None)
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r")))
     assert (alpha.no_answer, alpha.truncated, alpha.withheld) == (1 / 12, 1 / 12, 0.0)
-    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})), None)
+    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})))
     assert (unknown.truncated, unknown.withheld) == (None, None)
 
 
-def test_without_golds_nothing_is_right_and_nothing_is_drawn(tmp_path: Path) -> None:
+def test_without_golds_nothing_is_drawn(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", golds={})
     release = prepare(folder, seen())
-    assert all(figures.single is None for figures in figures_of(open_recording(folder), None))
     assert picture(open_recording(folder), None) is None
     assert PICTURE not in release.files
     assert PICTURE not in page(release)
-    assert "no gold answers" in page(release)
 
 
-def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tmp_path: Path) -> None:
+def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", golds={"q1": "1"})
-    alpha, _ = figures_of(open_recording(folder), None)
-    assert alpha.single is not None
-    assert alpha.single.value == pytest.approx(1 / 2)  # q1: 1 1 2 2, the others have no gold
-    assert "questions without a gold answer left out" in page(prepare(folder, seen()))
-    assert picture(open_recording(folder), None) is not None
+    drawn = picture(open_recording(folder), None)
+    assert drawn is not None
+    assert "alpha 50.0 % with one" in drawn[0]  # q1: 1 1 2 2, the others have no gold
+    assert "Questions without a gold answer are left out" in page(prepare(folder, seen()))
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
 
 
@@ -228,7 +208,7 @@ def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
     ):
         assert words in demo_page
     assert re.findall("^## (.*)$", demo_page, re.MULTILINE) == [
-        "Load it", "Accuracy", "Questions", "LLMs and decoding", "Where it comes from", "Prices", "Known gaps",
+        "Load it", "Questions", "LLMs and decoding", "Where it comes from", "Prices", "Known gaps",
         "What is in the files", "Licences", "Citation",
     ]  # fmt: skip
 
@@ -294,8 +274,8 @@ def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
 def test_many_llms_are_folded_away_by_dataset(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", [f"set{n}" for n in range(3)], [f"llm{n}" for n in range(12)])
     text = page(prepare(folder, seen()))
-    assert text.count("<details>") == 3 + 3 + 1  # accuracy and gaps of each dataset, and the example
-    assert "<summary>set0: 12 LLMs, best full vote 50.0 %</summary>" in text
+    assert text.count("<details>") == 3 + 1  # gaps of each dataset, and the example
+    assert "<summary>set0: 12 LLMs, at most 8.33 % without an answer</summary>" in text
 
 
 def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
@@ -304,14 +284,14 @@ def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
     two = picture(open_recording(folder), None)
     assert one is not None
     assert two is not None
-    assert one[:8] == two[:8] == b"\x89PNG\r\n\x1a\n"
+    assert one[1][:8] == two[1][:8] == b"\x89PNG\r\n\x1a\n"
     assert one != two == picture(open_recording(folder), None)
 
 
 def test_the_picture_is_drawn_at_the_pages_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
     monkeypatch.setattr(figures.pictures, "curves_png", lambda curves: curves)
-    [curve] = picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)  # type: ignore[misc]
+    _, [curve] = picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)  # type: ignore[misc]
     # 20 prompt tokens at 1 USD, and 10 output tokens a CoT at 2 USD a million
     assert [point.usd_per_question for point in curve.points] == pytest.approx([4e-5, 6e-5, 8e-5, 1e-4])  # type: ignore[attr-defined]
 
@@ -328,8 +308,9 @@ def test_the_duckdb_example_runs(demo_folder: Path) -> None:
         f"hf://datasets/{REPO}@v1", str(demo_folder)
     )
     rows = dict(duckdb.sql(query).fetchall())
-    figures = figures_of(open_recording(demo_folder), None)
-    assert rows == pytest.approx({each.llm: each.single.value for each in figures if each.single})
+    dataset, llms = load(DATASET, LLMS, demo_folder)
+    singles = {llm.name: self_consistency_curve(dataset, llm, [1]).points[0].accuracy for llm in llms}
+    assert rows == pytest.approx(singles)
 
 
 @pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")

@@ -60,10 +60,10 @@ def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
 @pytest.fixture(scope="session", autouse=True)
 def pictures_drawn_once() -> Iterator[None]:
     """Draw the picture of a recording once in a run: it takes most of the time of a release."""
-    drawn: dict[str, bytes | None] = {}
+    drawn: dict[str, tuple[str, bytes] | None] = {}
     draw = release.picture
 
-    def picture(recording: Recording, prices: PriceList | None) -> bytes | None:
+    def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes] | None:
         digest = None if prices is None else prices.digest
         key = json.dumps([recording.hash, recording.manifest.raw["datasets"], digest], default=str)
         if key not in drawn:

@@ -101,15 +101,15 @@ def push(
     recording, repository = _recording_and_repository(first, second, results)
     seen = _seen(show, repository, needed=page is None or not dry_run or recording is None)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
-    options["prices"] = None if prices is None else price_list(prices)
     if recording is None:
-        if words or page:
-            raise UsageError("Results alone do not change the page: --words and --page need a recording.")
+        if words or page or prices:
+            raise UsageError("Results alone do not change the page: --words, --page and --prices need a recording.")
         source = f"results for {repository}"
     else:
         recording = local_folder(recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
+        options["prices"] = None if prices is None else price_list(prices)
         options["licence"] = _complete(options.get("licence") or publish.known_licence(recording, seen))
     with show.progress(f"looking through {source}") as progress:
         release = (
