@@ -6,14 +6,18 @@ model; its numbers are only reported.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 
 from benchmarks.measure import Goal, Workspace
 
 QUESTIONS = 12
 COTS = 40
+EXPORT = Path(__file__).parents[1] / "examples" / "tiny_models" / "tiny_export.py"
 LEAST = 100.0  # CoTs per second of any model: the demo's live batch must not be what a user waits for
 
 
@@ -62,11 +66,11 @@ def torch_cots(name: str, workspace: Workspace) -> Callable[[str], int]:
     from transformers import AutoModelForCausalLM
 
     from recorders.tiny import tokenizer
-    from recorders.tiny.export import export
     from recorders.tiny.tokenizer import END, PAD
 
     torch.set_num_threads(1)
-    folder = export(name, workspace.folder / name.rpartition("/")[2])
+    folder = workspace.folder / name.rpartition("/")[2]
+    subprocess.run([sys.executable, EXPORT, name, "--out", folder], check=True)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
     def draw(question: str) -> int:

@@ -33,7 +33,7 @@ def main() -> None:
     chosen = parser.parse_args()
     for name in chosen.names or FAMILY:
         path = chosen.checkpoint
-        model = read_model(path, name, FAMILY[name].shape) if path else load_model(name)
+        model = read_model(path, name, FAMILY[name]) if path else load_model(name)
         print(row(model, Decoding(temperature=chosen.temperature), chosen.questions), flush=True)
 
 

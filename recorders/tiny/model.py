@@ -215,11 +215,11 @@ def load_model(name: str) -> TinyModel:
     if name not in FAMILY:
         raise UnknownNameError.of("tiny model", name, FAMILY)
     with weights_file(name) as path:
-        return read_model(path, name, FAMILY[name].shape)
+        return read_model(path, name, FAMILY[name])
 
 
 def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
-    """Return a model from a weights file that `recorders.tiny.train` wrote."""
+    """Return a model from a weights file that `examples/tiny_models/tiny_training.py` wrote."""
     return TinyModel(name, shape, read_arrays(path, shape))
 
 

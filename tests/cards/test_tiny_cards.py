@@ -35,7 +35,7 @@ def test_a_card_agrees_with_its_model(name: str) -> None:
     assert (card.temperature, card.max_tokens) == (Decoding().temperature, Decoding().max_tokens)
     assert card.family == "feval tiny"
     text = (card_folder() / "llms" / f"{name.replace('/', '--')}.md").read_text("utf-8")
-    assert f"{FAMILY[name].shape.parameters:,} parameters" in text
+    assert f"{FAMILY[name].parameters:,} parameters" in text
 
 
 def test_prices_are_invented_in_proportion_to_the_names() -> None:

@@ -287,7 +287,7 @@ def exported(name: str, folder: Path, torch: Any, transformers: Any) -> Path:
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=model, additional_special_tokens=others, **names)
     fast.chat_template = "<question> {{ messages[-1]['content'] }}<answer>"
     fast.save_pretrained(folder)
-    shape = tiny.FAMILY[name].shape
+    shape = tiny.FAMILY[name]
     config = transformers.LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=shape.width, intermediate_size=shape.hidden,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.heads,

@@ -1,6 +1,6 @@
 """Makes `tiny_logits.npz`: logits of the tiny models from Hugging Face's `LlamaForCausalLM`, which shares no code with ours.
 
-    pip install torch transformers && python tests/support/tiny_logits.py
+    pip install torch transformers && PYTHONPATH=examples/tiny_models python tests/support/tiny_logits.py
 
 Run once for new weights. Tokens: three test questions with their answers; the logits of the last eight positions, float32.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from places import DATA
+from tiny_export import export
 from transformers import AutoModelForCausalLM
 
 from recorders.tiny import FAMILY, problems, tokenizer
-from recorders.tiny.export import export
 
 LENGTH, KEPT = 60, 8
 

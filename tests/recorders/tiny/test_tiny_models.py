@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from places import DATA
 from scipy import stats
+from tiny_export import export
+from tiny_recipes import CoolDown, Recipe
 
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders.tiny import FAMILY, Completion, Decoding, TinyModel, load_model, problems, read_model, sample, tokenizer
-from recorders.tiny.export import export
 from recorders.tiny.model import read_arrays, weights_file
 from recorders.tiny.sampling import exponentials
-from recorders.tiny.shapes import CoolDown, Recipe, Shape
+from recorders.tiny.shapes import Shape
 from recorders.tiny.tokenizer import END, PAD
 
 QUESTIONS = problems.test_questions()
@@ -78,13 +79,13 @@ def test_logits_are_those_that_transformers_computed(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_of_the_training_script(name: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
-    from recorders.tiny import train
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import tiny_training as train
 
     with weights_file(name) as path:
         weights = train.read(path)
     with torch.no_grad():
-        wanted = train.logits(weights, FAMILY[name].shape, torch.tensor([whole(0)])).numpy()
+        wanted = train.logits(weights, FAMILY[name], torch.tensor([whole(0)])).numpy()
     assert np.abs(load_model(name).logits([whole(0)]) - wanted).max() < 1e-4
 
 
@@ -124,18 +125,18 @@ def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel)
 
 
 def test_names_tell_the_number_of_parameters() -> None:
-    for name, recipe in FAMILY.items():
-        assert round(recipe.shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
+    for name, shape in FAMILY.items():
+        assert round(shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
 
 
 def test_weights_are_float16_and_small() -> None:
     total = 0
-    for name, recipe in FAMILY.items():
+    for name, shape in FAMILY.items():
         with weights_file(name) as path:
             total += path.stat().st_size
-            arrays = read_arrays(path, recipe.shape)
+            arrays = read_arrays(path, shape)
         assert {array.dtype for array in arrays.values()} == {np.dtype(np.float16)}
-        assert sum(array.size for array in arrays.values()) == recipe.shape.parameters
+        assert sum(array.size for array in arrays.values()) == shape.parameters
     assert total < 1_000_000
 
 
@@ -156,7 +157,7 @@ def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
         (tmp_path / "half.npz").write_bytes(path.read_bytes()[:30_000])
     for name in ("half.npz", "missing.npz"):
         with pytest.raises(SourceError, match="could not be read"):
-            read_model(tmp_path / name, "x", FAMILY[SMALLEST].shape)
+            read_model(tmp_path / name, "x", FAMILY[SMALLEST])
 
 
 def test_a_plain_array_is_no_weights_file(tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ def test_models_that_share_a_stream_are_coupled() -> None:
 
 def read_again(name: str, new_name: str) -> TinyModel:
     with weights_file(name) as path:
-        return read_model(path, new_name, FAMILY[name].shape)
+        return read_model(path, new_name, FAMILY[name])
 
 
 def test_an_answer_stops_or_runs_out_of_tokens() -> None:
@@ -377,8 +378,8 @@ def test_a_recipe_warms_up_and_cools_down() -> None:
 
 @pytest.mark.skipif(not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it")
 def test_the_training_script_trains(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
-    from recorders.tiny import train
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import tiny_training as train
 
     torch.set_num_threads(1)
     recipe = Recipe(Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),))
@@ -392,8 +393,8 @@ def test_the_training_script_trains(tmp_path: Path) -> None:
 
 
 def test_padding_and_prompts_carry_no_loss() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
-    from recorders.tiny import train
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import tiny_training as train
 
     batch, answer = train._padded([([5, 6, 7, END], 2), ([5, 6, 7, 8, 9, END], 4)])
     assert batch.tolist() == [[5, 6, 7, END, PAD, PAD], [5, 6, 7, 8, 9, END]]
@@ -406,14 +407,14 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> 
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     with weights_file(SMALLEST) as path:
-        arrays = read_arrays(path, FAMILY[SMALLEST].shape)
+        arrays = read_arrays(path, FAMILY[SMALLEST])
     assert set(header) == {"__metadata__", *arrays}
     for key, array in arrays.items():
         start, end = header[key]["data_offsets"]
         computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
         assert np.array_equal(computed, array)
     assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
-    assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].shape.layers
+    assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].layers
 
 
 def test_only_members_of_the_family_are_exported(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Export a tiny model to a folder that Hugging Face's `transformers` loads: a `LlamaForCausalLM` with its tokenizer.
 
-    python -m recorders.tiny.export feval/tiny-42k --out tiny-42k
+    python examples/tiny_models/tiny_export.py feval/tiny-42k --out tiny-42k
 
 It serves as an independent forward pass to compare ours with, and to try servers that load such folders. Writing it needs only
 NumPy. The folder's tokenizer differs from ours in one respect: it reads special tokens such as "<end>" from text.
@@ -28,11 +28,11 @@ def export(name: str, out: Path) -> Path:
     if name not in FAMILY:
         raise UnknownNameError.of("tiny model", name, FAMILY)
     with weights_file(name) as path:
-        arrays = read_arrays(path, FAMILY[name].shape)
+        arrays = read_arrays(path, FAMILY[name])
     out.mkdir(parents=True, exist_ok=True)
     (out / "model.safetensors").write_bytes(_safetensors({key: value.astype("<f2") for key, value in arrays.items()}))
     for file, content in {
-        "config.json": _config(FAMILY[name].shape),
+        "config.json": _config(FAMILY[name]),
         "generation_config.json": {"do_sample": True, "eos_token_id": END, "pad_token_id": PAD},
         "tokenizer.json": _tokenizer(),
         "tokenizer_config.json": _tokenizer_config(),

@@ -1,6 +1,6 @@
-"""Train the tiny models; needs PyTorch (`pip install 'feval[train]'`), which using them does not.
+"""Train the tiny models; needs PyTorch (`pip install torch`), which using them does not.
 
-    python -m recorders.tiny.train feval/tiny-42k --out checkpoints
+    python examples/tiny_models/tiny_training.py feval/tiny-42k --out checkpoints
 
 One thread, no GPU. Every problem is new; the loss covers only the answer's tokens. Weights are saved as float16, and that file is
 the model: precision beyond float16 is dropped on purpose, so that there is one reference.
@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tiny_recipes import RECIPES, Recipe
 from torch.nn import functional
 
 from recorders.tiny.problems import Problem, training_problems
-from recorders.tiny.shapes import FAMILY, Recipe, Shape
+from recorders.tiny.shapes import Shape
 from recorders.tiny.tokenizer import PAD, tokenizer
 
 Weights = dict[str, torch.Tensor]
@@ -190,7 +191,7 @@ def _padded(rows: list[tuple[list[int], int]]) -> tuple[torch.Tensor, torch.Tens
 def main() -> None:
     """Train one model of the family."""
     parser = argparse.ArgumentParser(description="Train a tiny model.")
-    parser.add_argument("name", choices=FAMILY)
+    parser.add_argument("name", choices=RECIPES)
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
     parser.add_argument("--every", type=int, default=500, help="updates between two checkpoints")
     parser.add_argument(
@@ -199,7 +200,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
-    train(FAMILY[options.name], options.out / options.name.rpartition("/")[2], options.every, options.resume)
+    train(RECIPES[options.name], options.out / options.name.rpartition("/")[2], options.every, options.resume)
 
 
 if __name__ == "__main__":
