@@ -36,10 +36,6 @@ SEAMS: dict[str, set[str]] = {
     "feval.cli.evaluate": {"feval.cli.compare.show_comparison", "feval.comparison.listed.listed_plan"},
     "feval.cli.known": {"feval.hub.datasets"},
     "feval.cli.output": {"rich"},
-    "feval.cli.record": {
-        f"recorders.work.topup.{name}"
-        for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
-    },
     "feval.cli.recordings.files": {
         "feval.exporters.export_recording",
         *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),

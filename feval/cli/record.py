@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +13,9 @@ from pydantic import AfterValidator, Field
 from feval.cards.tokens import check_counter
 from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.cli.options import NewFolder
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output
 from feval.cli.recordings.files import show_recording
-from feval.errors import ConflictError, FevalError, UsageError
+from feval.errors import UsageError
 from feval.publish.secrets import known_secrets
 from feval.report.text import counted
 from recorders.asking.budget import dollars
@@ -35,9 +33,7 @@ from recorders.work.settings import (
 
 if TYPE_CHECKING:
     from recorders.asking.budget import CostEstimate, ProbeEstimate
-    from recorders.request import Backend
     from recorders.work.task import RecordingTask
-    from recorders.work.topup import HubRecording
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:
@@ -138,10 +134,6 @@ class RecordSettings(AskingSettings):
         Field(alias="from"),
         typer.Option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
     ] = None
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request.")
-    ] = None
-    refuse_drift: bool = False
 
     def decoding(self) -> Decoding:
         """The decoding, with the defaults of the LLM."""
@@ -191,28 +183,15 @@ def record(
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
     never written. With --probe-every, complete CoTs are cut and made to answer there; with --tree, steps are recorded, for
-    searches; with --protocol, every CoT is replied to, turn by turn. With --into, a recording on the Hub is topped up and
-    tested for drift.
+    searches; with --protocol, every CoT is replied to, turn by turn.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
     task, limits = settings.task(), settings.limits(settings.samples_per_request)
     prices = settings.prices or default_prices(settings.llm)
-    base = _hub_recording(show, task, settings)
     if dry_run:
         _note(show, [*settings.file_notes(), *task.notes])
-        if base is not None:
-            from recorders.work.topup import recorded_folder
-
-            out = recorded_folder(out)
-        estimate = estimate_dataset(
-            task,
-            out,
-            mode=settings.mode,
-            limits=limits,
-            prices=prices,
-            start=settings.start if base is None else base.start(task),
-        )
+        estimate = estimate_dataset(task, out, mode=settings.mode, limits=limits, prices=prices, start=settings.start)
         facts = {"prompt": task.prompt_version, "settings": settings.in_file}
         unit = {} if task.tree is None else {"unit": task.tree.unit.removesuffix("s")}
         lines = _expected(estimate, task, prices)
@@ -236,9 +215,6 @@ def record(
         "mode": settings.mode, "limits": limits, "prices": prices, "cost_limit_usd": settings.cost_limit,
         "counter": settings.counter, "partial": settings.partial, "keep_journal": settings.keep_journal, "backend_notes": notes,
     }  # fmt: skip
-    if base is not None:
-        _top_up(show, base, task, backend, out, options, refuse_drift=settings.refuse_drift)
-        return
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
         own = settings.backend is None and default_backend(settings.llm) == "tiny"
         where = f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by its name."
@@ -248,68 +224,6 @@ def record(
             expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))), **options,
         )  # fmt: skip
     show_recording(show, out, printed | display.printed)
-
-
-def _hub_recording(show: Output, task: RecordingTask, settings: RecordSettings) -> HubRecording | None:
-    """Return the recording to top up, if one is named, checked before anything is asked."""
-    into = settings.into
-    if into is None:
-        if settings.refuse_drift:
-            raise UsageError("refuse_drift compares with the recording that is topped up; add --into, or leave it out.")
-        return None
-    if settings.start is not None:
-        raise UsageError(
-            f"--into starts with the CoTs of {into}, and --from with those of {settings.start}; leave one of them out."
-        )
-    from recorders.work.topup import check_top_up, hub_recording  # huggingface_hub takes half a second to load
-
-    with show.progress(f"fetching what {into} holds of {task.llm_name} on {task.dataset}"):
-        base = hub_recording(into)
-        check_top_up(base, task)
-    return base
-
-
-def _top_up(
-    show: Output, base: HubRecording, task: RecordingTask, backend: Backend, out: Path, options: dict[str, Any], *,
-    refuse_drift: bool,
-) -> None:  # fmt: skip
-    from recorders.work.topup import offer, top_up
-
-    repo_id = base.seen.repo_id
-    quiet_matplotlib()
-    with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
-        display = RunDisplay(bar, show)
-        result = top_up(base, task, backend, out, progress=display, **options)
-        for warning in result.warnings:
-            show.note(warning)
-        if result.warnings and refuse_drift:
-            raise ConflictError(
-                f"Nothing was offered to {repo_id}, since the new CoTs differ (refuse_drift). They are in {out}; to offer them "
-                f"all the same: feval push {out} {repo_id} --create-pr."
-            )
-        bar.describe(f"offering {result.what} to {repo_id}")
-        try:
-            pushed = offer(base, result)
-        except FevalError:
-            show.note(
-                f"Nothing that was paid for is lost: {out} has old and new CoTs. The same command offers it again, as does "
-                f"`feval push {out} {repo_id} --create-pr`, which has more options."
-            )
-            raise
-    account: dict[str, Any] = {"recording": str(out), "new_cots": result.new, **dataclasses.asdict(pushed)}
-    account |= {"drift": None if result.drift is None else _without_nan(dataclasses.asdict(result.drift))}
-    show.result(
-        account | {"warnings": list(result.warnings)},
-        f"{pushed.pull_request or pushed.url}: {result.what} of {task.llm_name} on {task.dataset} offered to {repo_id}",
-        f"The recording with old and new CoTs is {out}",
-    )
-
-
-def _without_nan(value: Any) -> Any:
-    """Return numbers that are not known as `None`, since JSON has no NaN."""
-    if isinstance(value, dict):
-        return {name: _without_nan(item) for name, item in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:

@@ -22,7 +22,7 @@ from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import UnknownNameError, UsageError
 from feval.executors.progress import reports
-from feval.recording import Recording, verify_recording
+from feval.recording import verify_recording
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
 from recorders.asking.pace import Limits
@@ -54,7 +54,7 @@ def record_dataset(
     partial: bool = False,
     journal: str | Path | None = None,
     keep_journal: bool = False,
-    start: str | Path | Recording | None = None,
+    start: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     sealing: Callable[[int], None] | None = None,
     acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
@@ -81,8 +81,7 @@ def record_dataset(
             different sizes.
         journal: the journal's folder; `None`: `OUT.journal` beside the recording.
         keep_journal: leave the journal where it is, to top it up later into another recording.
-        start: a recording of the same task with fewer questions or CoTs: what it holds is not asked for again. An open one is
-            not checked, see `recorders.work.resume.start_from`.
+        start: a recording that holds the LLM, asked in the same way: what it has of the questions is not asked for again.
         progress: called with where the run is.
         sealing: called with how many questions are sealed.
         acknowledged: called with (key, sample) of CoTs once they are on the disk.
@@ -110,7 +109,7 @@ def record_dataset(
         )
     if task.tree is not None and (partial or start is not None):
         what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
-        raise UsageError(f"{what} are recorded whole and anew; leave --partial, --from and --into out.")
+        raise UsageError(f"{what} are recorded whole and anew; leave --partial and --from out.")
     plan, identity = task.plan(), task.identity()
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)
@@ -125,7 +124,7 @@ def record_dataset(
     opened = Journal.open(folder, identity, mode=mode, about={"backend": backend.name})
     with opened, never_empty(opened):
         if start is not None:
-            start_from(start, opened, identity, task.questions, plan.requests, task.probing)
+            start_from(start, opened, task.llm_info(), task.dataset, plan.requests, task.probing)
         if expected is not None and task.tree is not None:
             expected(_estimate(task, plan, opened, {"price": price}))
         control, limits = Control(), limits or Limits()
@@ -177,7 +176,7 @@ def estimate_dataset(
     limits: Limits | None = None,
     prices: str = "2025-06-02",
     journal: str | Path | None = None,
-    start: str | Path | Recording | None = None,
+    start: str | Path | None = None,
     output_tokens_per_cot: float | None = None,
 ) -> CostEstimate:
     """Return what `record_dataset` would ask for and cost, without asking.
@@ -193,7 +192,7 @@ def estimate_dataset(
     plan = task.plan()
     if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
         with tempfile.TemporaryDirectory() as place, Journal.open(place, task.identity()) as opened:
-            start_from(start, opened, task.identity(), task.questions, plan.requests, task.probing)
+            start_from(start, opened, task.llm_info(), task.dataset, plan.requests, task.probing)
             return _estimate(task, plan, opened, options)
     if mode == "all" or not (folder / JOURNAL).exists():
         return _estimate(task, plan, None, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError, NotARecordingError, StorageError
-from feval.recording import PoolRows, Question, Recording, open_recording
+from feval.recording import LLMInfo, PoolRows, Question, Recording, open_recording
 from feval.recording.layout.locate import recording_around
 from feval.recording.verify import open_sound
 from recorders.asking.probing import Probing
@@ -60,34 +61,31 @@ def is_sealed(
 
 
 def start_from(
-    start: str | Path | Recording,
+    start: str | Path,
     journal: Journal,
-    identity: Mapping[str, Any],
-    questions: Sequence[Question],
+    llm: LLMInfo,
+    dataset: str,
     requests: Sequence[Request],
     probing: Probing | None = None,
 ) -> None:
     """Put the CoTs and probes of a sealed recording into a journal, so that only what is missing is asked for.
 
     CoTs that are already in the journal are left alone. What a recording does not keep is lost: prompt tokens are counted once
-    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other. An open
-    recording is not compared with the identity; `feval.recording.derived.extension.check_extension` does that beforehand.
+    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other.
     """
-    recording = start if isinstance(start, Recording) else open_sound(Path(start))
-    differs = None if isinstance(start, Recording) else _difference(recording, identity)
-    place = recording.address or str(recording.path)
-    if differs is not None:
-        raise ConflictError(f"{place} cannot be continued: its {differs}. Ask in the same way, or start without it.")
-    dataset, llm = identity["dataset"], identity["llm"]
-    by_question = {question.id: request for question, request in zip(questions, requests, strict=True)}
-    counter = str(recording.manifest.pairs[dataset, llm]["counter"])
-    for number, pool in enumerate(recording.pools(dataset, llm), 1):
+    recording = open_sound(Path(start))
+    recording.require(dataset, llm.name)
+    if differs := _other_llm(recording.llm_info(llm.name), llm):
+        raise ConflictError(f"{start} cannot be continued: {differs}. Ask in the same way, or start without it.")
+    by_question = {request.question_id: request for request in requests}
+    counter = recording.counter(dataset, llm.name)
+    for number, pool in enumerate(recording.pools(dataset, llm.name), 1):
         request = by_question.get(pool.question_id)
         if request is None or not pool.texts:
             continue
         if pool.prompt != request.prompt():
             raise ConflictError(
-                f"{place} cannot be continued: it asked the question {pool.question_id!r} with other messages. Give the same "
+                f"{start} cannot be continued: it asked the question {pool.question_id!r} with other messages. Give the same "
                 "questions and prompt, or start without it."
             )
         _add(journal, request, pool, counter)
@@ -95,9 +93,20 @@ def start_from(
             journal.commit()
     journal.commit()
     if probing is not None:
-        start_probes(recording, journal, probing, (dataset, llm), by_question)
+        start_probes(recording, journal, probing, (dataset, llm.name), by_question)
     journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
     journal.commit()
+
+
+def _other_llm(recorded: LLMInfo, asked: LLMInfo) -> str | None:
+    """Return how two descriptions of one LLM differ, in words; `None` where they agree."""
+    pairs = [(name, getattr(recorded, name), getattr(asked, name)) for name in ("temperature", "max_tokens")]
+    first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, asked))
+    pairs += [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+    for name, its, mine in pairs:
+        if its != mine:
+            return f"its {name} is {its!r:.80}, and {mine!r:.80} is asked for"
+    return None
 
 
 def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None:

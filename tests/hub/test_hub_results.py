@@ -342,7 +342,12 @@ def test_the_example_of_a_top_up_runs(hub: HubDouble, tmp_path: Path, monkeypatc
     own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
     assert run_feval("record", *own, "--out", "my-recording").exit_code == 0
     assert run_feval("push", "my-recording", "org/my-recording").exit_code == 0
-    [command] = commands("Topping up")
-    result = run_feval(*command)
-    assert result.exit_code == 0, result.output
-    assert "16 new CoTs of feval/tiny-30k on tiny_sums offered to org/my-recording" in result.stdout
+    for command in commands("Topping up"):
+        result = run_feval(*command)
+        assert result.exit_code == 0, result.output
+    grown, offered = (
+        open_recording(tmp_path / "grown"),
+        json.loads(hub.files("org/my-recording", "refs/pr/1")["manifest.json"]),
+    )
+    assert [len(pool.answers) for pool in grown.pools("tiny_sums", "feval/tiny-30k")] == [6] * 4
+    assert offered["recording_hash"] == grown.hash

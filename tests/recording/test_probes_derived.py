@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
@@ -28,7 +26,6 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.derived.extension import extend
 from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.replay import load
 
@@ -158,66 +155,29 @@ OLD = [ProbeRows("toy/0", [1, 1], [5, 10], ["a", "b"], ["a", "b"], output_tokens
 NEW = [ProbeRows("toy/0", [0, 1, 1, 2], [5, 5, 10, 5], ["c", "a", "b", "d"], ["c", "a", "b", "d"])]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        (OLD, [], [(1, 5, "a"), (1, 10, "b")]),
-        ([], NEW, [(0, 5, "c"), (1, 5, "a"), (1, 10, "b"), (2, 5, "d")]),
-        (OLD, NEW, [(0, 5, "c"), (1, 5, "a"), (1, 10, "b"), (2, 5, "d")]),
-    ],
-)
-def test_a_top_up_keeps_old_probes_and_adds_new_ones(
-    tmp_path: Path, old: list[ProbeRows], new: list[ProbeRows], expected: list[Any]
-) -> None:
-    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], old)
-    more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], new)
-    extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
-    recording = sound(tmp_path / "out")
-    assert [probe[1:] for probe in probe_words(recording, "alpha")] == expected
-    assert recording.probes_record("toy", "alpha")["cue"] == CUE
+@pytest.mark.parametrize("probed", [[], OLD])
+def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(tmp_path: Path, probed: list[ProbeRows]) -> None:
+    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], probed)
+    more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], NEW)
+    for number, parents in enumerate(((base, more), (more, base))):
+        recording = sound(merge([each.path for each in parents], tmp_path / f"{number}"))
+        [pool] = recording.pools("toy", "alpha")
+        assert (pool.answers, pool.raw_texts()) == (["4", "5", "6"], ["Reply 1.", "Reply 2.", "Reply 3."])
+        assert [probe[1:] for probe in probe_words(recording, "alpha")] == [
+            (0, 5, "c"),
+            (1, 5, "a"),
+            (1, 10, "b"),
+            (2, 5, "d"),
+        ]
 
 
-def test_new_cots_come_behind_the_old_ones_with_their_probes(tmp_path: Path) -> None:
+def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path: Path) -> None:
     base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
-    more = write_seeded(tmp_path / "more", ["6", "7"], [8, 9], [ProbeRows("toy/0", [1], [5], ["z"], ["z"])])
-    extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
-    assert [probe[1:] for probe in probe_words(sound(tmp_path / "out"), "alpha")] == [
-        (1, 5, "a"),
-        (1, 10, "b"),
-        (3, 5, "z"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda rows: replace(rows, answers=["c", "other", "b", "d"]), "CoT 1 has probes already, and other ones"),
-        (
-            lambda rows: replace(rows, offsets=[5, 6, 10, 5]),
-            "CoT 1 has probes already, and other ones .*after 6 tokens",
-        ),
-    ],
-)
-def test_other_probes_of_an_old_cot_are_a_conflict(
-    tmp_path: Path, change: Callable[[ProbeRows], ProbeRows], sentence: str
-) -> None:
-    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
-    more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], [change(NEW[0])])
-    with pytest.raises(ConflictError, match=sentence):
-        extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
-
-
-def test_probes_of_questions_in_another_order_find_their_cots(tmp_path: Path) -> None:
-    paths = []
-    for name, order, seed in (("base", [0, 1], 1), ("more", [1, 0], 2)):
-        pools = [seeded(i, ["4"], [seed]) for i in order]
-        probes = {"alpha": [ProbeRows(f"toy/{i}", [0], [seed], [f"{name} {i}"], [f"{name} {i}"]) for i in order]}
-        golds = dict.fromkeys(order, "4")
-        paths.append(open_recording(write_rows(tmp_path / name, golds, ("alpha", pools), probes=probes)))
-    extend(*paths, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
-    assert probe_words(sound(tmp_path / "out"), "alpha") == [
-        (f"toy/{i}", place, place + 1, f"{name} {i}") for i in (0, 1) for place, name in enumerate(("base", "more"))
-    ]
+    more = write_seeded(
+        tmp_path / "more", ["4", "5", "6"], [1, 2, 3], [replace(NEW[0], answers=["c", "other", "b", "d"])]
+    )
+    with pytest.raises(ConflictError, match=r"probes of alpha on toy, with other content on 'toy/0'"):
+        merge([base.path, more.path], tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["add", "add_probes"])

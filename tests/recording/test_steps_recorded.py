@@ -13,9 +13,8 @@ import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
 from small import content, pool, put_manifest, restate, write_rows, write_toy
 
-from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
+from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
-from feval.recording.derived.extension import extend
 from feval.replay import load
 from feval.report.tables.info import info_headline, info_tables
 
@@ -99,10 +98,10 @@ def test_answers_are_read_again_only_where_a_solution_ends(tmp_path: Path) -> No
     assert verify_recording(out).problems == ()
 
 
-def test_a_tree_is_not_topped_up(trees: Path, tmp_path: Path) -> None:
-    base, more = (open_recording(path) for path in (trees, select(trees, tmp_path / "one", llms=["tree"])))
-    with pytest.raises(UsageError, match="was recorded as a tree of steps, which is not added to"):
-        extend(base, more, tmp_path / "out", dataset="toy", llm="tree", operation={"name": "test"})
+def test_a_larger_tree_is_no_continuation(trees: Path, tmp_path: Path) -> None:
+    grown = [[*TREES[0], (3, "5", True)], *TREES[1:]]
+    with pytest.raises(ConflictError, match="with other content on 'toy/0'"):
+        merge([trees, write_trees(tmp_path / "more", grown, scores=[])], tmp_path / "out")
 
 
 def test_arrays_that_contradict_the_file_are_found(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from feval.answers.thoughts import mark_tokens, split
 from feval.cards.cards import LLMCard, llm_card, read_card
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.cli import app
-from feval.errors import CardError, ConflictError, UsageError
+from feval.errors import CardError, UsageError
 from feval.importers import import_recording
 from feval.recording import (
     DatasetInfo,
@@ -34,7 +34,6 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.derived.extension import extend
 from feval.recording.partial import Part, check_leaf
 from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
@@ -532,18 +531,6 @@ def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
     assert llm.counter == SPLIT_USAGE
     apart = recorded(tmp_path / "apart", limits=Limits(samples_per_request=1))
     assert apart.manifest.pairs["sums", LLM]["counter"] == USAGE
-
-
-def test_a_recording_that_grows_keeps_its_thoughts_and_says_that_counts_were_split(tmp_path: Path) -> None:
-    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
-    exact = recorded(tmp_path / "exact")
-    extend(first, exact, tmp_path / "grown", dataset="sums", llm=LLM, operation={"name": "test"})
-    grown = open_recording(tmp_path / "grown")
-    assert_split(grown)
-    assert grown.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
-    counted = recorded(tmp_path / "counted", counter="words")
-    with pytest.raises(ConflictError, match="such counts do not compare"):
-        extend(first, counted, tmp_path / "none", dataset="sums", llm=LLM, operation={"name": "test"})
 
 
 def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts() -> None:

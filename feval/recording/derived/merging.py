@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, groupby
+from itertools import combinations, count, groupby, repeat
 from operator import itemgetter
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
 from feval.executors.progress import reports
+from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.blocks import in_order
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
 from feval.recording.derived.linking import LinkedPools, common_cue
@@ -23,6 +25,8 @@ from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
+
+_Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
 
 
 @checked
@@ -37,9 +41,10 @@ def merge(
     """Put several recordings into one: other datasets, other LLMs, or both.
 
     Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep the order of the first
-    recording that has them. The same LLM on the same dataset may come from several recordings: with equal content, or with
-    CoTs on different questions. Files are linked, not written again, where their questions stay in order. Answers of different
-    recordings are compared under the equality of their dataset; verdicts of the parents are reused.
+    recording that has them. The same LLM on the same dataset may come from several recordings: with equal content, with CoTs
+    on different questions, or with more CoTs behind the same ones. Files are linked, not written again, where their questions
+    stay in order. Answers of different recordings are compared under the equality of their dataset; verdicts of the parents are
+    reused.
 
     Args:
         recordings: two or more folders.
@@ -112,8 +117,8 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
         writer.link_pools(LinkedPools(dataset, llm, owners))
     else:
         streams = [in_order(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
-        same_row = groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0))
-        pools = (max((pool for _, pool in group), key=lambda pool: len(pool.answers)) for _, group in same_row)
+        folders = " and in ".join(str(owner.path) for owner in owners)
+        pools = _longest(streams, _pool_items, f"{llm} on {dataset} is in {folders}")
         writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
     for scorer in dict.fromkeys(
         name for copies in contents for each in copies for name in each.recording.scorers(dataset, llm)
@@ -141,8 +146,8 @@ def _add_scores(
         in_order(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
         for each in scored
     ]
-    info, rows = scored[0].recording.scorer_info(scorer), (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
-    writer.add_scores(dataset, llm, info, rows)
+    rows = _longest(streams, lambda rows: list(zip(rows.sample_indices, rows.scores, strict=True)), what)
+    writer.add_scores(dataset, llm, scored[0].recording.scorer_info(scorer), rows)
 
 
 def _add_probes(
@@ -158,8 +163,33 @@ def _add_probes(
             in_order(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
             for each in probed
         ]
-        rows = (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
+        rows = _longest(streams, _probe_items, f"probes of {llm} on {dataset}")
         writer.add_probes(dataset, llm, rows, cue=common_cue(dataset, llm, recordings))
+
+
+def _longest(
+    streams: Sequence[Iterator[tuple[int, _Rows]]], items: Callable[[_Rows], list[Any]], what: str
+) -> Iterator[_Rows]:
+    """Yield the rows of each question; of several recordings the longest, which must begin with, or have, those of the others."""
+    for _, group in groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0)):
+        longest, *others = sorted((rows for _, rows in group), key=lambda rows: len(items(rows)), reverse=True)
+        for rows in others:
+            if not set(items(rows)) <= set(items(longest)):
+                raise ConflictError(
+                    f"{what}, with other content on {rows.question_id!r:.80}; give one of them a variant name (such as "
+                    "NAME@second) when importing, or record more with --from."
+                )
+        yield longest
+
+
+def _pool_items(pool: PoolRows) -> list[Any]:
+    """Return what must be equal of each CoT: of a tree only all of them together."""
+    cots = list(zip(count(), repeat(pool.prompt), pool.raw_texts(), pool.raw_answers, pool.output_tokens))
+    return cots if pool.ends is None or not cots else [tuple(cots)]
+
+
+def _probe_items(rows: ProbeRows) -> list[Any]:
+    return list(zip(rows.sample_indices, rows.offsets, rows.answers, strict=True))
 
 
 def _holders(part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str) -> list[_Source]:
@@ -176,22 +206,16 @@ def _holders(part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Sou
 
 
 def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_Source]]:
-    """Return the recordings of an LLM by their content; different ones must be of the same LLM and of different questions."""
+    """Return the recordings of an LLM by their content; different ones must be of the same LLM."""
     by_leaves: dict[frozenset[tuple[str, str]], list[_Source]] = {}
     for source in sources:
         if (dataset, llm) in source.recording.manifest.pairs:
             by_leaves.setdefault(_pair_leaves(source.recording, dataset, llm), []).append(source)
     for (own, [one, *_]), (others, [other, *_]) in combinations(by_leaves.items(), 2):
-        first, second = (
-            each.rows[np.flatnonzero(each.recording.votes(dataset).llms[llm].sizes)] for each in (one, other)
-        )
-        both, is_other_llm = np.intersect1d(first, second).size, dict(own)["llm"] != dict(others)["llm"]
-        if both or is_other_llm:
-            what = f"other content on {both:,} question{'s' * (both > 1)}"
-            what = "another decoding or token counter" if is_other_llm else what
+        if dict(own)["llm"] != dict(others)["llm"]:
             raise ConflictError(
-                f"{llm} on {dataset} is in {one.recording.path} and, with {what}, in {other.recording.path}; give one of them a "
-                "variant name (such as NAME@second) when importing."
+                f"{llm} on {dataset} is in {one.recording.path} and, with another decoding or token counter, in "
+                f"{other.recording.path}; give one of them a variant name (such as NAME@second) when importing."
             )
     return list(by_leaves.values())
 

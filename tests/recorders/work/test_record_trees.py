@@ -85,7 +85,7 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_
     assert recorded(tree.path, task(), backend).hash == tree.hash
     with pytest.raises(StorageError, match="is another recording"):
         recorded(tree.path, task(depth=DEPTH + 1), backend)
-    with pytest.raises(UsageError, match="recorded whole and anew; leave --partial, --from and --into out"):
+    with pytest.raises(UsageError, match="recorded whole and anew; leave --partial and --from out"):
         recorded(tmp_path / "r", task(), backend, start=tree.path)
     assert backend.asked == []
     with pytest.raises(Fatal):

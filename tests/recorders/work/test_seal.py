@@ -20,6 +20,7 @@ from recording_doubles import FakeBackend, reply
 from feval.errors import (
     ConflictError,
     FevalError,
+    NotRecordedError,
     OutOfRangeError,
     PriceNotFoundError,
     StorageError,
@@ -174,16 +175,21 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
     sealed = go(tmp_path / "r")
     backend = FakeBackend()
     cases = [
-        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "decoding temperature is 0.7, not 0.2"),
+        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "its temperature is 0.7, and 0.2 is asked for"),
         (replace(WORK, messages=lambda q: [Message("user", q.text)]), "asked the question 'toy/0' with other messages"),
     ]
     for work, words in cases:
         with pytest.raises(ConflictError, match=words):
             go(tmp_path / "next", backend, work, start=sealed)
-    select(sealed, tmp_path / "selected", samples=2)
-    with pytest.raises(ConflictError, match="its operation is 'select', not 'record'"):
-        go(tmp_path / "next", backend, start=tmp_path / "selected")
     assert backend.calls == []
+    with pytest.raises(NotRecordedError, match="other"):
+        go(tmp_path / "next", backend, replace(WORK, llm_name="other"), start=sealed)
+    selected = select(sealed, tmp_path / "selected", samples=2)
+    grown = open_recording(go(tmp_path / "grown", start=selected))
+    for pool, begun in zip(
+        grown.pools("toy", WORK.llm_name), open_recording(selected).pools("toy", WORK.llm_name), strict=True
+    ):
+        assert first(pool, 2) == first(begun, 2)
 
 
 def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
