@@ -1,10 +1,9 @@
 """AutoMix's incremental benefit per cost (IBC) of a cascade of a small and a large LLM.
 
-    IBC_M = (P_M - P_SLM) / (C_M - C_SLM)        delta IBC_M = 100 (IBC_M - IBC_BASE) / IBC_BASE
+    IBC_M = (P_M - P_SLM) / (C_M - C_SLM)
 
-with performance P and mean cost C of the cascade M and of the small LLM alone; IBC_BASE is that of the large LLM alone. A
-positive delta means that the cascade buys more per dollar than answering everything with the large LLM. Assumes nothing about
-the calls. Aggarwal, Madaan et al., section 4, https://arxiv.org/abs/2310.12963
+with performance P and mean cost C of the cascade M and of the small LLM alone. Assumes nothing about the calls.
+Aggarwal, Madaan et al., section 4, https://arxiv.org/abs/2310.12963
 """
 
 from __future__ import annotations
@@ -39,24 +38,3 @@ def incremental_benefit_per_cost(
     benefit: Floats = np.full(spent.shape, np.nan)
     np.divide(gained, spent, out=benefit, where=spent > 0)
     return benefit
-
-
-def relative_benefit_per_cost(
-    performance: npt.ArrayLike, cost: npt.ArrayLike, *, small: tuple[float, float], large: tuple[float, float]
-) -> Floats:
-    """Delta IBC: by how many percent a cascade's benefit per cost exceeds the large LLM's, 100 (IBC - IBC_LLM) / IBC_LLM.
-
-    Args:
-        performance, cost: of the cascades, any shape; cost per question.
-        small, large: performance and cost of the small and of the large LLM alone.
-
-    Returns:
-        One number per cascade, in percent; NaN where the large LLM is not both better and dearer than the small one, and for
-        cascades that cost no more than the small LLM.
-
-    Raises:
-        OutOfRangeError: a negative cost.
-    """
-    base = float(incremental_benefit_per_cost(*large, *small))
-    benefit = incremental_benefit_per_cost(performance, cost, *small)
-    return 100 * (benefit - base) / base if base > 0 else np.full(benefit.shape, np.nan)

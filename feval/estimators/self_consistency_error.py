@@ -93,33 +93,6 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
     return float(_weights(weights, len(values)) @ values)
 
 
-def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
-    """The plug-in estimate min(k / n, 1 - k / n) from k positive of n calls.
-
-    Biased downward (see `self_consistency_bias`): the shares always side with one answer, even where p is near 1/2.
-
-    Args:
-        positive, calls: [...] k and n; n may be one for all.
-
-    Returns:
-        [...] estimates.
-
-    Raises:
-        OutOfRangeError: counts that are not integers, n below 1, or k outside 0..n.
-    """
-    k, n = np.asarray(positive), np.asarray(calls)
-    _require_integers(positive=k, calls=n)
-    k, n = broadcast(positive=k, calls=n)
-    if len(wrong := np.argwhere((n < 1) | (k < 0) | (k > n))):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            f"A plug-in takes k of n calls with n from 1 and k from 0 to n; k={k[place]} of n={n[place]} "
-            f"was found{at_index(place)}."
-        )
-    errors: Floats = np.minimum(k, n - k) / n
-    return errors
-
-
 def multiclass_plugin_error(counts: Integers) -> Floats:
     """The plug-in estimate 1 - max_c k_c / n from the counts of each answer (the second extension).
 

@@ -48,7 +48,6 @@ from feval.estimators.self_consistency_error import (
     multiclass_error,
     multiclass_plugin_error,
     multiclass_plugin_expectation,
-    plugin_error,
     self_consistency_bias,
     self_consistency_error,
     self_consistency_mse_exact,
@@ -186,8 +185,6 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: self_consistency_bias(A([0.2, 0.3]), A([1, 2, 3])), "p, n"),
     (lambda: self_consistency_bias(0.5, 0), r"n=0"),
     (lambda: self_consistency_bias(0.5, A([2.0])), r"n holds float64"),
-    (lambda: plugin_error(A([1, 2, 3]), A([5, 5])), "positive, calls"),
-    (lambda: plugin_error(A([1, 6]), 5), r"k=6 of n=5 was found at index \[1\]"),
     (lambda: multiclass_error(A([[0.5, 0.5], [0.5, 0.4]])), r"those of p at index \[1\] sum to 0\.9"),
     (lambda: multiclass_error(np.float64(1.0)), r"the shape is \(\)"),  # type: ignore[arg-type]
     (lambda: multiclass_plugin_error(A([[1], [0]])), r"question at index \[1\] has no calls"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from feval.estimators.probabilities import compositions
 from feval.estimators.ties import TIES
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.votes.plugin import plugin_bias, plugin_expectation, unbiased_plurality_accuracy
+from feval.estimators.votes.plugin import plugin_expectation, unbiased_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 
 LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
@@ -55,7 +55,6 @@ def test_the_example_of_the_docs() -> None:
     two = np.array([0.55]), np.array([[0.45]]), np.array([0.0])
     assert plurality_accuracy(*two, [101]).per_question()[0, 0] == pytest.approx(0.844, abs=5e-4)
     assert plugin_expectation(*two, 5, [101]).per_question()[0, 0] == pytest.approx(0.592, abs=5e-4)
-    assert plugin_bias(*two, 5, [1, 2, 101]).per_question()[0] == pytest.approx([0, 0, 0.592 - 0.844], abs=1e-3)
 
 
 @given(LAWS, st.integers(1, 5), st.sampled_from(TIES))

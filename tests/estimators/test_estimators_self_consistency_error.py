@@ -24,13 +24,17 @@ from feval.estimators.self_consistency_error import (
     multiclass_error,
     multiclass_plugin_error,
     multiclass_plugin_expectation,
-    plugin_error,
     self_consistency_bias,
     self_consistency_error,
     self_consistency_mse_exact,
 )
 
 SHARES = st.fractions(0, 1, max_denominator=60)
+
+
+def two_answer_plugin(positive: np.ndarray, calls: int) -> np.ndarray:
+    """min(k / n, 1 - k / n)."""
+    return multiclass_plugin_error(np.stack([positive, calls - positive], axis=-1))
 
 
 def moments(p: Fraction, n: int) -> tuple[Fraction, Fraction]:
@@ -107,7 +111,9 @@ def test_the_mean_squared_error_agrees_with_simulation() -> None:
     p, q = np.array([0.5, 0.1, 0.8]), np.array([0.2, 0.5, 0.3])
     m, n, runs = 5, 7, 40_000
     shares = p[rng.choice(3, (runs, m), p=q)]
-    squares = (plugin_error(rng.binomial(n, shares), n).mean(axis=1) - average_error(self_consistency_error(p), q)) ** 2
+    squares = (
+        two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1) - average_error(self_consistency_error(p), q)
+    ) ** 2
     exact = self_consistency_mse_exact(p, q, m, n)
     assert abs(squares.mean() - exact) <= 4 * squares.std() / runs**0.5
 
@@ -194,7 +200,6 @@ def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells() -> None:
 
 
 def test_plugins_and_averages_by_hand() -> None:
-    assert plugin_error(np.array([0, 3, 5]), 5).tolist() == [0.0, 0.4, 0.0]
     assert multiclass_plugin_error(np.array([[2, 2, 1], [0, 5, 0]])).tolist() == [0.6, 0.0]
     assert average_error(np.array([0.1, 0.3])) == pytest.approx(0.2)
     assert average_error(np.array([0.1, 0.3]), np.array([3, 1])) == pytest.approx(0.15)
@@ -216,7 +221,7 @@ def test_the_high_probability_bound_holds(strategy: str) -> None:
     p = np.array([0.5, 0.45, 0.05, 0.9])
     m, n, runs = 12, 9, 4000
     shares = p[rng.integers(0, 4, (runs, m))]
-    errors = np.abs(plugin_error(rng.binomial(n, shares), n).mean(axis=1) - self_consistency_error(p).mean())
+    errors = np.abs(two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1) - self_consistency_error(p).mean())
     assert (errors <= high_probability_bound(m, n, 0.9, strategy=strategy)).mean() >= 0.9
 
 

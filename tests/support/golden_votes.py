@@ -140,7 +140,7 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
         "beta": float(criteria.beta_confidence(votes)),
         "dirichlet": float(criteria.dirichlet_confidence(votes)),
         f"dirichlet_top{top}": float(criteria.dirichlet_confidence(votes[:top])),
-        "entropy": criteria.normalised_entropy(votes),
+        "entropy": least_entropy(votes),
         "majority": float(criteria.majority_share(votes, part["n"])),
     }
     for name, some in (*((n, None) for n in ("beta", "dirichlet", "entropy", "majority")), ("dirichlet", top)):
@@ -150,6 +150,16 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
         in_floats = rule.stop_mask(np.array([votes]), part["n"])
         assert in_floats.tolist() == [result[f"{label}_stop"]], (label, votes)
     return result
+
+
+def least_entropy(votes: tuple[int, ...]) -> float:
+    """The least threshold at which the entropy stops: the normalised entropy."""
+    low, high = Fraction(0), Fraction(1)
+    for _ in range(50):
+        middle = (low + high) / 2
+        stops = criteria.Criterion("entropy", middle, 40).stops(votes, 2)
+        low, high = (low, middle) if stops else (middle, high)
+    return float(high)
 
 
 def asc_baseline(real: table.Real, entry: table.Entry) -> Any:

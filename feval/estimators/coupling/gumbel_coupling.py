@@ -117,25 +117,6 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
     return joint
 
 
-def gumbel_agreement(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
-    """Probability that two LLMs give the same answer under shared Gumbel noise: the sum of Pr(i, i), O(K log K).
-
-    At least sum_i p_i p'_i, the value by chance, and at most sum_i min(p_i, p'_i), the maximum over couplings: so there are at
-    least as many ties as in independent calls, whether the LLMs are close (arXiv 2502.01754, Proposition 5) or not.
-
-    Args:
-        p, p_prime: [..., K] distributions of the two LLMs.
-
-    Returns:
-        [...] probabilities.
-
-    Raises:
-        OutOfRangeError: as for `gumbel_coupling_joint`.
-    """
-    agreement: Floats = _Race.of(*_laws(p, p_prime)).same.sum(axis=-1)
-    return agreement
-
-
 def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.ArrayLike) -> CoupledCorrectness:
     """Joint correctness under shared Gumbel noise, for any set of right answers, O(K log K) per question.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, factorial, lgamma, log
+from math import comb, factorial, lgamma
 
 import numpy as np
 
@@ -56,20 +56,6 @@ def majority_share(votes: Votes, drawn: int) -> Fraction:
         The exact share.
     """
     return Fraction(max(votes, default=0), max(drawn, 1))
-
-
-def normalised_entropy(votes: Votes) -> float:
-    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another, as in the authors' code.
-
-    Args:
-        votes: votes of every answer, descending.
-
-    Returns:
-        The entropy as a share of the largest possible one.
-    """
-    counts = votes if len(votes) > 1 else (*votes, 1)
-    total = sum(counts)
-    return (log(total) - sum(v * log(v) for v in counts) / total) / log(len(counts))
 
 
 def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:

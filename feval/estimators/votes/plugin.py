@@ -38,7 +38,7 @@ from feval.estimators.probabilities import (
     signatures_of_counts,
     signatures_of_probabilities,
 )
-from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
+from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
 MOST_OUTCOMES = 1_000_000
@@ -136,28 +136,6 @@ def plugin_expectation(
         estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], numbers, ties=ties)
         values[questions] = _expected(estimates, outcomes[:, possible], shares[np.ix_(questions, possible)])
     return PerQuestion(values, signatures.rows)
-
-
-def plugin_bias(
-    correct: Floats,
-    rivals: Floats,
-    no_answer: Floats,
-    calls: int,
-    votes: Sequence[int] | Integers,
-    *,
-    ties: str = "uniform",
-) -> PerQuestion:
-    """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
-
-    Args:
-        correct, rivals, no_answer, calls, votes, ties: as for `plugin_expectation`, whose errors it raises.
-
-    Returns:
-        D biases per question.
-    """
-    expected = plugin_expectation(correct, rivals, no_answer, calls, votes, ties=ties)
-    true = plurality_accuracy(correct, rivals, no_answer, votes, ties=ties)
-    return PerQuestion(expected.values - true.values, expected.rows)
 
 
 def _check_outcomes(calls: int, answers: Integers, rows: Integers) -> None:
