@@ -49,8 +49,9 @@ COMMANDS: Mapping[str, Command] = {
     "curve": Command("Start here", "Accuracy against cost of one method.", "evaluate:curve"),
     "import": Command("Recordings", "Make a recording from an existing file.", "recordings.files:import_"),
     "info": Command("Recordings", "Show what a recording holds.", "recordings.files:info"),
-    "show": Command("Recordings", "List the questions, or show one with its CoTs.", "recordings.look:show"),
-    "view": Command("Recordings", "Make a page to explore a recording in a browser.", "recordings.look:view"),
+    "show": Command(
+        "Recordings", "List the questions, show one with its CoTs, or make a page.", "recordings.look:show"
+    ),
     "verify": Command("Recordings", "Check a recording, or the numbers of a receipt.", "recordings.verify:verify"),
     "select": Command("Recordings", "Make a smaller recording.", "recordings.derive:select"),
     "merge": Command("Recordings", "Join recordings into a new one.", "recordings.derive:merge"),
@@ -69,8 +70,7 @@ COMMANDS: Mapping[str, Command] = {
     "grade": Command("Servers", "Grade a client's answers by the server's ledger.", "evaluate:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
     "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
-    "ls": Command("Look up", "Datasets, LLMs, prices, methods, formats, fields.", "known:ls"),
-    "questions": Command("Look up", "Show or export the questions of a dataset.", "known:questions"),
+    "ls": Command("Look up", "Datasets and their questions, LLMs, prices, methods.", "known:ls"),
 }
 """Name -> command, in the order of `feval --help`."""
 

@@ -64,7 +64,7 @@ def _next_commands(result: Demo) -> list[str]:
     curve = f"feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
     return [
         f"feval info {recording}",
-        f"feval view {recording} --out recording.html",
+        f"feval show {recording} --html recording.html",
         f"{curve} --n 1..40 --out my-curve",
         f"feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
         f"{curve} --n 1,5,20 --order seeded --seed 1 --json",

@@ -1,4 +1,4 @@
-"""`feval ls` and `feval questions`: what feval knows by name."""
+"""`feval ls`: what feval knows by name, and the questions of a dataset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from feval.cli.options import AnswerKind
 from feval.cli.output import Output
-from feval.errors import UnknownNameError
+from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.method_names import method_fields
 from feval.methods import METHODS
 from feval.report.files import save_files
@@ -24,22 +24,46 @@ def ls(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="datasets, llms, prices, methods, formats, answer-kinds, or the name of a method for its fields.",
+            help="datasets, llms, prices, methods, formats, answer-kinds, the name of a method for its fields, or questions.",
             show_default=False,
         ),
     ],
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="DATASET", help="Whose questions.", show_default=False)
+    ] = None,
+    questions_file: Annotated[
+        Path | None,
+        typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
+    ] = None,
+    answer_kind: AnswerKind = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the questions to this file, as JSON Lines.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     *,
     show: Output,
 ) -> None:
-    """List what feval knows by name.
+    """List what feval knows by name, or the questions of a dataset.
 
     Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. A dataset or LLM without a card
-    works, too.
+    works, too. Questions are fetched from the Hugging Face Hub once, at the commit that the dataset's card pins, and compared
+    with the card.
 
-    Example: feval ls early-stopping
+    Example: feval ls questions gsm8k --out gsm8k.jsonl
     """
+    if what == "questions":
+        if dataset is None:
+            raise UsageError(
+                "Whose questions? Name a dataset behind `questions`, such as gsm8k; see `feval ls datasets`."
+            )
+        _questions(show, dataset, questions_file, answer_kind, out, force=force)
+        return
     if what not in (*KNOWN, *METHODS, "oracle"):
-        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
+        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS, "questions"))
+    if dataset or questions_file or answer_kind or out or force:
+        raise UsageError(
+            "DATASET, --questions, --answer-kind, --out and --force belong to `feval ls questions DATASET`."
+        )
     rows = KNOWN[what]() if what in KNOWN else method_fields(what)
     if not rows and not show.json:
         show.result({}, f"{what} has no fields: there is nothing to set.")
@@ -47,27 +71,12 @@ def ls(
     show.result({what: rows}, known_table(rows))
 
 
-def questions(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="See `feval ls datasets`.", show_default=False)],
-    questions_file: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
-    ] = None,
-    answer_kind: AnswerKind = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to this file, as JSON Lines.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
-    *,
-    show: Output,
+def _questions(
+    show: Output, dataset: str, source: Path | None, answer_kind: str | None, out: Path | None, *, force: bool
 ) -> None:
-    """Show or export the questions of a dataset.
+    from feval.hub import datasets  # loads pyarrow, which other lists can do without
 
-    Fetches them from the Hugging Face Hub once, at the commit that the dataset's card pins, and compares them with the card.
-
-    Example: feval questions gsm8k --out gsm8k.jsonl
-    """
-    from feval.hub import datasets  # loads pyarrow, which `ls` can do without
-
-    rows = datasets.questions(dataset, source=questions_file, answer_kind=answer_kind)
+    rows = datasets.questions(dataset, source=source, answer_kind=answer_kind)
     for sentence in datasets.remarks(rows):
         show.note(sentence)
     written = [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)

@@ -401,6 +401,8 @@ def test_ls(what: str, known: str) -> None:
 
 def test_ls_of_something_else() -> None:
     failed(feval("ls", "dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
+    failed(feval("ls", "questions"), 2, "Whose questions?")
+    failed(feval("ls", "prices", "gsm8k"), 2, "belong to `feval ls questions DATASET`")
 
 
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}

@@ -656,7 +656,7 @@ def folder(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    exported = run_feval("questions", "sums", "--out", "sums.jsonl")
+    exported = run_feval("ls", "questions", "sums", "--out", "sums.jsonl")
     assert (exported.exit_code, exported.stderr) == (0, "")
     assert "2 questions" in exported.stdout
     assert "1 + 1?" in exported.stdout
@@ -664,7 +664,7 @@ def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest
     lines = (folder / "sums.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["2", "4"]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    account = json.loads(run_feval("questions", "sums", "--questions", "sums.jsonl", "--json").stdout)
+    account = json.loads(run_feval("ls", "questions", "sums", "--questions", "sums.jsonl", "--json").stdout)
     assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
     second = {"id": "sums/1", "question": "2 + 2?", "answer": "4", "answer_key": "4", "choices": []}
     assert account["questions"][1] == second
@@ -673,7 +673,7 @@ def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest
 def test_the_command_fails_in_one_sentence(sums: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums.gated.add("us/sums")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
-    refused = run_feval("questions", "sums")
+    refused = run_feval("ls", "questions", "sums")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
         "error: The questions of us/sums at commit 0123456789ab could not be fetched from the Hub"

@@ -258,7 +258,7 @@ def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
 def test_names_of_llms_cannot_steer_the_terminal(tmp_path: Path) -> None:
     evil = "m\u202e\u200b"  # control characters are no part of a name; these are
     out = write_toy(tmp_path / "toy", {evil: [["a", "b"]]}, ["a"])
-    for arguments in (("show", out), ("show", out, "toy/0"), ("info", out), ("questions", out)):
+    for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):
         shown = feval(*arguments).stdout
         assert not set(shown) & {"\u202e", "\u200b"}
     wide = Table("", (Column(evil),), (("a",),))

@@ -145,7 +145,7 @@ def test_the_command_writes_the_page_and_opens_it(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) == 1)
     monkeypatch.chdir(tmp_path)
-    command = ["view", str(recording.path), "--dataset", "toy", "--open", "--json"]
+    command = ["show", str(recording.path), "--dataset", "toy", "--open", "--json"]
     result = CliRunner().invoke(app, command, prog_name="feval")
     assert json.loads(result.stdout) == {"path": "recording.html", "questions": 3, "left_out": []}
     assert (opened, result.stderr) == ([(tmp_path / "recording.html").as_uri()], "")
@@ -155,10 +155,13 @@ def test_the_command_writes_the_page_and_opens_it(
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "--force" in refused.stderr
     inside = CliRunner().invoke(
-        app, ["view", str(recording.path), "--out", f"{recording.path}/v.html"], prog_name="feval"
+        app, ["show", str(recording.path), "--html", f"{recording.path}/v.html"], prog_name="feval"
     )
     assert "never changes" in inside.stderr
     assert len(opened) == 2
+    for wrong, words in ((["--html", "x", "toy/0"], "leave QUESTION"), (["--force"], "name it with --html")):
+        result = CliRunner().invoke(app, ["show", str(recording.path), *wrong], prog_name="feval")
+        assert (result.exit_code, words in result.stderr) == (2, True)
 
 
 def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording: Recording, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""`feval show` and `feval view`: look at questions and CoTs."""
+"""`feval show`: look at questions and CoTs, in the terminal or as a page."""
 
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -38,18 +38,43 @@ def show(
         list[int] | None, typer.Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several.")
     ] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show thoughts, too.")] = False,
-    first: Annotated[int, typer.Option(min=1, metavar="N", help="List the N hardest questions.")] = _FIRST,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="List the N hardest questions. Default: 100. On a page, the first N of each dataset; all that fit.",
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Make a page to explore the recording in a browser.")
+    ] = None,
+    open_it: Annotated[
+        bool, typer.Option("--open", help="Open the page. Without --html it has the recording's name with .html.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --html.")] = False,
     *,
     show: Output,
 ) -> None:
     """List the questions of a recording, the hardest first, or show one with its CoTs.
 
     A question is shown with its gold, how many CoTs of each LLM gave each answer, and the CoTs, in which the answer stands
-    out; on a terminal in colour, through the pager that PAGER names.
+    out; on a terminal in colour, through the pager that PAGER names. With --html, a page has all of it, offline: one file that
+    fetches nothing. It holds about 40 MB of texts; what it leaves out it says.
 
     Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
     """
     opened = open_place(recording)
+    if html or open_it:
+        if question is not None or sample or reasoning:
+            raise UsageError("A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning out.")
+        name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
+        path = html or Path(f"{name}.html")
+        _make_page(show, opened, _chosen(opened, dataset, llm), path, first, open_it=open_it, force=force)
+        return
+    if force:
+        raise UsageError("--force replaces a page; name it with --html.")
     if question is not None:
         _show_question(show, opened, question, dataset, llm, sample, reasoning=reasoning)
         return
@@ -58,7 +83,7 @@ def show(
     listed, tables, recorded = [], [], {}
     for name, llms in _chosen(opened, dataset, llm).items():
         seen = overview(opened, name, llms)
-        rows, recorded[name] = seen.order[:first].tolist(), len(seen.order)
+        rows, recorded[name] = seen.order[: first or _FIRST].tolist(), len(seen.order)
         wanted = dict.fromkeys(rows, "")
         if rows:
             for row, each in enumerate(opened.scan_questions(name, range(max(rows) + 1))):
@@ -93,35 +118,18 @@ def _show_question(
     show.pages(question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning))
 
 
-def view(
-    recording: RecordingFolder,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page to make. Default: the recording's name with .html.")
-    ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
-    first: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="The first N questions of each dataset. Default: all that fit."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
-    *,
+def _make_page(
     show: Output,
+    recording: Recording,
+    pairs: Mapping[str, Sequence[str]],
+    path: Path,
+    first: int | None,
+    *,
+    open_it: bool,
+    force: bool,
 ) -> None:
-    """Make a page to explore a recording in a browser, offline.
-
-    Questions by difficulty, how often each answer came, CoTs with their answers marked, filters and search: one file that fetches
-    nothing. It holds about 40 MB of texts; what it leaves out it says.
-
-    Example: feval view my-recording --llm gpt-4o-mini --open
-    """
-    opened = open_place(recording)
-    pairs = _chosen(opened, dataset, llm)
-    name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
-    path = out or Path(f"{name}.html")
     check_folder(path.parent)
-    page = view_page(opened, pairs, first=first)
+    page = view_page(recording, pairs, first=first)
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
