@@ -116,21 +116,6 @@ def test_a_worker_that_finds_another_recording_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_groups")
-@pytest.mark.parametrize("block_cots", [1, 4, 1000])
-def test_pools_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_cots: int) -> None:
-    monkeypatch.setattr(blocks, "_BLOCK_COTS", block_cots)
-    recording = write(tmp_path / "r")
-    pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
-    orders = [range(9), range(8, -1, -1), [3, 4, 8, 0, 1, 2, 5, 7], [0, 2, 5, 6, 8], [6, 5], []]
-    for order in orders:
-        questions = [QUESTIONS[row] for row in order]
-        questions.insert(len(order) // 2, Question("new", "New?"))
-        expected = [pools.get(question.id) for question in questions]
-        assert list(blocks.pools_of(recording, "sums", "alpha", questions)) == expected
-    assert list(blocks.pools_of(recording, "sums", "gamma", QUESTIONS)) == [None] * 9
-
-
-@pytest.mark.usefixtures("small_groups")
 def test_a_selection_links_what_stays_whole(tmp_path: Path) -> None:
     recording = write(tmp_path / "r")
     select(recording.path, tmp_path / "all", datasets=["sums"])

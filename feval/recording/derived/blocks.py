@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import repeat
 from threading import get_ident
 from typing import NamedTuple, TypeVar
 
@@ -86,42 +85,6 @@ def _opened(path: str, recording_hash: str, thread: int) -> Recording:  # noqa: 
             "All workers must see the same files at this path."
         )
     return recording
-
-
-def pools_of(recording: Recording, dataset: str, llm: str, questions: Sequence[Question]) -> Iterator[PoolRows | None]:
-    """Yield the pool of each question, `None` where there is none; where their order is another one, a block is in memory."""
-    if (dataset, llm) not in recording.manifest.pairs:
-        yield from repeat(None, len(questions))
-        return
-    votes = recording.votes(dataset)
-    row_of = {name: row for row, name in enumerate(votes.question_ids)}
-    rows = np.array([row_of.get(question.id, -1) for question in questions], np.int64)
-    ends = np.cumsum(np.where(rows < 0, 0, votes.llms[llm].sizes[rows]), dtype=np.int64)
-    for block in np.split(rows, np.flatnonzero(np.diff(ends // _BLOCK_COTS)) + 1):
-        pools = _pools_at(recording, dataset, llm, np.unique(block[block >= 0]))
-        if (np.diff(block[block >= 0]) > 0).all():
-            yield from (None if row < 0 else next(pools)[1] for row in block.tolist())
-        else:
-            by_row = dict(pools)
-            yield from (by_row.pop(row, None) for row in block.tolist())
-
-
-def _pools_at(
-    recording: Recording, dataset: str, llm: str, rows: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, PoolRows | None]]:
-    """Yield rows of questions, which ascend, and their pools."""
-    ids = recording.votes(dataset).question_ids
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
-        if not len(run):
-            continue
-        pools = recording.pools(dataset, llm, range(int(run[0]), int(run[-1]) + 1))
-        pool = next(pools, None)
-        for row in run.tolist():
-            if pool is not None and pool.question_id == ids[row]:
-                yield row, pool
-                pool = next(pools, None)
-            else:
-                yield row, None
 
 
 def in_order(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
