@@ -853,8 +853,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     files = {"results/x/receipt.json": json.dumps(comparison_receipt(result, result.base, tmp_path)).encode()}
     block = result_block("x", files, "me/toy", None)
     assert block is not None
-    said = (r"\* The tokens of these LLMs", "tokens per question *", "USD per 1,000 questions *")
-    assert all(words in block for words in said)
+    assert r"\* The tokens of these LLMs" in block
     assert not any(
         " *" in column.name
         for table in comparison_tables(compare(plan(both[0]), base=tmp_path))
