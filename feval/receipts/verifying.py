@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +118,9 @@ def verify_receipt(
     """
     receipt = read_receipt(path)
     places = [*recordings] if recordings else [_place(path, pinned.path) for pinned in receipt.recordings]
-    gone = next((place for place in places if not recordings and isinstance(place, Path) and not place.exists()), None)
+    # Unlike Path.exists, os.path.exists does not raise where a stranger's receipt names what cannot be a path.
+    named = [] if recordings else [place for place in places if isinstance(place, Path)]
+    gone = next((place for place in named if not os.path.exists(place)), None)  # noqa: PTH110  as above
     if gone is not None:
         raise RecordingError(
             f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
@@ -141,7 +144,7 @@ def verify_receipt(
 
 def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
     """Say which files beside a receipt are not those of its result; for a receipt that lies alone, extend the notes."""
-    if cached_from(path.parent) is not None or not any((path.parent / name).exists() for name in files):
+    if cached_from(path.parent) is not None or not any(os.path.exists(path.parent / name) for name in files):  # noqa: PTH110  likewise
         notes += [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."] if files else []
         return ()
     states = {name: _state(path.parent / name, sha256) for name, sha256 in files.items()}
