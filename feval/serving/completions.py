@@ -140,9 +140,10 @@ class CompletionBuilder:
         visits = [handout.visit for handout in handouts]
         if max(visits) > 1:
             headers["x-feval-pass"] = ",".join(map(str, visits))
-        for name in ("recycled", "cut", "limited"):
-            if count := sum([getattr(handout, name) for handout in handouts]):
-                headers[f"x-feval-{name}"] = str(count)
+        if any(handout.recycled or handout.cut or handout.limited for handout in handouts):
+            for name in ("recycled", "cut", "limited"):
+                if count := sum([getattr(handout, name) for handout in handouts]):
+                    headers[f"x-feval-{name}"] = str(count)
         return headers
 
     def _dollars(self, parts: Sequence[_Part]) -> float | None:

@@ -146,7 +146,7 @@ class Account:
         self._senders: dict[Sender, Sequence[PoolRequest]] = {}  # and what each asked last
         self._kept = _MIN_KEPT
         self._starts = 0  # how often a sender came when all others had gone
-        self._latest: set[tuple[str, int]] = set()  # what was asked last, by whomever
+        self._latest: Sequence[PoolRequest] = ()  # what was asked last, by whomever
 
     def place(self, key: tuple[LLM, int]) -> int:
         """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
@@ -166,12 +166,19 @@ class Account:
         `again` where another pass begins.
         """
         self._pass += again
-        cursors = [self._cursors.setdefault((each.llm, each.row), _Cursor()) for each in requests]
+        cursors = [self._cursor(each) for each in requests]
         handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)]
         for request, cursor in zip(requests, cursors, strict=True):  # those of one request are asked together
             cursor.others, cursor.start = self._others(request), self._starts
-        self._latest = _questions(requests)
+        self._latest = requests
         return handouts
+
+    def _cursor(self, request: PoolRequest) -> _Cursor:
+        key = request.llm, request.row
+        cursor = self._cursors.get(key)
+        if cursor is None:
+            cursor = self._cursors[key] = _Cursor()
+        return cursor
 
     def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
         """Return whether another pass begins with some requests, and note who sends them."""
@@ -189,7 +196,7 @@ class Account:
         if others or len(self._senders) > 2 * self._kept:
             self._senders = {each: last for each, last in self._senders.items() if _is_there(each)}
             self._kept = max(len(self._senders), _MIN_KEPT)
-        if is_started_again and self._latest.isdisjoint(_questions(requests)):
+        if is_started_again and _questions(self._latest).isdisjoint(_questions(requests)):
             return True
         if not others or not _questions(requests).isdisjoint(_questions(before)):
             return False
@@ -208,7 +215,9 @@ class Account:
         self, request: PoolRequest, order: Sequence[int], cursor: _Cursor, cots: Sequence[ServedCot], billing: str
     ) -> Handout:
         llm, row = request.llm, request.row
-        counts = self._counts.setdefault(llm, _Counts(llm))
+        counts = self._counts.get(llm)
+        if counts is None:
+            counts = self._counts[llm] = _Counts(llm)
         if cursor.last < self._pass:
             cursor.last = self._pass
             cursor.visits += 1
