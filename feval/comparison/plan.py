@@ -267,7 +267,7 @@ class Plan(Shown, EvaluationOptions):
         content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
         if isinstance(profile := content.get("serving"), str):
             own = Path(path).parent / profile
-            content["serving"] = serving_profile(own if os.path.isfile(own) else profile)  # noqa: PTH113  never raises
+            content["serving"] = serving_profile(own if os.path.isfile(own) else profile)  # noqa: PTH113  this never raises
         if isinstance(clusters := content.get("clusters"), str):
             content["clusters"] = read_clusters(Path(path).parent / clusters)
         return cls.from_dict(content).in_folder(Path(path).parent)
@@ -296,7 +296,7 @@ class Plan(Shown, EvaluationOptions):
 
     def places(self, base: Path) -> tuple[list[str | Path], str | None]:
         """Where the recordings and the price list are, for a file in the folder `base`."""
-        prices = str(base / self.prices) if self.prices and os.path.isfile(base / self.prices) else self.prices  # noqa: PTH113  likewise
+        prices = str(base / self.prices) if self.prices and os.path.isfile(base / self.prices) else self.prices  # noqa: PTH113  this never raises
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
     def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:
@@ -331,7 +331,7 @@ class Plan(Shown, EvaluationOptions):
             path, colon, function = method.method.rpartition(":")
             return method.changed(method=f"{along(path)}:{function}") if colon else method
 
-        prices = along(self.prices) if self.prices and os.path.isfile(old / self.prices) else self.prices  # noqa: PTH113  likewise
+        prices = along(self.prices) if self.prices and os.path.isfile(old / self.prices) else self.prices  # noqa: PTH113  this never raises
         recordings = tuple(map(along, self.recordings))
         plan = self.changed(recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices)
         return plan.in_folder(new)

@@ -144,7 +144,7 @@ def verify_receipt(
 
 def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
     """Say which files beside a receipt are not those of its result; for a receipt that lies alone, extend the notes."""
-    if cached_from(path.parent) is not None or not any(os.path.exists(path.parent / name) for name in files):  # noqa: PTH110  likewise
+    if cached_from(path.parent) is not None or not any(os.path.exists(path.parent / name) for name in files):  # noqa: PTH110  never raises
         notes += [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."] if files else []
         return ()
     states = {name: _state(path.parent / name, sha256) for name, sha256 in files.items()}
