@@ -1,7 +1,8 @@
 """Compare the numbers that feval prints with the frozen ones in `tests/data/numbers.json.gz`.
 
-What is compared is a measure of a method at a budget, not the layout of the JSON that it stands in. Real numbers may differ by
-1e-12 of their size. `python .ci/compare_numbers.py --write` freezes anew, after numbers were changed on purpose.
+What is compared is a measure of a method at a budget, not the layout of the JSON that it stands in.
+Real numbers may differ by 1e-12 of their size. `python .ci/compare_numbers.py --write` freezes
+anew, after numbers were changed on purpose.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ SCORES = "def length(question, text, answer): return 1 / (1 + len(text) % 7)\n"
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every number of a JSON value, and every hash and kind, with the names that lead to it."""
+    """Yield every number of a JSON value, and every hash and kind, with the names that lead to
+    it.
+    """
     if isinstance(value, dict):
         for name, part in value.items():
             if name not in SKIPPED:
@@ -73,7 +76,9 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for part in value:
             label = ",".join(_label(part))
             seen[label] = seen.get(label, -1) + 1
-            yield from leaves(part, f"{path}[{label}{'#' + str(seen[label]) if seen[label] else ''}]")
+            yield from leaves(
+                part, f"{path}[{label}{'#' + str(seen[label]) if seen[label] else ''}]"
+            )
     elif isinstance(value, int | float) or path.rpartition("/")[2] in ("hash", "kind", "error"):
         yield path, value
 
@@ -107,14 +112,25 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
     work.joinpath("frozen_scorer.py").write_text(SCORES)
     sys.path.insert(0, str(work))
     scored = str(work / "scored")
-    feval("score", TINY, "--scorer", "python:frozen_scorer:length", "--name", "length", "--out", scored)
+    feval(
+        "score",
+        TINY,
+        "--scorer",
+        "python:frozen_scorer:length",
+        "--name",
+        "length",
+        "--out",
+        scored,
+    )
     one = ("--recording", scored, "--llm", LLMS[1])
     every = ("--recording", scored, *(part for name in LLMS for part in ("--llm", name)))
 
     single = {
         "single-call": (), "self-consistency": ("n=7",), "early-stopping": ("window=4",),
-        "adaptive-consistency": ("budget=20", "threshold=0.9"), "best-of-n": ("n=9", "aggregate=score"),
-        "weighted-best-of-n": ("n=9", "aggregate=score"), "difficulty-adaptive": ("ranking=prompt-length",),
+        "adaptive-consistency": ("budget=20", "threshold=0.9"), "best-of-n": ("n=9",
+        "aggregate=score"),
+        "weighted-best-of-n": ("n=9", "aggregate=score"),
+        "difficulty-adaptive": ("ranking=prompt-length",),
         "oracle": ("n=5",),
     }  # fmt: skip
     several = {
@@ -128,7 +144,10 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
                 for billing in ("once", "per_round", "per_sample"):
                     draws = ("--replicates", "10", "--seed", "3") if order == "seeded" else ()
                     options = ("--order", order, "--billing", billing, *draws)
-                    yield f"run {name} {order} {billing}", feval("run", name, *llms, *given, *options)
+                    yield (
+                        f"run {name} {order} {billing}",
+                        feval("run", name, *llms, *given, *options),
+                    )
 
     for order in ORDERS:
         draws = ("--order", order, *(("--replicates", "10") if order == "seeded" else ()))
@@ -148,12 +167,18 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
     feval("compare", depths, "--init", "--recording", DEPTH)
     yield "compare depth", feval("compare", depths, "--replicates", "5")
 
-    yield "surface", feval("surface", "--recording", DEPTH, "--n", "1,2,3,10", "--tokens", "16,32,48,none")
+    yield (
+        "surface",
+        feval("surface", "--recording", DEPTH, "--n", "1,2,3,10", "--tokens", "16,32,48,none"),
+    )
     methods = "unbiased,exact,monte-carlo,gaussian,two-call,max-entropy,ldgp"
     forecast = ("estimate", "--recording", TINY, "--llm", LLMS[1])
     yield "estimate", feval(*forecast, "--g", "5", "--m", "1,2,3,8,20", "--method", methods)
     for budget in ("2usd", "50000tokens"):
-        yield f"plan {budget}", feval("plan", "--budget", budget, "--recording", TINY, "--llm", LLMS[1])
+        yield (
+            f"plan {budget}",
+            feval("plan", "--budget", budget, "--recording", TINY, "--llm", LLMS[1]),
+        )
 
     record = ("record", "--dataset", "tiny_sums", "--first", "30", "--samples", "6")
     work.joinpath("noise.toml").write_text("noise_seed = 7\n")
@@ -168,7 +193,9 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
 
 
 def toys(work: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the evaluation of every case of the contract tests, in every order that the method has."""
+    """Yield the evaluation of every case of the contract tests, in every order that the method
+    has.
+    """
     from method_cases import all_cases
     from probed import with_probes
     from recorded_trees import write_full_trees
@@ -180,21 +207,40 @@ def toys(work: Path) -> Iterator[tuple[str, Any]]:
     from feval.methods import METHODS
     from feval.methods.protocol import searches
 
-    pools = [list("abaa-bca"), list("aaaabbbb"), list("abcdefgh"), list("zzzzzzzzyy"), list("--b-a---"), list("-" * 8)]
+    pools = [
+        list("abaa-bca"),
+        list("aaaabbbb"),
+        list("abcdefgh"),
+        list("zzzzzzzzyy"),
+        list("--b-a---"),
+        list("-" * 8),
+    ]
     answers = [[None if each == "-" else each for each in pool] for pool in pools]
     mixed = [answers[2], *answers[:2], *answers[3:5], answers[0]]
     golds = ["a", "b", "c", "z", "a", "nobody"]
-    whole = write_scored_toy(work / "whole", {"strong": answers, "weak": answers[::-1], "other": mixed}, golds)
+    whole = write_scored_toy(
+        work / "whole", {"strong": answers, "weak": answers[::-1], "other": mixed}, golds
+    )
     dataset, llms = load("toy", recording=whole, seed=7)
     llms = [with_probes(llm) for llm in llms]
     trees = load("toy", recording=write_full_trees(work / "trees", golds), seed=7)
     turns = load("toy", recording=write_full_turns(work / "turns", golds), seed=7)
     for name, case in all_cases():
-        given = turns if name == "sequential-revision" else trees if searches(METHODS[name]) else (dataset, llms)
+        given = (
+            turns
+            if name == "sequential-revision"
+            else trees
+            if searches(METHODS[name])
+            else (dataset, llms)
+        )
         for order in ORDERS:
             try:
                 result = evaluate(
-                    METHODS[name](**case.settings), given[0], given[1][: case.llms], order=order, replicates=12
+                    METHODS[name](**case.settings),
+                    given[0],
+                    given[1][: case.llms],
+                    order=order,
+                    replicates=12,
                 )
             except FevalError as error:
                 yield f"toy {name} {case} {order}", {"error": type(error).__name__}
@@ -213,17 +259,28 @@ def hashes(work: Path, real: Path) -> Iterator[tuple[str, Any]]:
         dataset = "gsm8k" if path.name.startswith("gsm") else "bigbench_date"
         kinds = "verbatim", "number" if dataset == "gsm8k" else "date"
         sources += [(str(path), "mot-cascade", dataset, {"answer_kind": kind}) for kind in kinds]
-    sources += [(str(path), "esc", "last_letters", {"answer_kind": "verbatim"}) for path in real.glob("esc/*/*/*.gz")]
+    sources += [
+        (str(path), "esc", "last_letters", {"answer_kind": "verbatim"})
+        for path in real.glob("esc/*/*/*.gz")
+    ]
     key = {"questions": real / "coupled_mmlu/mmlu_test_answer_key.csv", "answer_kind": "verbatim"}
     sources += [
-        (str(path), "coupled-mmlu", "mmlu", key) for path in sorted(real.glob("coupled_mmlu/outputs/*/*1B*/*.gz"))
+        (str(path), "coupled-mmlu", "mmlu", key)
+        for path in sorted(real.glob("coupled_mmlu/outputs/*/*1B*/*.gz"))
     ]
     for path in sorted(real.glob("linc/outputs/*_prc.json")):
         sources.append((str(path), "linc", "folio", {"answer_kind": "verbatim", "llm": None}))
     for path in sorted(real.glob("probed/*.json.gz")):
         sources.append((str(path), "probed-traces", "aime24", {"answer_kind": "verbatim"}))
     for path in sorted(real.glob("qwen_rm/*.gz")):
-        sources.append((str(path), "table", "math", {"answer_kind": "latex", "layout": layout_of("qwen2.5-math")}))
+        sources.append(
+            (
+                str(path),
+                "table",
+                "math",
+                {"answer_kind": "latex", "layout": layout_of("qwen2.5-math")},
+            )
+        )
     for number, (source, format_name, dataset, options) in enumerate(sources):
         out = work / f"imported-{number}"
         import_recording(format_name, source, out, dataset=dataset, **({"llm": "an-llm"} | options))
@@ -249,7 +306,10 @@ def main() -> None:
     numbers = {name: dict(leaves(value)) for name, value in jobs}
     if write:
         FROZEN.write_bytes(gzip.compress(json.dumps(numbers, sort_keys=True).encode(), mtime=0))
-        print(f"{sum(map(len, numbers.values()))} values of {len(numbers)} commands are frozen in {FROZEN.name}.")
+        print(
+            f"{sum(map(len, numbers.values()))} values of {len(numbers)} commands are frozen in"
+            f" {FROZEN.name}."
+        )
         return
     frozen = json.loads(gzip.decompress(FROZEN.read_bytes()))
     wrong = []

@@ -1,1 +1,3 @@
-"""Benchmarks: `python -m benchmarks` runs them all and compares each with its goal; `README.md` says what the numbers mean."""
+"""Benchmarks: `python -m benchmarks` runs them all and compares each with its goal; `README.md`
+says what the numbers mean.
+"""

@@ -2,7 +2,8 @@
 
     python -m benchmarks                        everything (about ten minutes)
     python -m benchmarks open replay            some of them
-    python -m benchmarks --folder /tmp/bench    keep the synthetic files there (1 GB) for the next run
+    python -m benchmarks --folder /tmp/bench    keep the synthetic files there (1 GB) for the next
+    run
 
 Leaves with 1 if a goal was missed.
 """
@@ -19,21 +20,30 @@ from pathlib import Path
 from benchmarks.measure import Workspace
 
 NAMES = (
-    "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "confidence", "comparison", "estimators", "two_call",
-    "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled", "extraction", "house", "executors",
+    "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "confidence",
+    "comparison", "estimators", "two_call",
+    "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
+    "extraction", "house", "executors",
     "scale",
 )  # fmt: skip
 
 
 def main() -> int:
     """Run what was asked for; 0 if every goal was met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare feval with its goals.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(NAMES)}; all if left out")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Compare feval with its goals."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"some of {', '.join(NAMES)}; all if left out"
+    )
     parser.add_argument("--folder", type=Path, help="keep the synthetic files here")
-    parser.add_argument("--questions", type=int, default=1319, help="fewer for a quick look that proves nothing")
+    parser.add_argument(
+        "--questions", type=int, default=1319, help="fewer for a quick look that proves nothing"
+    )
     chosen = parser.parse_args()
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # before anything imports NumPy: threads would be counted as CPU time
+        # before anything imports NumPy: threads would be counted as CPU time
+        os.environ[variable] = "1"
     if unknown := set(chosen.names) - set(NAMES):
         parser.error(f"no benchmark {sorted(unknown)}; there are {', '.join(NAMES)}")
     with tempfile.TemporaryDirectory(prefix="feval-bench-") as temporary:

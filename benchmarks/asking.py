@@ -1,9 +1,11 @@
-"""The clients of the benchmark of serving. Run them in a process of their own, so that the server's CPU time is counted alone.
+"""The clients of the benchmark of serving. Run them in a process of their own, so that the server's
+CPU time is counted alone.
 
     python -m benchmarks.asking PORT RECORDING REQUESTS N RUN
 
-16 clients send REQUESTS chat completions, one at a time each, with headers as the official client has them; every recorded
-request of every LLM in turn, N CoTs at a time. Fails unless every reply is a 200.
+16 clients send REQUESTS chat completions, one at a time each, with headers as the official client
+has them; every recorded request of every LLM in turn, N CoTs at a time. Fails unless every reply is
+a 200.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ _TIMEOUT_S = 300.0
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length: "
 _HEAD = (
-    "POST /run/{run}/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\naccept: application/json\r\n"
-    "accept-encoding: gzip, deflate\r\nconnection: keep-alive\r\ncontent-type: application/json\r\n"
-    "user-agent: OpenAI/Python 3.54.0\r\nx-stainless-lang: python\r\nx-stainless-package-version: 3.54.0\r\n"
-    "x-stainless-os: Linux\r\nx-stainless-arch: x64\r\nx-stainless-runtime: CPython\r\n"
-    "x-stainless-runtime-version: 3.11.7\r\nauthorization: Bearer my-run\r\nx-stainless-async: false\r\n"
-    "x-stainless-retry-count: 0\r\nx-stainless-read-timeout: 600\r\ncontent-length: {length}\r\n\r\n"
+    "POST /run/{run}/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\naccept:"
+    " application/json\r\naccept-encoding: gzip, deflate\r\nconnection: keep-alive\r\ncontent-type:"
+    " application/json\r\nuser-agent: OpenAI/Python 3.54.0\r\nx-stainless-lang:"
+    " python\r\nx-stainless-package-version: 3.54.0\r\nx-stainless-os: Linux\r\nx-stainless-arch:"
+    " x64\r\nx-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.11.7\r\nauthorization:"
+    " Bearer my-run\r\nx-stainless-async: false\r\nx-stainless-retry-count:"
+    " 0\r\nx-stainless-read-timeout: 600\r\ncontent-length: {length}\r\n\r\n"
 )
 
 
@@ -87,7 +90,9 @@ class _Client(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self._done.done():
-            self._done.set_exception(ConnectionResetError("the server closed the connection before it answered"))
+            self._done.set_exception(
+                ConnectionResetError("the server closed the connection before it answered")
+            )
 
 
 async def _ask_all(port: int, waiting: Iterator[bytes]) -> None:
@@ -100,5 +105,11 @@ async def _ask_all(port: int, waiting: Iterator[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    port, folder, number, n, run = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+    port, folder, number, n, run = (
+        int(sys.argv[1]),
+        Path(sys.argv[2]),
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+        sys.argv[5],
+    )
     asyncio.run(_ask_all(port, islice(requests(port, folder, n, run), number)))

@@ -1,8 +1,10 @@
-"""What uvicorn costs by itself: it reads the body and answers with the same bytes every time. Run it as a process.
+"""What uvicorn costs by itself: it reads the body and answers with the same bytes every time. Run
+it as a process.
 
     python -m benchmarks.bare_asgi BYTES
 
-With httptools and uvloop where they are installed, as `feval serve`. Prints its port when it listens.
+With httptools and uvloop where they are installed, as `feval serve`. Prints its port when it
+listens.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ def main(size: int) -> None:
 
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        application, ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False
+        application,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
     )
     print(listener.getsockname()[1], flush=True)
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,7 +1,8 @@
-"""Methods that go from one LLM to the next, over many replicates, against loops in the manner of the reference's examples.
+"""Methods that go from one LLM to the next, over many replicates, against loops in the manner of
+the reference's examples.
 
-The loops draw with the reference's `LLM.sample` (see `reference.py`) and decide question by question, once. Ours include the
-draws, the votes, the weights and the ledgers of every replicate.
+The loops draw with the reference's `LLM.sample` (see `reference.py`) and decide question by
+question, once. Ours include the draws, the votes, the weights and the ledgers of every replicate.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ SAMPLES = 5
 def model_switch_run(
     dataset: reference.Dataset, llms: list[reference.LLM], *, thrifty: bool = False
 ) -> tuple[float, float]:
-    """One seeded run of ModelSwitch, all LLMs asked up front as the reference's example does: accuracy and USD."""
+    """One seeded run of ModelSwitch, all LLMs asked up front as the reference's example does:
+    accuracy and USD.
+    """
     correct, usd = 0, 0.0
     for question, entry in enumerate(dataset.data):
         responses = [llm.sample(question, SAMPLES, thrifty=thrifty) for llm in llms]
@@ -59,7 +62,9 @@ def goals(workspace: Workspace) -> list[Goal]:
     dataset, ours = load(reference.DATASET, names, workspace.recording(3), prices="none")
 
     def run(method: object, count: int) -> object:
-        return evaluate(method, dataset, ours[:count], order="seeded", replicates=REPLICATES, confidence=None)  # type: ignore[arg-type]
+        return evaluate(
+            method, dataset, ours[:count], order="seeded", replicates=REPLICATES, confidence=None
+        )  # type: ignore[arg-type]
 
     ms = cpu_ms(
         {

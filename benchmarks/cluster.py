@@ -1,8 +1,10 @@
-"""A cluster as a discrete model: what a run takes on many workers, from constants that are measured on one machine.
+"""A cluster as a discrete model: what a run takes on many workers, from constants that are measured
+on one machine.
 
-One scheduler hands out tasks one after another, one client takes results one after another, workers open the recording with
-their first task and compute one task at a time; some die, are started anew, and their task runs again. Nothing else is modelled:
-shared disks and networks are as fast as the tasks need them, which `docs/scale.md` sets limits to.
+One scheduler hands out tasks one after another, one client takes results one after another, workers
+open the recording with their first task and compute one task at a time; some die, are started anew,
+and their task runs again. Nothing else is modelled: shared disks and networks are as fast as the
+tasks need them, which `docs/scale.md` sets limits to.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Makespan:
 def run(cluster: Cluster, tasks: int, seed: int = 0) -> Makespan:
     """Play a run of so many tasks."""
     rng = np.random.default_rng(seed)
-    free = [(0.0, worker, True) for worker in range(cluster.workers)]  # when, who, whether it has to open the recording
+    # when, who, whether it has to open the recording
+    free = [(0.0, worker, True) for worker in range(cluster.workers)]
     dies = rng.exponential(cluster.life_s, cluster.workers)
     scheduler = client = 0.0
     left, repeated = tasks, 0

@@ -1,4 +1,5 @@
-"""Comparisons: paired differences of two curves against a gather loop, and ten methods over ten budgets in one go.
+"""Comparisons: paired differences of two curves against a gather loop, and ten methods over ten
+budgets in one go.
 
 Data are synthetic and seeded, as in `benchmarks/curve.py`.
 """
@@ -30,7 +31,8 @@ paired_differences(values)
 print(json.dumps(resident_mb("VmHWM") - before))
 """
 
-# Measured in a fresh process: the plan, every evaluation, all statistics and all files of a comparison.
+# Measured in a fresh process: the plan, every evaluation, all statistics and all files of a
+# comparison.
 WHOLE = """
 import io, json, sys, time
 from pathlib import Path
@@ -54,7 +56,9 @@ print(json.dumps({
 """
 
 
-def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPLES) -> list[tuple[float, ...]]:
+def paired_differences(
+    values: npt.NDArray[np.float64], resamples: int = RESAMPLES
+) -> list[tuple[float, ...]]:
     """Difference, interval, flips and p-value of two curves at each of their points.
 
     Args:
@@ -70,7 +74,10 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
     test = difference_test(values[:, :points] - values[:, points:])
     rows = []
     for i in range(points):
-        observed, resampled = float((values[:, i] - values[:, points + i]).mean()), means[:, i] - means[:, points + i]
+        observed, resampled = (
+            float((values[:, i] - values[:, points + i]).mean()),
+            means[:, i] - means[:, points + i],
+        )
         flips = flip_probability(observed, resampled)
         rows.append((observed, test.low[i], test.high[i], flips, test.p_value[i]))
     return rows
@@ -82,7 +89,10 @@ def differences() -> list[Goal]:
     rng = np.random.default_rng(0)
 
     def gather() -> None:
-        means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
+        means = [
+            values[rng.integers(0, len(values), len(values))].mean(axis=0)
+            for _ in range(GATHER_RESAMPLES)
+        ]
         resampled = np.array(means)[:, :POINTS] - np.array(means)[:, POINTS:]
         (resampled > 0).mean(axis=0)
 
@@ -91,7 +101,12 @@ def differences() -> list[Goal]:
     note = f"{ms['paired']:.0f} ms against {loop:.0f} ms"
     return [
         Goal(
-            "paired differences, 10,000 resamples x 2 x 40 points, over a loop", loop / ms["paired"], 5, "x", True, note
+            "paired differences, 10,000 resamples x 2 x 40 points, over a loop",
+            loop / ms["paired"],
+            5,
+            "x",
+            True,
+            note,
         ),
         Goal("its memory over the imports", json.loads(python(["-c", DIFFERENCES])), 20, "MB"),
     ]
@@ -106,19 +121,49 @@ def plan(recording: str) -> object:
     windows = [3, 4, 5, 6, 7, 8, 9, 10, 20, 40]
     shares = [f"0.{n}" for n in range(50, 100, 5)]
 
-    def entry(label: str, name: str, llms: list[str], field: str, values: list[object], **fields: object) -> object:
-        return {"label": label, "name": name, "llms": llms, "budgets": {field: values}, "fields": fields}
+    def entry(
+        label: str, name: str, llms: list[str], field: str, values: list[object], **fields: object
+    ) -> object:
+        return {
+            "label": label,
+            "name": name,
+            "llms": llms,
+            "budgets": {field: values},
+            "fields": fields,
+        }
 
     methods = [
-        *(entry(f"SC {llm}", "self-consistency", [llm], "n", [*counts]) for llm in (one, two, three)),
-        *(entry(f"ESC {llm}", "early-stopping", [llm], "window", [*windows], answer="window") for llm in (one, two)),
-        *(entry(f"AC {llm}", "adaptive-consistency", [llm], "threshold", [*shares]) for llm in (one, two)),
+        *(
+            entry(f"SC {llm}", "self-consistency", [llm], "n", [*counts])
+            for llm in (one, two, three)
+        ),
+        *(
+            entry(f"ESC {llm}", "early-stopping", [llm], "window", [*windows], answer="window")
+            for llm in (one, two)
+        ),
+        *(
+            entry(f"AC {llm}", "adaptive-consistency", [llm], "threshold", [*shares])
+            for llm in (one, two)
+        ),
         entry("switch", "model-switch", [one, two, three], "samples", list(range(1, 11))),
-        entry("switch by samples", "model-switch", [two, one], "samples", list(range(1, 11)), normaliser="samples"),
+        entry(
+            "switch by samples",
+            "model-switch",
+            [two, one],
+            "samples",
+            list(range(1, 11)),
+            normaliser="samples",
+        ),
         entry("MoT", "mixture-of-thoughts", [one, three], "threshold", [*shares]),
     ]
     return Plan.from_dict(
-        {"dataset": "gsm8k", "recordings": [recording], "order": "mixed", "cost": "tokens", "method": methods}
+        {
+            "dataset": "gsm8k",
+            "recordings": [recording],
+            "order": "mixed",
+            "cost": "tokens",
+            "method": methods,
+        }
     )
 
 
@@ -127,9 +172,14 @@ def whole(workspace: Workspace) -> list[Goal]:
     measured = json.loads(python(["-c", WHOLE, str(workspace.recording(3))]))
     if measured["missing"]:
         raise RuntimeError("; ".join(measured["missing"]))
-    note = f"{measured['methods']} methods, {measured['points']} points; files {measured['files_s']:.1f} s"
+    note = (
+        f"{measured['methods']} methods, {measured['points']} points; files"
+        f" {measured['files_s']:.1f} s"
+    )
     seconds = measured["compare_s"] + measured["files_s"]
-    return [Goal("comparison, 10 methods x 10 budgets, 1319 x 40 x 3 LLMs", seconds, 45, "s", note=note)]
+    return [
+        Goal("comparison, 10 methods x 10 budgets, 1319 x 40 x 3 LLMs", seconds, 45, "s", note=note)
+    ]
 
 
 def goals(workspace: Workspace) -> list[Goal]:

@@ -1,7 +1,9 @@
-"""Methods that read scores and log-probabilities: 1,000 replicates of each, against a plain loop over the same draws.
+"""Methods that read scores and log-probabilities: 1,000 replicates of each, against a plain loop
+over the same draws.
 
-The loop is ours, in the manner of the authors' code: per question a list of (answer, number) pairs, `numpy.percentile` where
-there is a bar, a dictionary of sums. It is given each trace's confidence, made once; making those is measured on its own.
+The loop is ours, in the manner of the authors' code: per question a list of (answer, number) pairs,
+`numpy.percentile` where there is a bar, a dictionary of sums. It is given each trace's confidence,
+made once; making those is measured on its own.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _CHUNK_DRAWS = 1 << 22
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Seconds for 1,000 replicates of each method, and how much longer the loop takes for one of them."""
+    """Seconds for 1,000 replicates of each method, and how much longer the loop takes for one of
+    them.
+    """
     pool = synthetic_pool(workspace.questions)
     bar = {"mode": "online", "group": GROUP, "tail": GROUP}
     methods: dict[str, tuple[Any, Callable[[list[Any]], object]]] = {
@@ -49,21 +53,30 @@ def goals(workspace: Workspace) -> list[Goal]:
         ms = cpu_ms(
             {
                 "ours": lambda method=method: run_all(method, pool, REPLICATES // 10),
-                "loop": lambda votes=votes, loop=loop, draws=draws: [loop(answered(v, draws)) for v in votes],
+                "loop": lambda votes=votes, loop=loop, draws=draws: [
+                    loop(answered(v, draws)) for v in votes
+                ],
             }
         )
         each, plain = ms["ours"] / (REPLICATES // 10), ms["loop"] * workspace.questions / len(votes)
         result += [
             Goal(f"{name}: 1,000 replicates", each * REPLICATES / 1e3, 10, "s"),
             Goal(
-                "the same per run, over the loop", plain / each, 8, "x", True, f"{each:.2f} ms against {plain:.0f} ms"
+                "the same per run, over the loop",
+                plain / each,
+                8,
+                "x",
+                True,
+                f"{each:.2f} ms against {plain:.0f} ms",
             ),
         ]
     return result
 
 
 def synthetic_pool(questions: int) -> Pool:
-    """2 to 10 candidates per question, 3 % without an answer; step scores, scores and token confidences of every CoT."""
+    """2 to 10 candidates per question, 3 % without an answer; step scores, scores and token
+    confidences of every CoT.
+    """
     draw = np.random.default_rng(4)
     shape = (questions, SAMPLES)
     candidates = draw.integers(2, 11, questions)
@@ -72,11 +85,14 @@ def synthetic_pool(questions: int) -> Pool:
     lengths = draw.integers(TOKENS // 2, TOKENS * 3 // 2, shape)
     offsets = np.concatenate([[0], np.cumsum(lengths.ravel())])
     values = (8 + 8 * draw.random(offsets[-1])).astype(np.float32)
-    logprobs = TokenLogprobs(-lengths.astype(float), Ragged(values, offsets, shape), Ragged(-values, offsets, shape))
+    logprobs = TokenLogprobs(
+        -lengths.astype(float), Ragged(values, offsets, shape), Ragged(-values, offsets, shape)
+    )
     counts = np.zeros(shape, np.int32)
     steps = np.arange(codes.size + 1, dtype=np.int64) * STEPS
     scores = Scores(
-        ScorerInfo("scorer", "benchmark"), draw.random(shape), counts == 0, draw.random(codes.size * STEPS), steps, counts, counts
+        ScorerInfo("scorer", "benchmark"), draw.random(shape), counts == 0,
+        draw.random(codes.size * STEPS), steps, counts, counts
     )  # fmt: skip
     keys = draw.integers(0, 1 << 63, questions).astype(np.uint64)
     sizes = np.full(questions, SAMPLES)
@@ -97,15 +113,20 @@ def drawn_orders(pool: Pool, draws: int, replicates: int) -> Iterator[npt.NDArra
     assert pool.question_keys is not None
     size = max(1, _CHUNK_DRAWS // (len(pool.sizes) * draws))
     for start in range(0, replicates, size):
-        yield orders(7, pool.question_keys, pool.sizes, range(start, min(start + size, replicates)), draws)
+        yield orders(
+            7, pool.question_keys, pool.sizes, range(start, min(start + size, replicates)), draws
+        )
 
 
-# -- the plain loop ---------------------------------------------------------------------------------------------------
+# -- the plain loop
+# ----------------------------------------------------------------------
 
 
 def vote_lists(pool: Pool, row: int) -> list[tuple[int, float]]:
     """(answer, score) of each CoT of a question."""
-    return list(zip(pool.codes[row].tolist(), pool.aggregated("scorer", "last")[row].tolist(), strict=True))
+    return list(
+        zip(pool.codes[row].tolist(), pool.aggregated("scorer", "last")[row].tolist(), strict=True)
+    )
 
 
 def answered(votes: list[tuple[int, float]], draws: int) -> list[tuple[int, float]]:
@@ -145,7 +166,8 @@ def trace_goal(pool: Pool) -> Goal:
 
     def ours() -> object:
         fresh = Pool(
-            pool.llm, pool.codes, pool.output_tokens, pool.prompt_tokens, pool.sizes, pool.finish, pool.candidates,
+            pool.llm, pool.codes, pool.output_tokens, pool.prompt_tokens, pool.sizes, pool.finish,
+            pool.candidates,
             pool.question_keys, ArrayChannels(logprobs=pool.logprobs()),
         )  # fmt: skip
         return method.confidences(fresh)
@@ -153,4 +175,6 @@ def trace_goal(pool: Pool) -> Goal:
     ms = cpu_ms({"ours": ours, "loop": lambda: lowest_groups(traces)})
     loop = ms["loop"] * pool.codes.size / WINDOW_TRACES
     note = f"{ms['ours']:.0f} ms against {loop / 1e3:.0f} s"
-    return Goal("DeepConf: lowest group of every trace, over a loop", loop / ms["ours"], 20, "x", True, note)
+    return Goal(
+        "DeepConf: lowest group of every trace, over a loop", loop / ms["ours"], 20, "x", True, note
+    )

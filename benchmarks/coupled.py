@@ -1,7 +1,9 @@
-"""Coupled generation: the noise of a step over a large vocabulary, and the analysis of 842,520 answers.
+"""Coupled generation: the noise of a step over a large vocabulary, and the analysis of 842,520
+answers.
 
-Baselines: NumPy's own exponential random numbers for as many tokens, which no other LLM could share; and drawing the estimation
-error as the paper's authors do, 1,000 times for each of 20 sizes, over the exact errors of the same sizes.
+Baselines: NumPy's own exponential random numbers for as many tokens, which no other LLM could
+share; and drawing the estimation error as the paper's authors do, 1,000 times for each of 20 sizes,
+over the exact errors of the same sizes.
 """
 
 from __future__ import annotations
@@ -67,7 +69,13 @@ def _analysis() -> list[Goal]:
         )
     return [
         Goal("coupled: 842,520 answers of 3 LLMs, all figures", spent["whole"] / 1000, 10, "s"),
-        Goal("coupled: errors, drawn over exact", spent["drawn"] / spent["exact"], None, "x", at_least=True),
+        Goal(
+            "coupled: errors, drawn over exact",
+            spent["drawn"] / spent["exact"],
+            None,
+            "x",
+            at_least=True,
+        ),
     ]
 
 
@@ -77,7 +85,10 @@ def _drawn(differences: np.ndarray) -> list[float]:
         float(
             np.mean(
                 [
-                    abs(generator.choice(differences, size, replace=False, shuffle=False).mean() - truth)
+                    abs(
+                        generator.choice(differences, size, replace=False, shuffle=False).mean()
+                        - truth
+                    )
                     for _ in range(DRAWS)
                 ]
             )
@@ -91,7 +102,9 @@ def _recorded(path: Path, *, shared: bool) -> Path:
     hard = np.random.default_rng(0).random((QUESTIONS, 1)) - 0.5
     with RecordingWriter(path, operation={"name": "benchmark"}, prices="none") as writer:
         info = DatasetInfo("bench", "Made up", "verbatim", "none")
-        writer.add_dataset(info, [Question(f"bench/{q}", f"Question {q}?", "A", "A") for q in range(QUESTIONS)])
+        writer.add_dataset(
+            info, [Question(f"bench/{q}", f"Question {q}?", "A", "A") for q in range(QUESTIONS)]
+        )
         for place, (name, skill) in enumerate(LLMS.items()):
             luck = np.random.default_rng(1 if shared else 2 + place).random((QUESTIONS, CALLS))
             letters = np.where(luck + hard < skill, "A", np.where(luck < 0.5, "B", "C"))
@@ -99,6 +112,11 @@ def _recorded(path: Path, *, shared: bool) -> Path:
                 PoolRows(f"bench/{q}", [None] * CALLS, codes, codes, [1] * CALLS, ["stop"] * CALLS)
                 for q, codes in enumerate(letters.tolist())
             )
-            llm = LLMInfo(name if shared else f"{name}@apart", temperature=1.0, max_tokens=None, decoding=decoding)
+            llm = LLMInfo(
+                name if shared else f"{name}@apart",
+                temperature=1.0,
+                max_tokens=None,
+                decoding=decoding,
+            )
             writer.add_pools("bench", llm, "words", rows)
     return path

@@ -1,8 +1,10 @@
-"""The estimators alone: exact curves of weak and strong LLMs, of large pools and of a million questions; intervals; votes.
+"""The estimators alone: exact curves of weak and strong LLMs, of large pools and of a million
+questions; intervals; votes.
 
-Codes are synthetic and seeded: 2 to 10 candidates per question, 3 % of the samples without an answer. "Baseline run" is one
-run of self-consistency with n = 20 in the reference's manner, on the synthetic recording. BLAS runs on one thread (see
-`benchmarks/__main__.py`): on a busy machine its threads cost more CPU time than they save.
+Codes are synthetic and seeded: 2 to 10 candidates per question, 3 % of the samples without an
+answer. "Baseline run" is one run of self-consistency with n = 20 in the reference's manner, on the
+synthetic recording. BLAS runs on one thread (see `benchmarks/__main__.py`): on a busy machine its
+threads cost more CPU time than they save.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ MILLION = 1_000_000
 GATHER_RESAMPLES = 500  # of the gather loop; scaled up to 10,000
 REPLICATES = 100
 
-# Measured in a fresh process: from mapped codes and tokens to the mean accuracy, pass@k and tokens for n = 1..40.
+# Measured in a fresh process: from mapped codes and tokens to the mean accuracy, pass@k and tokens
+# for n = 1..40.
 MILLION_QUESTIONS = """
 import json, sys, time
 import numpy as np
@@ -47,8 +50,9 @@ print(json.dumps({
 }))
 assert 0.5 < accuracy[0] < accuracy[-1] < ceiling[-1] <= 1 and mean_tokens > 0
 """
-# Measured in a fresh process, with the peak of all of it: the curve as `feval curve` computes it, with intervals of its
-# accuracies, costs and area; then one exact method as `feval run` evaluates it, with its errors.
+# Measured in a fresh process, with the peak of all of it: the curve as `feval curve` computes it,
+# with intervals of its accuracies, costs and area; then one exact method as `feval run` evaluates
+# it, with its errors.
 MILLION_CURVE = """
 import json, sys, time
 import numpy as np
@@ -83,7 +87,7 @@ started = time.process_time()
 numbers = evaluate(method, dataset, llm).to_dict()
 print(json.dumps([time.process_time() - started, resident_mb("VmHWM") * 1e6 / 2**20]))
 assert 0 < numbers["accuracy"] < 1 and abs(sum(numbers["errors"].values()) - 1 + numbers["accuracy"]) < 1e-9
-"""
+"""  # noqa: E501
 INTERVALS = """
 import json, sys
 import numpy as np
@@ -99,13 +103,16 @@ print(json.dumps(resident_mb("VmHWM") - before))
 """
 
 
-def synthetic_codes(questions: int, samples: int = SAMPLES, strength: float = 2.2, seed: int = 0) -> Codes:
+def synthetic_codes(
+    questions: int, samples: int = SAMPLES, strength: float = 2.2, seed: int = 0
+) -> Codes:
     """Answer codes [questions, samples], the gold answer's code 0.
 
     Args:
         questions: how many.
         samples: per question.
-        strength: a question's probability of the gold answer is Beta(strength, 1): 2.2 for a mean of 0.69.
+        strength: a question's probability of the gold answer is Beta(strength, 1): 2.2 for a mean
+            of 0.69.
         seed: of everything.
     """
     rng = np.random.default_rng(seed)
@@ -114,7 +121,8 @@ def synthetic_codes(questions: int, samples: int = SAMPLES, strength: float = 2.
         block = codes[start : start + (1 << 15)]
         right = rng.beta(strength, 1.0, (len(block), 1))
         rivals = rng.integers(1, 10, (len(block), 1))
-        block[:] = 1 + (rng.random(block.shape) ** 2 * rivals).astype(np.int8)  # the first rivals are more frequent
+        # the first rivals are more frequent
+        block[:] = 1 + (rng.random(block.shape) ** 2 * rivals).astype(np.int8)
         block[rng.random(block.shape) < right] = 0
         block[rng.random(block.shape) < reference.NO_ANSWER_SHARE] = -1
     return codes
@@ -128,7 +136,9 @@ def synthetic_values(questions: int = 1319, columns: int = 80) -> npt.NDArray[np
 def exact_curve(
     codes: Codes, tokens: npt.NDArray[np.uint16]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float, int]:
-    """Codes and tokens to mean accuracy, pass@k and tokens per sample, every n; and the number of distinct questions."""
+    """Codes and tokens to mean accuracy, pass@k and tokens per sample, every n; and the number of
+    distinct questions.
+    """
     from feval.estimators.cost import mean_output_tokens
     from feval.estimators.counts import vote_counts
     from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
@@ -152,11 +162,19 @@ def exact(workspace: Workspace) -> list[Goal]:
         "1319 x 100": synthetic_codes(1319, 100),
         "1319 x 200": synthetic_codes(1319, 200),
     }
-    actions = {name: lambda codes=codes: exact_curve(codes, _tokens(codes)) for name, codes in sizes.items()}
+    actions = {
+        name: lambda codes=codes: exact_curve(codes, _tokens(codes))
+        for name, codes in sizes.items()
+    }
     ms = cpu_ms({"run": lambda: reference.self_consistency_run(dataset, llm), **actions})
     return [
         Goal(
-            f"exact curve, {name}", ms["run"] / ms[name], 10 if "LLM" in name else None, "x", True, f"{ms[name]:.1f} ms"
+            f"exact curve, {name}",
+            ms["run"] / ms[name],
+            10 if "LLM" in name else None,
+            "x",
+            True,
+            f"{ms[name]:.1f} ms",
         )
         for name in sizes
     ]
@@ -173,7 +191,12 @@ def million(workspace: Workspace) -> list[Goal]:
     note = f"{measured['distinct']:,} distinct questions"
     return [
         Goal("exact curve, 1,000,000 x 40", measured["cpu_s"], 2, "s", note=note),
-        Goal("its memory over the imports, 120 MB of mapped files included", measured["mb"], 300, "MB"),
+        Goal(
+            "its memory over the imports, 120 MB of mapped files included",
+            measured["mb"],
+            300,
+            "MB",
+        ),
     ]
 
 
@@ -199,7 +222,9 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
         "prompt_tokens.0": np.full(questions, 80, np.int32),
         "sizes.0": np.full(questions, codes.shape[1], np.uint32),
     }
-    texts = {"text_keys": np.random.default_rng(0).integers(1 << 63, size=questions).astype(np.uint64)}
+    texts = {
+        "text_keys": np.random.default_rng(0).integers(1 << 63, size=questions).astype(np.uint64)
+    }
     votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, lambda: texts)
     manifest = SimpleNamespace(pairs={("synthetic", name): {"counter": "words"}}, llms={name: {}})
     info = SimpleNamespace(equality=NORMAL_FORM)
@@ -208,7 +233,8 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     )
     view, own = View(recording, votes), votes.llms[name]
     pool = Pool(
-        name, own.codes, own.output_tokens, own.prompt_tokens, own.sizes, own.read_finish, votes.candidate_counts(),
+        name, own.codes, own.output_tokens, own.prompt_tokens, own.sizes, own.read_finish,
+        votes.candidate_counts(),
         votes.question_keys, ArrayChannels(),
     )  # fmt: skip
     prices = price_list("2025-06-02")
@@ -217,13 +243,20 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
 
 def million_evaluations(workspace: Workspace) -> list[Goal]:
     """A curve with intervals and exact methods on a million questions, each in a fresh process."""
-    files = [str(workspace.folder / f"million-{what}.npy") for what in ("codes", "tokens")]  # `million` makes them
+    # `million` makes them
+    files = [str(workspace.folder / f"million-{what}.npy") for what in ("codes", "tokens")]
     seconds, peak = json.loads(python(["-c", MILLION_CURVE, *files]))
     rows = [
-        Goal("curve with intervals of accuracies, costs and area, 1,000,000 x 40", seconds, 10, "s"),
+        Goal(
+            "curve with intervals of accuracies, costs and area, 1,000,000 x 40", seconds, 10, "s"
+        ),
         Goal("its peak memory, the whole process", peak, 300, "MiB"),
     ]
-    goals = {"self-consistency": (None, None), "early-stopping": (None, None), "adaptive-consistency": (60, 600)}
+    goals = {
+        "self-consistency": (None, None),
+        "early-stopping": (None, None),
+        "adaptive-consistency": (60, 600),
+    }
     for method, (most_seconds, most_mb) in goals.items():
         seconds, peak = json.loads(python(["-c", MILLION_EVALUATION, *files, method]))
         rows += [
@@ -234,7 +267,9 @@ def million_evaluations(workspace: Workspace) -> list[Goal]:
 
 
 def intervals() -> list[Goal]:
-    """Bootstrap of two curves of 40 points against a loop that gathers each resample; the intervals that curves have."""
+    """Bootstrap of two curves of 40 points against a loop that gathers each resample; the intervals
+    that curves have.
+    """
     from feval.estimators.inference.bootstrap import bootstrap_interval
     from feval.estimators.inference.intervals import accuracy_interval
 
@@ -242,7 +277,10 @@ def intervals() -> list[Goal]:
     rng = np.random.default_rng(0)
 
     def gather() -> None:
-        means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
+        means = [
+            values[rng.integers(0, len(values), len(values))].mean(axis=0)
+            for _ in range(GATHER_RESAMPLES)
+        ]
         np.quantile(means, [0.025, 0.975], axis=0)
 
     ms = cpu_ms(
@@ -255,7 +293,14 @@ def intervals() -> list[Goal]:
     loop = ms["gather"] * 10_000 / GATHER_RESAMPLES
     note = f"{ms['bootstrap']:.0f} ms against {loop:.0f} ms"
     return [
-        Goal("bootstrap, 10,000 resamples x 80 columns, over a loop", loop / ms["bootstrap"], 5, "x", True, note),
+        Goal(
+            "bootstrap, 10,000 resamples x 80 columns, over a loop",
+            loop / ms["bootstrap"],
+            5,
+            "x",
+            True,
+            note,
+        ),
         Goal("its memory over the imports", json.loads(python(["-c", INTERVALS])), 20, "MB"),
         Goal("intervals of accuracies, 80 columns", ms["interval"], 5, "ms"),
     ]
@@ -281,7 +326,12 @@ def votes() -> list[Goal]:
         }
     )
     return [
-        Goal("vote and tokens of one replicate, 1319 x 20 of 40", ms["decide"] / REPLICATES, None, "ms"),
+        Goal(
+            "vote and tokens of one replicate, 1319 x 20 of 40",
+            ms["decide"] / REPLICATES,
+            None,
+            "ms",
+        ),
         Goal("its draws", ms["draws"] / REPLICATES, None, "ms"),
     ]
 
@@ -300,4 +350,10 @@ def _save(path: Path, array: npt.NDArray[np.generic]) -> None:
 
 def goals(workspace: Workspace) -> list[Goal]:
     """Measure the estimators."""
-    return [*exact(workspace), *million(workspace), *million_evaluations(workspace), *intervals(), *votes()]
+    return [
+        *exact(workspace),
+        *million(workspace),
+        *million_evaluations(workspace),
+        *intervals(),
+        *votes(),
+    ]

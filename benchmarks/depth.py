@@ -1,9 +1,11 @@
-"""Methods on traces: 100 seeded replicates over 30 questions x 128 traces x 20 to 40 probes, against a plain loop over the same.
+"""Methods on traces: 100 seeded replicates over 30 questions x 128 traces x 20 to 40 probes,
+against a plain loop over the same.
 
-The loop is ours, in the manner of the authors' code: an object per branch, which is advanced, and a `Counter` of all of them
-that are left, in every step. It makes the same answers and the same ledger. Traces change their answers often at first and less
-and less later; a question has about as many different answers as one of the store of Qwen3-4B. Parallel-Probe is measured on the
-two published stores, too: that of Qwen3-0.6B has far more answers, and ties.
+The loop is ours, in the manner of the authors' code: an object per branch, which is advanced, and a
+`Counter` of all of them that are left, in every step. It makes the same answers and the same
+ledger. Traces change their answers often at first and less and less later; a question has about as
+many different answers as one of the store of Qwen3-4B. Parallel-Probe is measured on the two
+published stores, too: that of Qwen3-0.6B has far more answers, and ties.
 """
 
 from __future__ import annotations
@@ -30,12 +32,20 @@ LOOP_REPLICATES = 4  # the loop is slow; its time per replicate is what counts
 
 
 def goals(workspace: Workspace) -> Iterator[Goal]:
-    """How much longer the loop takes, what a probe takes in memory, and how long the surface takes."""
+    """How much longer the loop takes, what a probe takes in memory, and how long the surface
+    takes.
+    """
     pool = synthetic_pool()
     probes = pool.probes()
     parts = (probes.starts, probes.offsets, probes.codes, probes.output_tokens)
     held = sum(part.nbytes for part in parts if part is not None)
-    yield Goal("memory of a probe", held / len(probes.codes), 10, "bytes", note=f"{len(probes.codes):,} probes")
+    yield Goal(
+        "memory of a probe",
+        held / len(probes.codes),
+        10,
+        "bytes",
+        note=f"{len(probes.codes):,} probes",
+    )
     loops: dict[str, tuple[Any, Loop, float]] = {
         "Parallel-Probe": (ParallelProbe(WIDTH, INTERVAL), parallel_probe, 50),
         "answer convergence, 64 traces": (AnswerConvergence(14, WIDTH), converged, 50),
@@ -54,16 +64,23 @@ def goals(workspace: Workspace) -> Iterator[Goal]:
 
 def whole_surface(store: str, workspace: Workspace) -> Goal:
     """How long the surface of a published store takes, opening included."""
-    folder, source = workspace.folder / store, ROOT.parent / f"shared/real/probed/{store}.aime24.json.gz"
+    folder, source = (
+        workspace.folder / store,
+        ROOT.parent / f"shared/real/probed/{store}.aime24.json.gz",
+    )
     if not folder.exists():
-        import_recording("probed-traces", source, folder, dataset="aime24", llm=store, answer_kind="verbatim")
+        import_recording(
+            "probed-traces", source, folder, dataset="aime24", llm=store, answer_kind="verbatim"
+        )
 
     def points() -> int:
         dataset, [llm] = load("aime24", recording=folder, prices="none")
         return len(surface(dataset, llm).points)
 
     ms = cpu_ms({"surface": points})["surface"]
-    return Goal(f"surface of all widths and depths, {store}", ms, 1000, "ms", note=f"{points():,} points")
+    return Goal(
+        f"surface of all widths and depths, {store}", ms, 1000, "ms", note=f"{points():,} points"
+    )
 
 
 def over_loop(name: str, pool: Pool, method: Any, loop: Loop, least: float) -> Goal:
@@ -88,16 +105,25 @@ def over_loop(name: str, pool: Pool, method: Any, loop: Loop, least: float) -> G
     )
     plain = ms["loop"] * REPLICATES / LOOP_REPLICATES
     note = f"{ms['ours']:.0f} ms against {plain:,.0f} ms"
-    return Goal(f"{name}, {REPLICATES} replicates, over a plain loop", plain / ms["ours"], least, "x", True, note)
+    return Goal(
+        f"{name}, {REPLICATES} replicates, over a plain loop",
+        plain / ms["ours"],
+        least,
+        "x",
+        True,
+        note,
+    )
 
 
 def synthetic_pool() -> Pool:
     """Traces of easy and hard questions, some with fewer probes than fit."""
     draw = np.random.default_rng(7)
-    lengths = np.clip(draw.lognormal(np.log(PROBES * INTERVAL), 0.4, (QUESTIONS, SAMPLES)), 600, 38_912).astype(
-        np.uint32
-    )
-    counts = np.maximum(lengths // INTERVAL - draw.choice(4, lengths.shape, p=[0.6, 0.2, 0.1, 0.1]), 0).astype(np.int64)
+    lengths = np.clip(
+        draw.lognormal(np.log(PROBES * INTERVAL), 0.4, (QUESTIONS, SAMPLES)), 600, 38_912
+    ).astype(np.uint32)
+    counts = np.maximum(
+        lengths // INTERVAL - draw.choice(4, lengths.shape, p=[0.6, 0.2, 0.1, 0.1]), 0
+    ).astype(np.int64)
     strength = draw.uniform(1.0, 4.0, QUESTIONS)
     shares = np.exp(-strength[:, None] * np.log1p(np.arange(ANSWERS)))
     shares /= shares.sum(axis=1, keepdims=True)
@@ -117,24 +143,46 @@ def synthetic_pool() -> Pool:
     probes = Probes(INTERVAL, starts, offsets.astype(np.uint32), codes, tokens, None, lengths.shape)
     sizes = np.full(QUESTIONS, SAMPLES)
     finish, candidates = np.zeros(lengths.shape, np.uint8), np.full(QUESTIONS, ANSWERS)
-    return Pool("synthetic", final, lengths, sizes, sizes, finish, candidates, None, ArrayChannels(probes=probes))
+    return Pool(
+        "synthetic",
+        final,
+        lengths,
+        sizes,
+        sizes,
+        finish,
+        candidates,
+        None,
+        ArrayChannels(probes=probes),
+    )
 
 
 Stored = tuple[list[int], list[int], int, int]
-"""A branch as the stores have it: answers of its probes, tokens of these, its own tokens, final answer."""
+"""A branch as the stores have it: answers of its probes, tokens of these, its own tokens, final
+answer.
+"""
 
 Outcome = tuple[int | None, int, int, int, int, int]
 """An answer, and the numbers of `FIELDS`."""
 
 Loop = Callable[[list[Stored]], Outcome]
 
-FIELDS = ("output_tokens", "sequential_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens")
+FIELDS = (
+    "output_tokens",
+    "sequential_tokens",
+    "longest_trace_tokens",
+    "probe_calls",
+    "probe_tokens",
+)
 
 
 def branches(pool: Pool, question: int, sample: int) -> Stored:
     """One trace as plain Python values."""
     probes, own = pool.probes(), pool.probes().of(question, sample)
-    spent = [0] * len(probes.codes[own]) if probes.output_tokens is None else probes.output_tokens[own].tolist()
+    spent = (
+        [0] * len(probes.codes[own])
+        if probes.output_tokens is None
+        else probes.output_tokens[own].tolist()
+    )
     return (
         probes.codes[own].tolist(),
         spent,
@@ -217,7 +265,8 @@ def converged(stored: list[Stored]) -> Outcome:
         running = [
             branch
             for branch in running
-            if not branch.finished and (len(shown[branch]) < 14 or len(set(shown[branch][-14:])) > 1)
+            if not branch.finished
+            and (len(shown[branch]) < 14 or len(set(shown[branch][-14:])) > 1)
         ]
     return outcome(vote(chosen), chosen, sequential)
 

@@ -1,8 +1,9 @@
 """The vote estimators from few calls: 5,000 questions, G = 10 calls each.
 
-The exact plurality accuracy of M independent calls, for every M at once, against what it replaces: NumPy's multinomial with
-K = 100 simulated votes at the single M = 100, and a Python loop of the same. Calls are synthetic and seeded: up to six rivals of
-a geometric kind, 3 % without an answer. All from counts to the mean accuracy over questions.
+The exact plurality accuracy of M independent calls, for every M at once, against what it replaces:
+NumPy's multinomial with K = 100 simulated votes at the single M = 100, and a Python loop of the
+same. Calls are synthetic and seeded: up to six rivals of a geometric kind, 3 % without an answer.
+All from counts to the mean accuracy over questions.
 """
 
 from __future__ import annotations
@@ -68,14 +69,30 @@ def goals(_: Workspace) -> list[Goal]:
             "all": lambda: exact(range(1, LARGE + 1)),
             "numpy": lambda: simulated(counts, rng),
             "loop": lambda: simulated_in_a_loop(counts, rng),
-            "gaussian": lambda: gaussian_estimate(gold / CALLS, rivals / CALLS, range(1, VOTES + 1)).mean(),
+            "gaussian": (
+                lambda: gaussian_estimate(gold / CALLS, rivals / CALLS, range(1, VOTES + 1)).mean()
+            ),
         }
     )
     assert abs(exact([VOTES])[0] - simulated(counts, rng)) < 1e-3
     numpy_note = f"{ms['curve']:.0f} ms against {ms['numpy']:.0f} ms"
     return [
-        Goal("exact, M = 1..100, over NumPy Monte-Carlo of one M", ms["numpy"] / ms["curve"], 1, "x", True, numpy_note),
-        Goal("over a Python loop of it", ms["loop"] / ms["curve"], 10, "x", True, f"the loop: {ms['loop']:.0f} ms"),
+        Goal(
+            "exact, M = 1..100, over NumPy Monte-Carlo of one M",
+            ms["numpy"] / ms["curve"],
+            1,
+            "x",
+            True,
+            numpy_note,
+        ),
+        Goal(
+            "over a Python loop of it",
+            ms["loop"] / ms["curve"],
+            10,
+            "x",
+            True,
+            f"the loop: {ms['loop']:.0f} ms",
+        ),
         Goal("exact, M = 100 alone", ms["single"], None, "ms"),
         Goal(
             "exact, M = 1001 alone, over the curve to 100",

@@ -1,6 +1,8 @@
-"""Executors: what an empty task costs, what a second worker brings, and how much runs again where a worker is killed.
+"""Executors: what an empty task costs, what a second worker brings, and how much runs again where a
+worker is killed.
 
-Seconds are those of the clock here, for a task waits for others; a busy machine makes all of them longer.
+Seconds are those of the clock here, for a task waits for others; a busy machine makes all of them
+longer.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def busy(folder: str | None = None) -> None:
         sum(range(1000))
 
 
-def seconds(function: Callable[..., None], tasks: list[tuple[Any, ...]], executor: Executor) -> float:
+def seconds(
+    function: Callable[..., None], tasks: list[tuple[Any, ...]], executor: Executor
+) -> float:
     """Return the seconds that tasks take on an executor whose workers have started."""
     began = time.perf_counter()
     for _ in results(function, tasks, executor):
@@ -80,7 +84,10 @@ def _cluster_goals() -> Iterator[Goal]:
         yield _empty("Dask", executor)
         yield _speed("2 workers of Dask", alone, seconds(busy, [()] * SHARED, executor))
         yield Goal(
-            f"tasks of {KILLED} that run again after the death of 1 of 2 workers", _repeated(client, executor), 8, ""
+            f"tasks of {KILLED} that run again after the death of 1 of 2 workers",
+            _repeated(client, executor),
+            8,
+            "",
         )
 
 
@@ -90,7 +97,9 @@ def _speed(who: str, alone: float, shared: float) -> Goal:
 
 
 def _repeated(client: Any, executor: Executor) -> int:
-    """Kill a worker when a third of the tasks are done, and count those that began more than once."""
+    """Kill a worker when a third of the tasks are done, and count those that began more than
+    once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for done, _ in enumerate(results(busy, [(folder,)] * KILLED, executor), 1):
             if done == KILLED // 3:

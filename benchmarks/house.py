@@ -1,6 +1,8 @@
-"""How wide the house is: modules per folder, the longest module, imports in functions, options per command, lines of code.
+"""How wide the house is: modules per folder, the longest module, imports in functions, options per
+command, lines of code.
 
-"Before" is version 0.1.0 as it stood when the floor plan changed, measured by this very file (options by Typer's own count).
+"Before" is version 0.1.0 as it stood when the floor plan changed, measured by this very file
+(options by Typer's own count).
 """
 
 from __future__ import annotations
@@ -40,7 +42,13 @@ class House:
 
 
 BEFORE = House(
-    modules=293, flat=32, widest=45, longest=1046, inner_imports=561, library_lines=69_083, test_lines=44_722
+    modules=293,
+    flat=32,
+    widest=45,
+    longest=1046,
+    inner_imports=561,
+    library_lines=69_083,
+    test_lines=44_722,
 )
 BEFORE_OPTIONS = (23, 292, 46)
 """Commands, options of all of them, options of the one with most."""
@@ -57,13 +65,17 @@ def measured(root: Path) -> House:
         longest=max(lines.values()),
         inner_imports=sum(map(_inner_imports, files)),
         library_lines=sum(lines.values()),
-        test_lines=sum(path.read_text("utf-8").count("\n") for path in (root / "tests").rglob("*.py")),
+        test_lines=sum(
+            path.read_text("utf-8").count("\n") for path in (root / "tests").rglob("*.py")
+        ),
     )
 
 
 def _inner_imports(path: Path) -> int:
     tree = ast.parse(path.read_text("utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     inner = {node for function in functions for node in ast.walk(function)}
     return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in inner)
 
@@ -89,12 +101,38 @@ def goals(_: Workspace) -> list[Goal]:
         Goal("modules", now.modules, None, "", note=f"before: {BEFORE.modules}"),
         Goal("files directly in feval/", now.flat, 8, "", note=f"before: {BEFORE.flat}"),
         Goal("modules in the widest folder", now.widest, 15, "", note=f"before: {BEFORE.widest}"),
-        Goal("lines of the longest module", now.longest, 500, "", note=f"before: {BEFORE.longest:,}"),
-        Goal("imports inside functions", now.inner_imports, None, "", note=f"before: {BEFORE.inner_imports}"),
+        Goal(
+            "lines of the longest module", now.longest, 500, "", note=f"before: {BEFORE.longest:,}"
+        ),
+        Goal(
+            "imports inside functions",
+            now.inner_imports,
+            None,
+            "",
+            note=f"before: {BEFORE.inner_imports}",
+        ),
         Goal("commands", len(per_command), None, "", note=f"before: {commands}"),
-        Goal("options of all commands", sum(per_command.values()), None, "", note=f"before: {all_options}"),
-        Goal(f"options of the command with most ({most})", per_command[most], None, "", note=f"before: {most_options}"),
-        Goal("lines of feval and recorders", now.library_lines, None, "", note=f"before: {BEFORE.library_lines:,}"),
+        Goal(
+            "options of all commands",
+            sum(per_command.values()),
+            None,
+            "",
+            note=f"before: {all_options}",
+        ),
+        Goal(
+            f"options of the command with most ({most})",
+            per_command[most],
+            None,
+            "",
+            note=f"before: {most_options}",
+        ),
+        Goal(
+            "lines of feval and recorders",
+            now.library_lines,
+            None,
+            "",
+            note=f"before: {BEFORE.library_lines:,}",
+        ),
         Goal("lines of tests", now.test_lines, None, "", note=f"before: {BEFORE.test_lines:,}"),
     ]
 

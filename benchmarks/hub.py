@@ -1,4 +1,5 @@
-"""Cost of loading a part of a recording from the Hub and from the cache: seconds, and bytes counted by the server.
+"""Cost of loading a part of a recording from the Hub and from the cache: seconds, and bytes counted
+by the server.
 
 The Hub is the tests' double on loopback, the client the real one.
 """
@@ -40,10 +41,19 @@ def goals(workspace: Workspace) -> list[Goal]:
     from hub_double import HubDouble
 
     folder = workspace.recording(LLMS)
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     names = reference.LLM_NAMES[:2]
-    needed = {"manifest.json", *(file_path(part, reference.DATASET) for part in ("questions", "votes", "details"))}
-    needed |= {file_path(part, reference.DATASET, llm) for part in ("requests", "samples") for llm in names}
+    needed = {
+        "manifest.json",
+        *(file_path(part, reference.DATASET) for part in ("questions", "votes", "details")),
+    }
+    needed |= {
+        file_path(part, reference.DATASET, llm) for part in ("requests", "samples") for llm in names
+    }
     distinct = {files[path] for path in needed}  # the cache keeps equal files as one
     with HubDouble() as hub, tempfile.TemporaryDirectory(prefix="feval-bench-hub-") as home:
         address = f"hf://somebody/recording@{hub.add_dataset('somebody/recording', files)}"
@@ -74,7 +84,11 @@ def goals(workspace: Workspace) -> list[Goal]:
 
 def _load(url: str, home: str, address: str, names: tuple[str, ...]) -> dict[str, float]:
     settings = {"HF_ENDPOINT": url, "HF_HOME": home, "FEVAL_CACHE": str(Path(home) / "feval")}
-    settings |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT)}
+    settings |= {
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "1",
+        "PYTHONPATH": str(ROOT),
+    }
     done = subprocess.run(
         [sys.executable, "-c", LOAD, address, reference.DATASET, *names],
         env=os.environ | settings,

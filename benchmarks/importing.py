@@ -17,8 +17,18 @@ def goals(workspace: Workspace) -> list[Goal]:
 
     def import_once() -> None:
         with tempfile.TemporaryDirectory(dir=workspace.folder) as folder:
-            import_recording("feval-ttc", archive, Path(folder) / "recording", dataset=reference.DATASET)
+            import_recording(
+                "feval-ttc", archive, Path(folder) / "recording", dataset=reference.DATASET
+            )
 
     ms = cpu_ms({"load": lambda: reference.load(archive, names), "import": import_once})
     note = f"{ms['import']:.0f} ms against {ms['load']:.0f} ms"
-    return [Goal("import of the reference's zip over its load", ms["import"] / ms["load"], 2, "x", note=note)]
+    return [
+        Goal(
+            "import of the reference's zip over its load",
+            ms["import"] / ms["load"],
+            2,
+            "x",
+            note=note,
+        )
+    ]

@@ -1,8 +1,10 @@
-"""How often intervals hold the truth and how often tests find a difference where there is none, by simulation and enumeration.
+"""How often intervals hold the truth and how often tests find a difference where there is none, by
+simulation and enumeration.
 
-Simulated: 20,000 sets of Q questions, or of Q clusters of questions, from each of several laws; pairs of methods that are equally
-good. Enumerated: laws of two values, each number of questions with the rarer one weighed by its probability, at the rate where
-coverage is worst. Everything is seeded; docs/comparing.md shows the table.
+Simulated: 20,000 sets of Q questions, or of Q clusters of questions, from each of several laws;
+pairs of methods that are equally good. Enumerated: laws of two values, each number of questions
+with the rarer one weighed by its probability, at the rate where coverage is worst. Everything is
+seeded; docs/comparing.md shows the table.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ LEAST_COVERED = 5  # questions from which on coverage has a goal
 COVERED = 0.93 - 2 * (0.93 * 0.07 / RUNS) ** 0.5
 FOUND = 0.065
 BETAS = (
-    (0.1, 0.9), (0.9, 0.1), (0.2, 0.2), (0.5, 0.5), (1.0, 1.0), (1.0, 3.0), (5.0, 1.0), (2.0, 8.0), (8.0, 8.0), (20.0, 20.0),
+    (0.1, 0.9), (0.9, 0.1), (0.2, 0.2), (0.5, 0.5), (1.0, 1.0), (1.0, 3.0), (5.0, 1.0), (2.0, 8.0),
+    (8.0, 8.0), (20.0, 20.0),
 )  # fmt: skip
-"""(a, b) of the laws; means from 0.1 to 0.9, from nearly right or wrong to nearly the same on all questions."""
+"""(a, b) of the laws; means from 0.1 to 0.9, from nearly right or wrong to nearly the same on all
+questions.
+"""
 
 TWO_VALUES = (
     (0.99, 0.0, 0.03),
@@ -38,12 +43,30 @@ TWO_VALUES = (
 )
 """Usual value, rare value, and its rate."""
 
-ACCURACIES = ((0.0, 1.0), (0.0, 0.99), (0.05, 0.97), (0.01, 0.9), (0.0, 0.63), (0.0, 0.72), (0.5, 1.0), (0.0, 0.2))
-DIFFERENCES = ((-1.0, 1.0), (-1.0, 0.5), (-1.0, 0.1), (-1.0, 0.0), (-0.5, 0.5), (-0.25, 0.05), (-0.1, 0.9))
+ACCURACIES = (
+    (0.0, 1.0),
+    (0.0, 0.99),
+    (0.05, 0.97),
+    (0.01, 0.9),
+    (0.0, 0.63),
+    (0.0, 0.72),
+    (0.5, 1.0),
+    (0.0, 0.2),
+)
+DIFFERENCES = (
+    (-1.0, 1.0),
+    (-1.0, 0.5),
+    (-1.0, 0.1),
+    (-1.0, 0.0),
+    (-0.5, 0.5),
+    (-0.25, 0.05),
+    (-0.1, 0.9),
+)
 """Two values of a law, at every rate."""
 
 _NULL_RATES = np.concatenate([np.geomspace(0.003, 0.1, 60), np.linspace(0.11, 0.9, 80)])
-_GAINING = 0.5184  # share of questions on which five votes gain, so that they gain as much as they lose on the others
+# share of questions on which five votes gain, so that they gain as much as they lose on the others
+_GAINING = 0.5184
 
 
 def beta(a: float, b: float) -> Law:
@@ -85,7 +108,9 @@ def _five_votes(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
 
 
 def _fifteen_votes(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """One call against 15 votes, which gain little on many questions what they lose on few: p is 0.95 or 0.3."""
+    """One call against 15 votes, which gain little on many questions what they lose on few: p is
+    0.95 or 0.3.
+    """
     high, low = votes(np.array([0.95, 0.3]), 15) - [0.95, 0.3]
     right = np.where(rng.random(shape) < -low / (high - low), 0.95, 0.3)
     return right - votes(right, 15)
@@ -98,7 +123,9 @@ NULLS: dict[str, Law] = {
     "Beta(0.5, 0.5) twice": _twice(beta(0.5, 0.5)),
     "Beta(0.1, 0.9) twice": _twice(beta(0.1, 0.9)),
     "Beta(5, 1) twice": _twice(beta(5, 1)),
-    "Beta(0.5, 4.5), Beta(2, 18)": lambda rng, shape: rng.beta(0.5, 4.5, shape) - rng.beta(2, 18, shape),
+    "Beta(0.5, 4.5), Beta(2, 18)": (
+        lambda rng, shape: rng.beta(0.5, 4.5, shape) - rng.beta(2, 18, shape)
+    ),
     "one call, five votes": _five_votes,
     "one call, 15 votes": _fifteen_votes,
 }
@@ -106,14 +133,19 @@ NULLS: dict[str, Law] = {
 
 
 def coverage(questions: int) -> tuple[dict[str, float], float]:
-    """Share of intervals that hold the truth, of every law; and of the Beta laws by the bootstrap, the worst."""
+    """Share of intervals that hold the truth, of every law; and of the Beta laws by the bootstrap,
+    the worst.
+    """
     from feval.estimators.inference.bootstrap import bootstrap_interval
     from feval.estimators.inference.intervals import accuracy_interval
 
     rng, resampled = np.random.default_rng(questions), []
     laws = {f"Beta({a:g}, {b:g})": (beta(a, b), a / (a + b)) for a, b in BETAS}
     pairs = (*TWO_VALUES, (0.63, 0.0, min(2.69 / questions, 1.0)))
-    laws |= {f"{u:g}, {r:.2g} at {100 * q:.2g} %": (two_values(u, r, q), u + q * (r - u)) for u, r, q in pairs}
+    laws |= {
+        f"{u:g}, {r:.2g} at {100 * q:.2g} %": (two_values(u, r, q), u + q * (r - u))
+        for u, r, q in pairs
+    }
     shares = {}
     for name, (law, truth) in laws.items():
         values = law(rng, (questions, RUNS))
@@ -126,7 +158,8 @@ def coverage(questions: int) -> tuple[dict[str, float], float]:
 
 
 def clustered(clusters: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Share of intervals that hold the truth where questions belong together, and of tests that find equal methods different.
+    """Share of intervals that hold the truth where questions belong together, and of tests that
+    find equal methods different.
 
     Half of the clusters have one question and half nine, or one in ten has 20 and the others one.
     """
@@ -148,7 +181,9 @@ def clustered(clusters: int) -> tuple[dict[str, float], dict[str, float]]:
             for _ in range(RUNS // 100):
                 is_large = rng.random(clusters) < rate
                 members = np.repeat(np.arange(clusters), np.where(is_large, most, 1))
-                level = np.where(is_large[:, None], large(rng, (clusters, 100)), small(rng, (clusters, 100)))
+                level = np.where(
+                    is_large[:, None], large(rng, (clusters, 100)), small(rng, (clusters, 100))
+                )
                 right = (rng.random((len(members), 100)) < level[members]).astype(np.float64)
                 ends = accuracy_interval(right, clusters=members)
                 held += int(((ends.low <= truth) & (truth <= ends.high)).sum())
@@ -160,10 +195,14 @@ def clustered(clusters: int) -> tuple[dict[str, float], dict[str, float]]:
     return covered, found
 
 
-def least_coverage(ends: Callable[[Floats], tuple[Floats, Floats]], questions: int, low: float, high: float) -> float:
-    """Coverage of the mean of a law of two values at the rate of the lower one where it is least, but for rounding.
+def least_coverage(
+    ends: Callable[[Floats], tuple[Floats, Floats]], questions: int, low: float, high: float
+) -> float:
+    """Coverage of the mean of a law of two values at the rate of the lower one where it is least,
+    but for rounding.
 
-    It falls only where the mean leaves the interval of some number of lower values: just outside every end.
+    It falls only where the mean leaves the interval of some number of lower values: just outside
+    every end.
     """
     from scipy.stats import binom
 
@@ -201,7 +240,9 @@ def false_positives(null: Law, questions: int) -> float:
 
 
 def enumerated_false_positives(questions: int, level: float = 0.05) -> tuple[float, str]:
-    """The greatest probability of a p-value of `level` at most under a law of two values with mean 0, and the law."""
+    """The greatest probability of a p-value of `level` at most under a law of two values with mean
+    0, and the law.
+    """
     from scipy.stats import binom
 
     from feval.estimators.inference.intervals import difference_test
@@ -218,14 +259,19 @@ def enumerated_false_positives(questions: int, level: float = 0.05) -> tuple[flo
 
 def power(questions: int) -> float:
     """Share of differences with mean 0.1 and standard deviation 0.3 that are found."""
-    return false_positives(lambda rng, shape: np.clip(rng.normal(0.1, 0.3, shape), -1, 1), questions)
+    return false_positives(
+        lambda rng, shape: np.clip(rng.normal(0.1, 0.3, shape), -1, 1), questions
+    )
 
 
 def _covered(questions: int) -> list[Goal]:
     shares, resampled = coverage(questions)
     worst = min(shares, key=lambda name: shares[name])
     goal = COVERED if questions >= LEAST_COVERED else None
-    note = f"{worst}; average {np.mean(list(shares.values())):.3f}; percentile bootstrap {resampled:.3f}"
+    note = (
+        f"{worst}; average {np.mean(list(shares.values())):.3f}; percentile bootstrap"
+        f" {resampled:.3f}"
+    )
     rows = [
         Goal(
             f"coverage at {questions} questions, worst of {len(shares)} laws",
@@ -236,24 +282,52 @@ def _covered(questions: int) -> list[Goal]:
             note,
         )
     ]
-    for name, pairs, ends in (("accuracies", ACCURACIES, accuracy_ends), ("differences", DIFFERENCES, difference_ends)):
+    for name, pairs, ends in (
+        ("accuracies", ACCURACIES, accuracy_ends),
+        ("differences", DIFFERENCES, difference_ends),
+    ):
         least = {pair: least_coverage(ends, questions, *pair) for pair in pairs}
         pair = min(least, key=lambda pair: least[pair])
         note = f"{pair[0]:g} or {pair[1]:g}"
-        rows.append(Goal(f"least coverage at {questions}, {name} of two values", least[pair], goal, "", True, note))
+        rows.append(
+            Goal(
+                f"least coverage at {questions}, {name} of two values",
+                least[pair],
+                goal,
+                "",
+                True,
+                note,
+            )
+        )
     return rows
 
 
 def _clustered(clusters: int) -> list[Goal]:
     shares, found = clustered(clusters)
     unseen = shares.pop("large ones easier, 10 % of 20")  # a set without a large one cannot know
-    worst, most = min(shares, key=lambda name: shares[name]), max(found, key=lambda name: found[name])
+    worst, most = (
+        min(shares, key=lambda name: shares[name]),
+        max(found, key=lambda name: found[name]),
+    )
     goal = COVERED if clusters >= LEAST_COVERED else None
     return [
-        Goal(f"coverage at {clusters} unequal clusters, worst of {len(shares)}", shares[worst], goal, "", True, worst),
-        Goal(f"coverage at {clusters} clusters, large ones easier and rare", unseen, None, "", True),
         Goal(
-            f"false positives at {clusters} unequal clusters, worst of {len(found)}", found[most], FOUND, "", note=most
+            f"coverage at {clusters} unequal clusters, worst of {len(shares)}",
+            shares[worst],
+            goal,
+            "",
+            True,
+            worst,
+        ),
+        Goal(
+            f"coverage at {clusters} clusters, large ones easier and rare", unseen, None, "", True
+        ),
+        Goal(
+            f"false positives at {clusters} unequal clusters, worst of {len(found)}",
+            found[most],
+            FOUND,
+            "",
+            note=most,
         ),
     ]
 

@@ -1,7 +1,7 @@
 """CPU time of actions and of whole processes, goals, and the files that several benchmarks share.
 
-Every ratio is CPU time over CPU time, both measured in one run of one process and alternating, medians of at least `RUNS`.
-Nothing here looks at the wall clock: the machine may be shared.
+Every ratio is CPU time over CPU time, both measured in one run of one process and alternating,
+medians of at least `RUNS`. Nothing here looks at the wall clock: the machine may be shared.
 """
 
 from __future__ import annotations
@@ -54,9 +54,16 @@ class Goal:
 
     def row(self) -> str:
         """A line of the table."""
-        goal = "-" if self.limit is None else f"{'>=' if self.at_least else '<='} {self.limit:,g} {self.unit}"
+        goal = (
+            "-"
+            if self.limit is None
+            else f"{'>=' if self.at_least else '<='} {self.limit:,g} {self.unit}"
+        )
         verdict = "" if self.limit is None else "pass" if self.met else "MISS"
-        return f"{self.name:<58} {goal:>16}  {_number(self.measured):>10} {self.unit:<5} {verdict:<5} {self.note}"
+        return (
+            f"{self.name:<58} {goal:>16}  {_number(self.measured):>10} {self.unit:<5} {verdict:<5}"
+            f" {self.note}"
+        )
 
 
 def _number(value: float) -> str:
@@ -71,13 +78,15 @@ def cpu_ms(
 ) -> dict[str, float]:
     """Median CPU milliseconds of each action, in alternating runs.
 
-    An action that is shorter than `batch_ms` is repeated within a run until the run is long enough for the clock.
+    An action that is shorter than `batch_ms` is repeated within a run until the run is long enough
+    for the clock.
 
     Args:
         actions: name -> action. Each is called once before anything is timed.
         runs: at least 7.
         batch_ms: least CPU time of one run.
-        pick: `min`, the least disturbed run, where a number is no ratio and a busy neighbour would not cancel out.
+        pick: `min`, the least disturbed run, where a number is no ratio and a busy neighbour would
+            not cancel out.
     """
     repeats = {}
     for name, action in actions.items():
@@ -102,8 +111,8 @@ def process_ms(programs: Mapping[str, list[str]], runs: int = RUNS) -> dict[str,
     """Median CPU milliseconds (user + system) of whole Python processes, in alternating runs.
 
     Args:
-        programs: name -> arguments of the interpreter. Each runs once before anything is timed: files are in the page
-            cache, modules are compiled.
+        programs: name -> arguments of the interpreter. Each runs once before anything is timed:
+            files are in the page cache, modules are compiled.
         runs: at least 7.
     """
     for arguments in programs.values():
@@ -114,7 +123,9 @@ def process_ms(programs: Mapping[str, list[str]], runs: int = RUNS) -> dict[str,
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             python(arguments)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            timed[name].append(1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+            timed[name].append(
+                1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            )
     return {name: median(values) for name, values in timed.items()}
 
 
@@ -126,14 +137,23 @@ def _bytecode() -> tempfile.TemporaryDirectory[str]:
 def python(arguments: list[str]) -> str:
     """Run this interpreter in a fresh process at the root of the checkout; gives what it printed.
 
-    Modules are compiled once per run of the benchmarks, whatever the environment says of bytecode: an installed package is
-    compiled, and a checkout should be measured alike.
+    Modules are compiled once per run of the benchmarks, whatever the environment says of bytecode:
+    an installed package is compiled, and a checkout should be measured alike.
     """
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
     environment["PYTHONPYCACHEPREFIX"] = _bytecode().name
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{arguments} failed:\n{done.stderr}")
@@ -142,7 +162,8 @@ def python(arguments: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The synthetic files, made when they are first asked for and kept for every later benchmark of the run.
+    """The synthetic files, made when they are first asked for and kept for every later benchmark of
+    the run.
 
     Attributes:
         folder: where they lie.

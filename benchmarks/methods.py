@@ -1,4 +1,5 @@
-"""Methods in their batch form against plain loops in the manner of their authors' code, and exact expectations over all orders.
+"""Methods in their batch form against plain loops in the manner of their authors' code, and exact
+expectations over all orders.
 
 Every function in `PARTS` measures one family of methods. The loops are written for this project.
 """
@@ -37,7 +38,15 @@ def pool_of(codes: Codes) -> Any:
     tokens = np.random.default_rng(1).integers(50, 400, codes.shape)
     nothing = np.zeros(questions, np.int64)
     candidates = codes.max(axis=1) + 1
-    return Pool("synthetic", codes, tokens, nothing, nothing + samples, np.zeros(codes.shape, np.uint8), candidates)
+    return Pool(
+        "synthetic",
+        codes,
+        tokens,
+        nothing,
+        nothing + samples,
+        np.zeros(codes.shape, np.uint8),
+        candidates,
+    )
 
 
 def recorded_order(pool: Any) -> list[npt.NDArray[np.uint16]]:
@@ -46,11 +55,14 @@ def recorded_order(pool: Any) -> list[npt.NDArray[np.uint16]]:
     return [np.broadcast_to(np.arange(samples, dtype=np.uint16), (1, questions, samples))]
 
 
-# -- adaptive consistency and ESC -------------------------------------------------------------------------------------
+# -- adaptive consistency and ESC
+# -------------------------------------------------------------------------------------
 
 
 def settled(answers: list[int]) -> bool:
-    """Adaptive-Consistency's Beta criterion by numerical integration, as its authors test it after every answer."""
+    """Adaptive-Consistency's Beta criterion by numerical integration, as its authors test it after
+    every answer.
+    """
     from scipy.integrate import quad
     from scipy.special import beta
 
@@ -124,7 +136,9 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
         ms = cpu_ms(
             {
                 "loop": lambda rows=rows: adaptive_loop(rows),
-                "stops": lambda pool=pool, order=order, codes=codes: adaptive.stops(pool, order[0], codes[None]),
+                "stops": lambda pool=pool, order=order, codes=codes: adaptive.stops(
+                    pool, order[0], codes[None]
+                ),
                 "adaptive": lambda pool=pool, order=order: adaptive.decide([pool], order),
                 "prefixes loop": lambda rows=rows: all_prefixes_loop(rows[::EVERY]),
                 "prefixes": lambda codes=codes: all_prefixes(codes),
@@ -133,10 +147,16 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
                 "esc exact": lambda pool=pool, gold=gold: windows.exact(pool, gold),
             }
         )
-        exact = cpu_ms({"ac": lambda pool=pool, gold=gold: adaptive.exact(pool, gold)}, batch_ms=1.0)
+        exact = cpu_ms(
+            {"ac": lambda pool=pool, gold=gold: adaptive.exact(pool, gold)}, batch_ms=1.0
+        )
         scaled = ms["prefixes loop"] * len(rows) / len(rows[::EVERY])
-        yield _ratio(f"Adaptive-Consistency, stops in one order, {name}", ms["loop"], ms["stops"], 100)
-        yield _ratio(f"the same, draws, answers and ledgers too, {name}", ms["loop"], ms["adaptive"], None)
+        yield _ratio(
+            f"Adaptive-Consistency, stops in one order, {name}", ms["loop"], ms["stops"], 100
+        )
+        yield _ratio(
+            f"the same, draws, answers and ledgers too, {name}", ms["loop"], ms["adaptive"], None
+        )
         yield _ratio(f"the same, every prefix, {name}", scaled, ms["prefixes"], 500)
         yield Goal(f"the same, exact over all orders, {name}", exact["ac"] / 1e3, 5, "s")
         yield _ratio(f"ESC, one order, {name}", ms["esc loop"], ms["esc"], None)
@@ -145,7 +165,9 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
 
 
 def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
-    """What a weak LLM makes hard: exact expectations of budgets that leave samples undrawn, and of votes over what was drawn."""
+    """What a weak LLM makes hard: exact expectations of budgets that leave samples undrawn, and of
+    votes over what was drawn.
+    """
     from feval.methods import AdaptiveConsistency, EarlyStopping
 
     codes = synthetic_codes(workspace.questions, SAMPLES, STRENGTHS["weak"])
@@ -155,7 +177,9 @@ def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
         "the same, budget 20, weak": EarlyStopping(WINDOW, SAMPLES // 2),
         "Adaptive-Consistency, budget 20, exact, weak": AdaptiveConsistency(budget=SAMPLES // 2),
     }
-    ms = cpu_ms({name: lambda method=method: method.exact(pool, gold) for name, method in methods.items()})
+    ms = cpu_ms(
+        {name: lambda method=method: method.exact(pool, gold) for name, method in methods.items()}
+    )
     for name, limit in zip(methods, (0.3, 0.3, 1.0), strict=True):
         yield Goal(name, ms[name] / 1e3, limit, "s")
 

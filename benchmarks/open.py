@@ -1,7 +1,8 @@
-"""Opening a recording with its hash check, ready to vote, against the baseline's load; memory; texts.
+"""Opening a recording with its hash check, ready to vote, against the baseline's load; memory;
+texts.
 
-"Ready to vote": answer codes, output tokens, prompt tokens, pool sizes and golds of every LLM are arrays whose bytes have been
-read and found to be those that the manifest pins.
+"Ready to vote": answer codes, output tokens, prompt tokens, pool sizes and golds of every LLM are
+arrays whose bytes have been read and found to be those that the manifest pins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from benchmarks.measure import Goal, Workspace, cpu_ms, python
 
 SCAN_RUNS = 21
 
-# Measured in a fresh process: what opening, then 13 exact curves, add to the imports. The peak counts, not what is left.
+# Measured in a fresh process: what opening, then 13 exact curves, add to the imports. The peak
+# counts, not what is left.
 MEMORY = """
 import json, sys
 import numpy
@@ -28,7 +30,7 @@ dataset, opened = ready_to_vote(folder, llms)
 opening = resident_mb("VmHWM") - before
 curves = [feval.evaluation.curves.self_consistency_curve(dataset, llm, range(1, 41)) for llm in opened]
 print(json.dumps({"open": opening, "curves": resident_mb("VmHWM") - before}))
-"""
+"""  # noqa: E501
 BASELINE_MEMORY = """
 import json, sys
 from pathlib import Path
@@ -42,7 +44,9 @@ print(json.dumps(resident_mb("VmHWM") - before))
 
 
 def ready_to_vote(recording: object, llms: int) -> tuple[object, list[object]]:
-    """Open a recording by the Python API and hold every array that a vote with costs needs; the hash check reads them."""
+    """Open a recording by the Python API and hold every array that a vote with costs needs; the
+    hash check reads them.
+    """
     from feval.replay import load
 
     dataset, opened = load(reference.DATASET, reference.LLM_NAMES[:llms], str(recording))
@@ -71,7 +75,14 @@ def opening(workspace: Workspace, llms: int, goal: float) -> Goal:
         batch_ms=50,
     )
     note = f"{ms['open']:.2f} ms against {ms['baseline']:,.0f} ms"
-    return Goal(f"open with hash check, ready to vote, {llms} LLM", ms["baseline"] / ms["open"], goal, "x", True, note)
+    return Goal(
+        f"open with hash check, ready to vote, {llms} LLM",
+        ms["baseline"] / ms["open"],
+        goal,
+        "x",
+        True,
+        note,
+    )
 
 
 def memory(workspace: Workspace) -> list[Goal]:
@@ -81,7 +92,9 @@ def memory(workspace: Workspace) -> list[Goal]:
     note = f"baseline {baseline:,.0f} MB"
     return [
         Goal("memory over the imports, 13 LLMs opened", grown["open"], 10, "MB", note=note),
-        Goal("memory over the imports, 13 LLMs and their exact curves", grown["curves"], None, "MB"),
+        Goal(
+            "memory over the imports, 13 LLMs and their exact curves", grown["curves"], None, "MB"
+        ),
     ]
 
 
@@ -123,22 +136,38 @@ def texts(workspace: Workspace) -> list[Goal]:
 
 
 def write_probed(out: Path) -> None:
-    """Write 30 questions x 128 CoTs with about 30 probes each, every 500 tokens, of the size of a published store."""
+    """Write 30 questions x 128 CoTs with about 30 probes each, every 500 tokens, of the size of a
+    published store.
+    """
     from feval.recording import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, RecordingWriter
 
     rng, names = random.Random(0), [f"q{index}" for index in range(30)]
     counts = {name: [rng.randrange(5, 56) for _ in range(128)] for name in names}
 
     def probes(name: str) -> ProbeRows:
-        cots = [(cot, 500 * place) for cot, size in enumerate(counts[name]) for place in range(1, size + 1)]
+        cots = [
+            (cot, 500 * place)
+            for cot, size in enumerate(counts[name])
+            for place in range(1, size + 1)
+        ]
         answers = [str(rng.randrange(40)) for _ in cots]
         samples, offsets = (list(column) for column in zip(*cots, strict=True))
         return ProbeRows(name, samples, offsets, answers, answers, output_tokens=[12] * len(cots))
 
     with RecordingWriter(out, operation={"name": "benchmark"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("probed", "Probed", "number", "1"), (Question(n, n, "7", "7") for n in names))
+        writer.add_dataset(
+            DatasetInfo("probed", "Probed", "number", "1"),
+            (Question(n, n, "7", "7") for n in names),
+        )
         pools = (
-            PoolRows(n, [None] * 128, ["7"] * 128, ["7"] * 128, [500 * c for c in counts[n]], ["stop"] * 128)
+            PoolRows(
+                n,
+                [None] * 128,
+                ["7"] * 128,
+                ["7"] * 128,
+                [500 * c for c in counts[n]],
+                ["stop"] * 128,
+            )
             for n in names
         )
         writer.add_pools("probed", LLMInfo("some-llm"), "usage", pools)

@@ -1,10 +1,12 @@
-"""CPU seconds of asking a loopback server through the official client, with and without the recorder. Run it as a process.
+"""CPU seconds of asking a loopback server through the official client, with and without the
+recorder. Run it as a process.
 
     python -m benchmarks.over_http FOLDER COTS N RUNS
 
-256 requests are in flight, each with messages of 2.5 kB; a reply has N CoTs of 1 kB. Prints, as JSON, CoTs per CPU second and
-per second of the wall clock in the least disturbed of RUNS runs of the recorder, those of one run of the client alone, and the
-memory by which the process grew while recording. What the server takes does not count.
+256 requests are in flight, each with messages of 2.5 kB; a reply has N CoTs of 1 kB. Prints, as
+JSON, CoTs per CPU second and per second of the wall clock in the least disturbed of RUNS runs of
+the recorder, those of one run of the client alone, and the memory by which the process grew while
+recording. What the server takes does not count.
 """
 
 from __future__ import annotations
@@ -37,14 +39,19 @@ _KEY = "a-key-of-some-length"
 
 
 def _request(number: int) -> Request:
-    messages = (Message("system", "Reason step by step."), Message("user", f"{_EXEMPLARS}What is question {number}?"))
+    messages = (
+        Message("system", "Reason step by step."),
+        Message("user", f"{_EXEMPLARS}What is question {number}?"),
+    )
     return Request("toy", f"toy/{number}", messages, "alpha", _DECODING)
 
 
 @contextmanager
 def _server() -> Iterator[str]:
     """The base URL of a server that runs meanwhile."""
-    with subprocess.Popen([sys.executable, "-m", "benchmarks.loopback"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.loopback"], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
@@ -70,14 +77,22 @@ def _record(url: str, folder: Path, cots: int, per_request: int) -> tuple[float,
 
 
 def _ask(url: str, cots: int, per_request: int) -> tuple[float, float]:
-    """The same requests by the official client as it comes: its own transport, its own objects, and nothing is kept."""
+    """The same requests by the official client as it comes: its own transport, its own objects, and
+    nothing is kept.
+    """
     requests = (_request(cot // _SAMPLES) for cot in range(0, cots, per_request))
 
     async def worker(client: openai.AsyncOpenAI) -> None:
         for request in requests:
-            messages: list[Any] = [{"role": message.role, "content": message.content} for message in request.messages]
+            messages: list[Any] = [
+                {"role": message.role, "content": message.content} for message in request.messages
+            ]
             await client.chat.completions.create(
-                model=request.model, messages=messages, temperature=0.8, max_tokens=512, n=per_request
+                model=request.model,
+                messages=messages,
+                temperature=0.8,
+                max_tokens=512,
+                n=per_request,
             )
 
     async def whole() -> None:

@@ -1,8 +1,9 @@
 """Recording: CoTs per second of one core, and memory that does not grow with their number.
 
-Once with a server in memory, which leaves the engine and the journal, and once over HTTP, through the official client, with a
-server in another process. Both answer after 10 ms with CoTs of about 1 kB, at concurrency 256; every CoT is synced to the disk
-before it counts. CPU time counts, as everywhere here; what the disk and the server take is waiting.
+Once with a server in memory, which leaves the engine and the journal, and once over HTTP, through
+the official client, with a server in another process. Both answer after 10 ms with CoTs of about 1
+kB, at concurrency 256; every CoT is synced to the disk before it counts. CPU time counts, as
+everywhere here; what the disk and the server take is waiting.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ with Journal.open(folder, {}) as journal:
     size = journal.path.stat().st_size
     journal.remove()
 print(cpu, wall, resident_mb("VmHWM") - begun, size / 1e6)
-"""
+"""  # noqa: E501
 
 
 def _record(folder: Path, cots: int, per_request: int) -> list[float]:
     return [
         float(number)
-        for number in python(["-c", _RECORD, str(folder / "journal"), str(cots), str(per_request)]).split()
+        for number in python(
+            ["-c", _RECORD, str(folder / "journal"), str(cots), str(per_request)]
+        ).split()
     ]
 
 
@@ -71,8 +74,9 @@ def _http_goals(folder: Path) -> list[Goal]:
         measured = _over_http(folder, cots, per_request)
         (rate, wall), (bare, _) = measured["recorder"], measured["client"]
         note = (
-            f"{rate:,.0f} CoTs per CPU second, {wall:,.0f} by the wall clock, {measured['grown_mb']:.0f} MB; the official "
-            f"client as it comes, keeping nothing: {bare:,.0f}"
+            f"{rate:,.0f} CoTs per CPU second, {wall:,.0f} by the wall clock,"
+            f" {measured['grown_mb']:.0f} MB; the official client as it comes, keeping nothing:"
+            f" {bare:,.0f}"
         )
         name = f"recording over HTTP, n = {per_request}, CoTs per CPU second over the client alone"
         goals.append(Goal(name, rate / bare, 1, "x", at_least=True, note=note))
@@ -82,11 +86,23 @@ def _http_goals(folder: Path) -> list[Goal]:
 def goals(workspace: Workspace) -> list[Goal]:
     """Throughput of one core, and memory for many CoTs."""
     cpu, wall, _, size = _record(workspace.folder, _COTS, 1)
-    note = f"{_COTS / wall:,.0f} CoT/s by the wall clock, {size:.0f} MB of journal, every CoT synced"
+    note = (
+        f"{_COTS / wall:,.0f} CoT/s by the wall clock, {size:.0f} MB of journal, every CoT synced"
+    )
     many_cpu, many_wall, grown, many_size = _record(workspace.folder, _MANY, 40)
-    many = f"{many_size:,.0f} MB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU second"
+    many = (
+        f"{many_size:,.0f} MB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU"
+        " second"
+    )
     return [
-        Goal("recording, concurrency 256, CoTs per CPU second", _COTS / cpu, 1000, "CoT/s", at_least=True, note=note),
+        Goal(
+            "recording, concurrency 256, CoTs per CPU second",
+            _COTS / cpu,
+            1000,
+            "CoT/s",
+            at_least=True,
+            note=note,
+        ),
         *_http_goals(workspace.folder),
         Goal("memory of recording a million CoTs", grown, 100, "MB", note=many),
     ]

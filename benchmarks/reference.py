@@ -1,15 +1,18 @@
-"""The baseline that every ratio is measured against, and the synthetic recording that both sides read.
+"""The baseline that every ratio is measured against, and the synthetic recording that both sides
+read.
 
-The baseline is written for this project, in the manner of the package of the FEval-TTC paper (arXiv 2511.01203): one zip whose
-members are JSON, one pydantic object per chain of thought, `random.sample` on the global generator, a shallow copy of every
-object handed out by pydantic's `copy`, `collections.Counter` for the vote. It keeps that package's choices and adds no
-slowness of its own. One choice matters to the ratios: `copy` (deprecated since pydantic 2, and what the package calls) costs
-several times `model_copy`, so `LLM.sample` takes either, the goals are stated for the package's manner, and `replay.py` also
-prints the ratio against the thrifty copy.
+The baseline is written for this project, in the manner of the package of the FEval-TTC paper (arXiv
+2511.01203): one zip whose members are JSON, one pydantic object per chain of thought,
+`random.sample` on the global generator, a shallow copy of every object handed out by pydantic's
+`copy`, `collections.Counter` for the vote. It keeps that package's choices and adds no slowness of
+its own. One choice matters to the ratios: `copy` (deprecated since pydantic 2, and what the package
+calls) costs several times `model_copy`, so `LLM.sample` takes either, the goals are stated for the
+package's manner, and `replay.py` also prints the ratio against the thrifty copy.
 
-The content is synthetic and seeded: 1319 questions x 40 CoTs (the size of GSM8K's test set), about 880 characters of English
-per CoT, 2 to 10 candidate answers per question, 3 % of the CoTs without an answer, for 1 or 13 LLMs. It is generated one
-question at a time, so 600 MB of text never stand in memory.
+The content is synthetic and seeded: 1319 questions x 40 CoTs (the size of GSM8K's test set), about
+880 characters of English per CoT, 2 to 10 candidate answers per question, 3 % of the CoTs without
+an answer, for 1 or 13 LLMs. It is generated one question at a time, so 600 MB of text never stand
+in memory.
 """
 
 from __future__ import annotations
@@ -42,10 +45,12 @@ LLM_NAMES = (
 )
 ARCHIVE_DATASET = "GSM8K"
 DATASET = "gsm8k"
-USD_PER_TOKEN = (0.08e-6, 0.24e-6)  # of every synthetic LLM, in and out: stored dollars are never read back
+# of every synthetic LLM, in and out: stored dollars are never read back
+USD_PER_TOKEN = (0.08e-6, 0.24e-6)
 
 
-# -- the baseline: objects, load, one run ---------------------------------------------------------------------------
+# -- the baseline: objects, load, one run
+# ---------------------------------------------------------------------------
 
 
 class Metadata(BaseModel):
@@ -116,7 +121,9 @@ class LLM(BaseModel):
         if n >= len(response.cots):
             return copy(response)
         places = random.sample(list(range(len(response.cots))), k=n)
-        return Response(request=copy(response.request), cots=[copy(response.cots[i]) for i in places])
+        return Response(
+            request=copy(response.request), cots=[copy(response.cots[i]) for i in places]
+        )
 
 
 def _copy(model: Any) -> Any:
@@ -156,10 +163,15 @@ def load(archive: Path, llms: tuple[str, ...]) -> tuple[Dataset, list[LLM]]:
                 return file.read().decode("utf-8")
 
         dataset = Dataset.model_validate_json(text(f"dataset_{ARCHIVE_DATASET}.txt"))
-        return dataset, [LLM.model_validate_json(text(f"LLM_{name}_dataset_{ARCHIVE_DATASET}.txt")) for name in llms]
+        return dataset, [
+            LLM.model_validate_json(text(f"LLM_{name}_dataset_{ARCHIVE_DATASET}.txt"))
+            for name in llms
+        ]
 
 
-def self_consistency_run(dataset: Dataset, llm: LLM, n: int = 20, *, thrifty: bool = False) -> tuple[float, float]:
+def self_consistency_run(
+    dataset: Dataset, llm: LLM, n: int = 20, *, thrifty: bool = False
+) -> tuple[float, float]:
     """One seeded run of self-consistency: accuracy and USD."""
     correct = 0
     usd = 0.0
@@ -172,11 +184,13 @@ def self_consistency_run(dataset: Dataset, llm: LLM, n: int = 20, *, thrifty: bo
     return correct / len(dataset.data), usd
 
 
-# -- the synthetic content ------------------------------------------------------------------------------------------
+# -- the synthetic content
+# ------------------------------------------------------------------------------------------
 
-# A paragraph is eight phrases, each in four wordings about three readings of the problem, with a small word between them; a CoT
-# is three paragraphs. Which wordings and words a CoT takes is what makes it differ from its neighbours: the forty CoTs of
-# a question deflate to about a sixth of their size, as real ones do.
+# A paragraph is eight phrases, each in four wordings about three readings of the problem, with a
+# small word between them; a CoT is three paragraphs. Which wordings and words a CoT takes is what
+# makes it differ from its neighbours: the forty CoTs of a question deflate to about a sixth of
+# their size, as real ones do.
 PHRASES = (
     (
         "{name} has {a} {thing}",
@@ -242,7 +256,18 @@ BETWEEN = (
     " so ",
 )
 NAMES = ("Maria", "Tomas", "Aiko", "Daniel", "Priya", "Lena", "Omar", "Grace", "Pavel", "Ines")
-THINGS = ("apples", "marbles", "tickets", "pencils", "stamps", "bottles", "flowers", "cards", "cookies", "shells")
+THINGS = (
+    "apples",
+    "marbles",
+    "tickets",
+    "pencils",
+    "stamps",
+    "bottles",
+    "flowers",
+    "cards",
+    "cookies",
+    "shells",
+)
 PLACES = ("market", "school", "library", "bakery", "harbour", "station", "museum", "garden")
 PARAGRAPHS = 3
 READINGS = 3
@@ -251,7 +276,9 @@ NO_ANSWER_SHARE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The synthetic CoTs of one LLM on one question; `answers[i]` is `None` for a CoT without an answer."""
+    """The synthetic CoTs of one LLM on one question; `answers[i]` is `None` for a CoT without an
+    answer.
+    """
 
     question: str
     gold: str
@@ -281,8 +308,9 @@ class Synthetic:
         name, thing, place = rng.choice(NAMES), rng.choice(THINGS), rng.choice(PLACES)
         a, b, c = rng.randint(100, 900), rng.randint(10, 99), rng.randint(2, 9)
         text = (
-            f"{name} has {a} {thing} and gets {b} more before going to the {place}, where {c} of them are sold for "
-            f"{rng.randint(2, 20)} dollars each. How many dollars does {name} have at the end of day {index}?"
+            f"{name} has {a} {thing} and gets {b} more before going to the {place}, where {c} of"
+            f" them are sold for {rng.randint(2, 20)} dollars each. How many dollars does {name}"
+            f" have at the end of day {index}?"
         )
         candidates = [str(number) for number in rng.sample(range(10, 5000), k=rng.randint(2, 10))]
         return text, candidates
@@ -298,7 +326,10 @@ class Synthetic:
             texts, answers = [], []
             for answer in rng.choices(candidates, weights, k=self.cots):
                 reasoning = "".join(
-                    [slot[byte % len(slot)] for slot, byte in zip(slots, rng.randbytes(len(slots)), strict=True)]
+                    [
+                        slot[byte % len(slot)]
+                        for slot, byte in zip(slots, rng.randbytes(len(slots)), strict=True)
+                    ]
                 )
                 lost = rng.random() < NO_ANSWER_SHARE
                 texts.append(reasoning + ("I cannot tell." if lost else f"The answer is {answer}."))
@@ -311,15 +342,29 @@ def _wordings(rng: random.Random) -> list[tuple[str, ...]]:
     for _ in range(PARAGRAPHS):
         readings = [_values(rng) for _ in range(READINGS)]
         for wordings in PHRASES:
-            slots.append(tuple(wording.format_map(values) for values in readings for wording in wordings))
+            slots.append(
+                tuple(wording.format_map(values) for values in readings for wording in wordings)
+            )
             slots.append(BETWEEN)
     return slots
 
 
 def _values(rng: random.Random) -> dict[str, str | int]:
     a, b, c, d = rng.randint(20, 900), rng.randint(10, 99), rng.randint(2, 9), rng.randint(2, 20)
-    scene: dict[str, str | int] = {"name": rng.choice(NAMES), "thing": rng.choice(THINGS), "place": rng.choice(PLACES)}
-    return scene | {"a": a, "b": b, "c": c, "d": d, "ab": a + b, "rest": a + b - c, "value": (a + b - c) * d}
+    scene: dict[str, str | int] = {
+        "name": rng.choice(NAMES),
+        "thing": rng.choice(THINGS),
+        "place": rng.choice(PLACES),
+    }
+    return scene | {
+        "a": a,
+        "b": b,
+        "c": c,
+        "d": d,
+        "ab": a + b,
+        "rest": a + b - c,
+        "value": (a + b - c) * d,
+    }
 
 
 def words(text: str) -> int:
@@ -327,7 +372,8 @@ def words(text: str) -> int:
     return round(1.365 * len(text.split()))
 
 
-# -- the same content, written both ways ----------------------------------------------------------------------------
+# -- the same content, written both ways
+# ----------------------------------------------------------------------------
 
 
 def write_archive(content: Synthetic, archive: Path) -> None:
@@ -340,10 +386,15 @@ def write_archive(content: Synthetic, archive: Path) -> None:
             "system_prompt": None,
         }
         members.writestr(f"dataset_{ARCHIVE_DATASET}.txt", orjson.dumps(dataset))
-        members.writestr(f"dataset_{ARCHIVE_DATASET}_models.txt", orjson.dumps({"llms": list(content.llms)}))
+        members.writestr(
+            f"dataset_{ARCHIVE_DATASET}_models.txt", orjson.dumps({"llms": list(content.llms)})
+        )
         for llm in content.llms:
             responses = [_archived(pool) for pool in content.pools(llm)]
-            member = {"config": {"name": llm, "temperature": 0.7, "max_tokens": 2048}, "responses": responses}
+            member = {
+                "config": {"name": llm, "temperature": 0.7, "max_tokens": 2048},
+                "responses": responses,
+            }
             members.writestr(f"LLM_{llm}_dataset_{ARCHIVE_DATASET}.txt", orjson.dumps(member))
 
 
@@ -362,7 +413,11 @@ def _archived(pool: Pool) -> dict[str, object]:
         }
         for text, answer in zip(pool.texts, pool.answers, strict=True)
     ]
-    request = {"raw_text": pool.question, "dollar_cost": usd_in * prompt_tokens, "token_cost": prompt_tokens}
+    request = {
+        "raw_text": pool.question,
+        "dollar_cost": usd_in * prompt_tokens,
+        "token_cost": prompt_tokens,
+    }
     return {"cots": cots, "request": request}
 
 
@@ -378,7 +433,9 @@ def write_recording(content: Synthetic, out: Path) -> None:
                 raw_answers=pool.answers,
                 answers=pool.answers,
                 output_tokens=[words(text) for text in pool.texts],
-                finish_reasons=["stop" if answer is not None else "length" for answer in pool.answers],
+                finish_reasons=[
+                    "stop" if answer is not None else "length" for answer in pool.answers
+                ],
                 prompt=orjson.dumps([{"role": "user", "content": pool.question}]).decode(),
                 prompt_tokens=words(pool.question),
             )

@@ -1,4 +1,6 @@
-"""Self-consistency on the replay against one run of the baseline: the exact curve of every n at once, and seeded replicates."""
+"""Self-consistency on the replay against one run of the baseline: the exact curve of every n at
+once, and seeded replicates.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +40,48 @@ def goals(workspace: Workspace) -> list[Goal]:
     ms = cpu_ms(
         {
             "baseline": lambda: reference.self_consistency_run(questions, baseline),
-            "thrifty baseline": lambda: reference.self_consistency_run(questions, baseline, thrifty=True),
+            "thrifty baseline": lambda: reference.self_consistency_run(
+                questions, baseline, thrifty=True
+            ),
             "exact": lambda: self_consistency_curve(dataset, llm, range(1, 41), confidence=None),
             "intervals": lambda: self_consistency_curve(dataset, llm, range(1, 41)),
-            "replicates": lambda: evaluate(SelfConsistency(20), dataset, [llm], order="seeded", replicates=REPLICATES),
+            "replicates": lambda: evaluate(
+                SelfConsistency(20), dataset, [llm], order="seeded", replicates=REPLICATES
+            ),
         }
     )
-    run, thrifty, exact, each = ms["baseline"], ms["thrifty baseline"], ms["exact"], ms["replicates"] / REPLICATES
+    run, thrifty, exact, each = (
+        ms["baseline"],
+        ms["thrifty baseline"],
+        ms["exact"],
+        ms["replicates"] / REPLICATES,
+    )
     grown = json.loads(python(["-c", MEMORY, str(workspace.recording(1)), str(REPLICATES)]))
     return [
-        Goal("exact curve, n = 1..40, with costs", run / exact, 10, "x", True, f"{exact:.1f} ms against {run:.0f} ms"),
-        Goal("the same against the thrifty baseline", thrifty / exact, None, "x", note=f"{thrifty:.0f} ms"),
+        Goal(
+            "exact curve, n = 1..40, with costs",
+            run / exact,
+            10,
+            "x",
+            True,
+            f"{exact:.1f} ms against {run:.0f} ms",
+        ),
+        Goal(
+            "the same against the thrifty baseline",
+            thrifty / exact,
+            None,
+            "x",
+            note=f"{thrifty:.0f} ms",
+        ),
         Goal("the same with intervals (10,000 resamples)", ms["intervals"], None, "ms"),
-        Goal("1,000 replicates of n = 20, per run", run / each, 300, "x", True, f"{each:.3f} ms against {run:.0f} ms"),
+        Goal(
+            "1,000 replicates of n = 20, per run",
+            run / each,
+            300,
+            "x",
+            True,
+            f"{each:.3f} ms against {run:.0f} ms",
+        ),
         Goal("the same against the thrifty baseline", thrifty / each, None, "x"),
         Goal("memory of 1,000 replicates, their result included", grown, None, "MB"),
     ]

@@ -1,7 +1,9 @@
-"""The report of a comparison: page and pictures of three methods at seven budgets on 1,319 questions x 40 CoTs x 3 LLMs.
+"""The report of a comparison: page and pictures of three methods at seven budgets on 1,319
+questions x 40 CoTs x 3 LLMs.
 
-The baseline is one run of self-consistency with n = 20 in the reference's manner, on the same synthetic content. How long the
-page takes to open is measured in headless Chromium where one is installed, by its own clock, from navigation until it is ready.
+The baseline is one run of self-consistency with n = 20 in the reference's manner, on the same
+synthetic content. How long the page takes to open is measured in headless Chromium where one is
+installed, by its own clock, from navigation until it is ready.
 """
 
 from __future__ import annotations
@@ -55,9 +57,14 @@ def _comparison(workspace: Workspace) -> Comparison:
     names = opened.llm_names(dataset)
     sweep = ("n", BUDGETS)
     entries = [
-        ComparedMethod(label=f"votes of {name}", method="self-consistency", llms=(name,), sweep=sweep) for name in names
+        ComparedMethod(
+            label=f"votes of {name}", method="self-consistency", llms=(name,), sweep=sweep
+        )
+        for name in names
     ]
-    return compare(Plan(dataset=dataset, recordings=(str(recording),), entries=tuple(entries), resamples=500))
+    return compare(
+        Plan(dataset=dataset, recordings=(str(recording),), entries=tuple(entries), resamples=500)
+    )
 
 
 def _opening(page: bytes) -> list[Goal]:

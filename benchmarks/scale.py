@@ -1,7 +1,9 @@
-"""Size: CPU time and peak memory of whole commands on 800,000 CoTs, and what a cluster would do with a thousand times as many.
+"""Size: CPU time and peak memory of whole commands on 800,000 CoTs, and what a cluster would do
+with a thousand times as many.
 
-Every command runs in a fresh process, which reports its CPU time and, from the operating system, the most memory it held. The
-CoTs are sentences drawn at random (seeded), 520 bytes a line; they compress better than those of an LLM.
+Every command runs in a fresh process, which reports its CPU time and, from the operating system,
+the most memory it held. The CoTs are sentences drawn at random (seeded), 520 bytes a line; they
+compress better than those of an LLM.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ print(json.dumps({
     "mb": int(peak.split()[1]) / 1024,
     "seconds": time.perf_counter() - began,
 }))
-"""
+"""  # noqa: E501
 
-# What cannot be left out of an import: parse every line, write texts and numbers as Parquet. No check, no answer, no votes.
+# What cannot be left out of an import: parse every line, write texts and numbers as Parquet. No
+# check, no answer, no votes.
 STREAMING = """
 import json, resource, sys
 import orjson, pyarrow as pa, pyarrow.parquet as pq
@@ -70,7 +73,9 @@ print(json.dumps({"cpu_s": own.ru_utime + own.ru_stime, "mb": int(peak.split()[1
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: seconds of CPU, its children's included, its own peak in MB, and seconds of the clock."""
+    """What a process took: seconds of CPU, its children's included, its own peak in MB, and seconds
+    of the clock.
+    """
 
     cpu_s: float
     mb: float
@@ -88,7 +93,9 @@ def feval(*arguments: object) -> Cost:
 
 
 def write_lines(path: Path, questions: int, *, shuffled: bool = False) -> Path:
-    """Write a JSON Lines file with a line per CoT, those of a question side by side or not, once."""
+    """Write a JSON Lines file with a line per CoT, those of a question side by side or not,
+    once.
+    """
     if path.exists():
         return path
     order = np.arange(questions * SAMPLES)
@@ -103,7 +110,9 @@ def write_lines(path: Path, questions: int, *, shuffled: bool = False) -> Path:
 
 
 def _lines(places: npt.NDArray[np.int64]) -> Iterator[bytes]:
-    """Yield the lines of some CoTs, numbered over all questions; each depends on its number alone."""
+    """Yield the lines of some CoTs, numbered over all questions; each depends on its number
+    alone.
+    """
     words = _words()
     draws = _mixed(places[:, None] * 8 + np.arange(8))
     for place, draw in zip(places.tolist(), draws.tolist(), strict=True):
@@ -113,7 +122,9 @@ def _lines(places: npt.NDArray[np.int64]) -> Iterator[bytes]:
         text = " ".join([words[number % len(words)] for number in draw[2:]])
         row = {
             "id": f"q{question}",
-            "question": f"What is number {question} of the list, times seven, without the thousands?",
+            "question": (
+                f"What is number {question} of the list, times seven, without the thousands?"
+            ),
             "gold": str(right),
             "sample": sample,
             "text": f"{text} The answer is {answer}.",
@@ -140,7 +151,9 @@ def _words() -> list[str]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Import, verify, extract, select, evaluate and compare a large recording; the million questions are in `curve`."""
+    """Import, verify, extract, select, evaluate and compare a large recording; the million
+    questions are in `curve`.
+    """
     whole, mixed = workspace.folder / "scale.jsonl", workspace.folder / "scale-mixed.jsonl"
     write_lines(whole, QUESTIONS)
     write_lines(mixed, SHUFFLED, shuffled=True)
@@ -164,23 +177,39 @@ def _imports(whole: Path, mixed: Path, folder: Path) -> list[Goal]:
     loop = cost(STREAMING, whole, folder / "loop.parquet")
     imported, spilled = _import(whole, folder / "a"), _import(mixed, folder / "mixed")
     shared = _import(whole, folder / "shared", "--workers", "2")
-    times = f"{imported.cpu_s / loop.cpu_s:.1f} x a loop that parses and writes ({loop.cpu_s:.0f} s, {loop.mb:.0f} MB)"
+    times = (
+        f"{imported.cpu_s / loop.cpu_s:.1f} x a loop that parses and writes ({loop.cpu_s:.0f} s,"
+        f" {loop.mb:.0f} MB)"
+    )
     return [
         Goal(f"import of {cots}", imported.cpu_s, 60, "s", note=times),
         Goal(
-            f"import of {cots}, peak", imported.mb, 400, "MB", note=f"{whole.stat().st_size / 1e6:.0f} MB of JSON Lines"
+            f"import of {cots}, peak",
+            imported.mb,
+            400,
+            "MB",
+            note=f"{whole.stat().st_size / 1e6:.0f} MB of JSON Lines",
         ),
         Goal(
-            f"import of {SHUFFLED * SAMPLES:,} CoTs in any order", spilled.cpu_s, None, "s", note=f"{spilled.mb:.0f} MB"
+            f"import of {SHUFFLED * SAMPLES:,} CoTs in any order",
+            spilled.cpu_s,
+            None,
+            "s",
+            note=f"{spilled.mb:.0f} MB",
         ),
         _speed("import", imported, shared),
     ]
 
 
 def _speed(command: str, alone: Cost, shared: Cost) -> Goal:
-    took = f"{shared.cpu_s:.0f} s of CPU against {alone.cpu_s:.0f}, {shared.mb:.0f} MB in the process that started them"
+    took = (
+        f"{shared.cpu_s:.0f} s of CPU against {alone.cpu_s:.0f}, {shared.mb:.0f} MB in the process"
+        " that started them"
+    )
     times = alone.seconds / shared.seconds
-    return Goal(f"{command}, throughput of 2 workers over 1", times, None, "x", at_least=True, note=took)
+    return Goal(
+        f"{command}, throughput of 2 workers over 1", times, None, "x", at_least=True, note=took
+    )
 
 
 def _derived(folder: Path) -> list[Goal]:
@@ -189,7 +218,14 @@ def _derived(folder: Path) -> list[Goal]:
     commands = {
         "verify": ("verify", recording),
         "extract": ("extract", recording, "--out", folder / "b"),
-        "select of half of the CoTs": ("select", recording, "--samples", SAMPLES // 2, "--out", folder / "c"),
+        "select of half of the CoTs": (
+            "select",
+            recording,
+            "--samples",
+            SAMPLES // 2,
+            "--out",
+            folder / "c",
+        ),
         "exact curve": ("curve", "self-consistency", "--recording", recording, "--n", "1..40"),
         "seeded run": (
             "run",
@@ -216,11 +252,22 @@ def _derived(folder: Path) -> list[Goal]:
 
 def _exports(recording: Path, folder: Path) -> list[Goal]:
     """CPU and peak of writing the CoTs as each format, and what a second worker brings."""
-    took = {to: feval("export", recording, "--to", to, "--out", folder / to) for to in ("jsonl", "csv", "parquet")}
-    shared = feval("export", recording, "--to", "jsonl", "--out", folder / "shared.jsonl", "--workers", 2)
+    took = {
+        to: feval("export", recording, "--to", to, "--out", folder / to)
+        for to in ("jsonl", "csv", "parquet")
+    }
+    shared = feval(
+        "export", recording, "--to", "jsonl", "--out", folder / "shared.jsonl", "--workers", 2
+    )
     return [
         *(
-            Goal(f"export as {to}, {QUESTIONS:,} x {SAMPLES}", c.cpu_s, None, "s", note=f"{c.mb:.0f} MB")
+            Goal(
+                f"export as {to}, {QUESTIONS:,} x {SAMPLES}",
+                c.cpu_s,
+                None,
+                "s",
+                note=f"{c.mb:.0f} MB",
+            )
             for to, c in took.items()
         ),
         _speed("export as jsonl", took["jsonl"], shared),
@@ -228,12 +275,25 @@ def _exports(recording: Path, folder: Path) -> list[Goal]:
 
 
 def _comparison(recording: Path, plan: Path, out: Path) -> list[Goal]:
-    """CPU per question and peak of a comparison with all its files, large enough for columns to lie in a file."""
-    feval("compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 10)
+    """CPU per question and peak of a comparison with all its files, large enough for columns to lie
+    in a file.
+    """
+    feval(
+        "compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 10
+    )
     took = feval("compare", plan, "--out", out)
-    name, size = f"compare with --out, {QUESTIONS:,} x {SAMPLES}", sum(path.stat().st_size for path in out.iterdir())
+    name, size = (
+        f"compare with --out, {QUESTIONS:,} x {SAMPLES}",
+        sum(path.stat().st_size for path in out.iterdir()),
+    )
     per_question = 1e3 * took.cpu_s / QUESTIONS
     return [
-        Goal(f"{name}, per question", per_question, 1, "ms", note=f"{took.cpu_s:.0f} s; {size / 1e6:.0f} MB of files"),
+        Goal(
+            f"{name}, per question",
+            per_question,
+            1,
+            "ms",
+            note=f"{took.cpu_s:.0f} s; {size / 1e6:.0f} MB of files",
+        ),
         Goal(f"{name}, peak", took.mb, 400, "MB"),
     ]

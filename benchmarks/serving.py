@@ -1,9 +1,11 @@
-"""Replay over HTTP: requests per CPU second of the server, CPU time until it is ready, and memory growth.
+"""Replay over HTTP: requests per CPU second of the server, CPU time until it is ready, and memory
+growth.
 
-The server is `feval serve` in a process of its own, on 1,319 questions x 40 CoTs x 3 LLMs; only its CPU time counts, with the
-kernel's work for its sockets. 16 raw clients in another process ask it (`asking.py`), since the official client needs far more
-time than the server. Beside it, a bare ASGI application on the same uvicorn, with replies of the same size. And the wall time of
-one request after the other on plain asyncio, as the server runs without uvloop.
+The server is `feval serve` in a process of its own, on 1,319 questions x 40 CoTs x 3 LLMs; only its
+CPU time counts, with the kernel's work for its sockets. 16 raw clients in another process ask it
+(`asking.py`), since the official client needs far more time than the server. Beside it, a bare ASGI
+application on the same uvicorn, with replies of the same size. And the wall time of one request
+after the other on plain asyncio, as the server runs without uvloop.
 """
 
 from __future__ import annotations
@@ -46,12 +48,18 @@ class _Process:
 
     def memory_mb(self) -> float:
         """Resident memory."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return (
+            int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / 1e6
+        )
 
     def rate(self, recording: Path, requests: int, n: int, run: str) -> float:
         """Requests per CPU second."""
         before = self.cpu_s()
-        python(["-m", "benchmarks.asking", str(self.port), str(recording), str(requests), str(n), run])
+        python(
+            ["-m", "benchmarks.asking", str(self.port), str(recording), str(requests), str(n), run]
+        )
         return requests / (self.cpu_s() - before)
 
 
@@ -59,7 +67,9 @@ class _Process:
 def _running(*arguments: str) -> Iterator[_Process]:
     command = [sys.executable, *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             ready = json.loads(process.stdout.readline())
@@ -84,7 +94,15 @@ def goals(workspace: Workspace) -> list[Goal]:
         results = [Goal("serve: CPU time until it is ready", server.cpu_s(), 0.7, "s")]
         pools = 3 * workspace.questions
         cold = server.rate(recording, pools, 1, "first")
-        results.append(Goal("serve: each pool for the first time, n = 1", cold, None, "req/s", note="per CPU second"))
+        results.append(
+            Goal(
+                "serve: each pool for the first time, n = 1",
+                cold,
+                None,
+                "req/s",
+                note="per CPU second",
+            )
+        )
         for n in _COTS:
             results += _rates(server, recording, n, pools * (_POOL // n))
         results.append(_kept(server, recording, min(_KEPT, pools * _POOL)))
@@ -94,7 +112,9 @@ def goals(workspace: Workspace) -> list[Goal]:
 
 
 def _rates(server: _Process, recording: Path, n: int, most: int) -> list[Goal]:
-    """Both in turn, and the least disturbed batch of each: a busy neighbour makes every request dearer."""
+    """Both in turn, and the least disturbed batch of each: a busy neighbour makes every request
+    dearer.
+    """
     size = _reply_bytes(server, recording, n)
     served, bare = [], []
     with _running("-m", "benchmarks.bare_asgi", str(size)) as alone:
@@ -128,7 +148,9 @@ def _reply_bytes(server: _Process, recording: Path, n: int) -> int:
 
 
 def _alone(server: _Process, recording: Path) -> Goal:
-    """Median wall time of a request, one after the other on one connection, as a client without concurrency waits for it."""
+    """Median wall time of a request, one after the other on one connection, as a client without
+    concurrency waits for it.
+    """
     body, seconds = _body(recording, 1), []
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     for number in range(_ALONE):
@@ -137,7 +159,9 @@ def _alone(server: _Process, recording: Path) -> Goal:
         connection.getresponse().read()
         seconds.append(time.perf_counter() - began)
     connection.close()
-    return Goal("serve: wall time of a request, plain asyncio", 1000 * statistics.median(seconds), 3, "ms")
+    return Goal(
+        "serve: wall time of a request, plain asyncio", 1000 * statistics.median(seconds), 3, "ms"
+    )
 
 
 def _kept(server: _Process, recording: Path, requests: int) -> Goal:

@@ -1,4 +1,6 @@
-"""Whole processes, from `python` to the exact curve, against `import numpy` and the baseline; what `feval --help` imports."""
+"""Whole processes, from `python` to the exact curve, against `import numpy` and the baseline; what
+`feval --help` imports.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from feval.cli import main
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
 sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none"]
 main()
-"""
+"""  # noqa: E501
 LIBRARIES = """
 import numpy, pydantic, typer, yaml
 
@@ -55,7 +57,7 @@ except SystemExit:
 heavy = [name for name in ("numpy", "scipy", "pyarrow", "matplotlib", "pydantic") if name in sys.modules]
 print()
 print(json.dumps(heavy))
-"""
+"""  # noqa: E501
 
 
 def goals(workspace: Workspace) -> list[Goal]:
@@ -78,10 +80,32 @@ def goals(workspace: Workspace) -> list[Goal]:
     notes = {name: f"{ms[name]:.0f} ms against {numpy:.0f} ms" for name in ("curve", "command")}
     beaten = f"baseline {ms['baseline']:,.0f} ms"
     return [
-        Goal("whole process, load + exact curve, over import numpy", ms["curve"] / numpy, 3, "x", note=notes["curve"]),
-        Goal("whole process, `feval curve`, over import numpy", ms["command"] / numpy, 3, "x", note=notes["command"]),
-        Goal("the libraries alone: numpy, pydantic with one model, typer, yaml", ms["libraries"] / numpy, None, "x"),
-        Goal("whole process, 13 LLMs and 13 exact curves, over import numpy", ms["curves"] / numpy, None, "x"),
+        Goal(
+            "whole process, load + exact curve, over import numpy",
+            ms["curve"] / numpy,
+            3,
+            "x",
+            note=notes["curve"],
+        ),
+        Goal(
+            "whole process, `feval curve`, over import numpy",
+            ms["command"] / numpy,
+            3,
+            "x",
+            note=notes["command"],
+        ),
+        Goal(
+            "the libraries alone: numpy, pydantic with one model, typer, yaml",
+            ms["libraries"] / numpy,
+            None,
+            "x",
+        ),
+        Goal(
+            "whole process, 13 LLMs and 13 exact curves, over import numpy",
+            ms["curves"] / numpy,
+            None,
+            "x",
+        ),
         Goal(
             "whole process against the baseline's load and one run",
             ms["baseline"] / ms["curve"],
@@ -90,5 +114,11 @@ def goals(workspace: Workspace) -> list[Goal]:
             note=beaten,
         ),
         Goal("feval --help: heavy packages imported", len(heavy), 0, "", note=", ".join(heavy)),
-        Goal("feval --help over python -c pass", ms["help"] / ms["pass"], None, "x", note=f"{ms['help']:.0f} ms"),
+        Goal(
+            "feval --help over python -c pass",
+            ms["help"] / ms["pass"],
+            None,
+            "x",
+            note=f"{ms['help']:.0f} ms",
+        ),
     ]

@@ -1,7 +1,8 @@
-"""CoTs per second of the tiny models in NumPy, and in PyTorch where it is installed. One thread, CPU time.
+"""CoTs per second of the tiny models in NumPy, and in PyTorch where it is installed. One thread,
+CPU time.
 
-Forty CoTs of one question at a time, as a recorder asks for them. PyTorch runs `generate` of Hugging Face's Llama on the exported
-model; its numbers are only reported.
+Forty CoTs of one question at a time, as a recorder asks for them. PyTorch runs `generate` of
+Hugging Face's Llama on the exported model; its numbers are only reported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from benchmarks.measure import Goal, Workspace
 QUESTIONS = 12
 COTS = 40
 EXPORT = Path(__file__).parents[1] / "examples" / "tiny_models" / "tiny_export.py"
-LEAST = 100.0  # CoTs per second of any model: the demo's live batch must not be what a user waits for
+# CoTs per second of any model: the demo's live batch must not be what a user waits for
+LEAST = 100.0
 
 
 def goals(workspace: Workspace) -> list[Goal]:
@@ -33,15 +35,27 @@ def goals(workspace: Workspace) -> list[Goal]:
     for name in FAMILY:
         cots, tokens = rate(numpy_cots(name))
         note = f"{tokens:,.0f} tokens/s"
-        goals.append(Goal(f"{name}: CoTs per second, NumPy", cots, LEAST, "/s", at_least=True, note=note))
+        goals.append(
+            Goal(f"{name}: CoTs per second, NumPy", cots, LEAST, "/s", at_least=True, note=note)
+        )
         if find_spec("torch") and find_spec("transformers"):
             cots, tokens = rate(torch_cots(name, workspace))
-            goals.append(Goal(f"{name}: CoTs per second, PyTorch", cots, None, "/s", note=f"{tokens:,.0f} tokens/s"))
+            goals.append(
+                Goal(
+                    f"{name}: CoTs per second, PyTorch",
+                    cots,
+                    None,
+                    "/s",
+                    note=f"{tokens:,.0f} tokens/s",
+                )
+            )
     return goals
 
 
 def rate(draw: Callable[[str], int]) -> tuple[float, float]:
-    """CoTs and output tokens per CPU second; `draw` takes a question and returns how many tokens its CoTs have."""
+    """CoTs and output tokens per CPU second; `draw` takes a question and returns how many tokens
+    its CoTs have.
+    """
     from recorders.tiny import problems
 
     questions = [problem.question for problem in problems.test_questions()[: QUESTIONS + 1]]
@@ -57,7 +71,9 @@ def numpy_cots(name: str) -> Callable[[str], int]:
     from recorders.tiny import load_model, sample
 
     model = load_model(name)
-    return lambda question: sum(completion.output_tokens for completion in sample(model, question, range(COTS)))
+    return lambda question: sum(
+        completion.output_tokens for completion in sample(model, question, range(COTS))
+    )
 
 
 def torch_cots(name: str, workspace: Workspace) -> Callable[[str], int]:

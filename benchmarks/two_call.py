@@ -1,10 +1,12 @@
-"""The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu, nu), their proofs, completions.
+"""The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu,
+nu), their proofs, completions.
 
-Regions, completions and proofs of a whole table, and expectations over the calls of many laws, are measured over a Python loop of
-the same function, one entry at a time.
+Regions, completions and proofs of a whole table, and expectations over the calls of many laws, are
+measured over a Python loop of the same function, one entry at a time.
 
-Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy on a grid of 2,000 points is
-measured beside the closed solution, one program for one end at one (mu, nu).
+Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy
+on a grid of 2,000 points is measured beside the closed solution, one program for one end at one
+(mu, nu).
 """
 
 from __future__ import annotations
@@ -39,16 +41,23 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     first = table.take(slice(100))
     proven = vote_interval(50, table)
     cells = rng.multinomial(8192, rng.dirichlet([6.0, 2.0, 3.0], TABLES))
-    pairs, few = PairTable.of(*cells.T), PairTable.of(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T)
+    pairs, few = (
+        PairTable.of(*cells.T),
+        PairTable.of(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T),
+    )
     single, single_few = (
         [PairTable(table.both_right[i], table.disagree[i], table.both_wrong[i]) for i in range(20)]
         for table in (pairs, few)
     )
     alone = [first.take(i) for i in range(20)]
-    gain = polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), table).upper
+    gain = polynomial_objective_interval(
+        majority_polynomial(3) - majority_polynomial(1), table
+    ).upper
     laws, nobody = rng.dirichlet(np.ones(5), LAWS), np.zeros(LAWS)
     one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
-    yield Goal(f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s")
+    yield Goal(
+        f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s"
+    )
     times = cpu_ms(
         {
             "interval": lambda: vote_interval(50, table),
@@ -63,9 +72,12 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
             "ldgp loop": lambda: [ldgp_completion(pair, [1, 2, 50]) for pair in alone],
             "margins": lambda: gain.check(),
             "margins loop": lambda: [gain.proven_margin(i) for i in range(20)],
-            "plug-in": lambda: plugin_expectation(laws[:, 0], laws[:, 1:], nobody, 5, [1, 5, 21, 101]),
+            "plug-in": lambda: plugin_expectation(
+                laws[:, 0], laws[:, 1:], nobody, 5, [1, 5, 21, 101]
+            ),
             "plug-in loop": lambda: [
-                plugin_expectation(p[None, 0], p[None, 1:], nobody[:1], 5, [1, 5, 21, 101]) for p in laws[:20]
+                plugin_expectation(p[None, 0], p[None, 1:], nobody[:1], 5, [1, 5, 21, 101])
+                for p in laws[:20]
             ],
             "shares": lambda: multiclass_plugin_expectation(laws, 10),
             "shares loop": lambda: [multiclass_plugin_expectation(p, 10) for p in laws[:20]],
@@ -75,7 +87,12 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     each = times["interval"] / (2 * PAIRS)
     note = f"{times['program']:.3g} ms against {1e3 * each:.3g} us"
     yield Goal(
-        "one end, n = 50: a linear program over the closed solution", times["program"] / each, 1_000, "x", True, note
+        "one end, n = 50: a linear program over the closed solution",
+        times["program"] / each,
+        1_000,
+        "x",
+        True,
+        note,
     )
     yield Goal(f"check of {2 * PAIRS:,} certificates, n = 50", times["check"], None, "ms")
     for name, label, entries, goal in (
@@ -89,7 +106,9 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     ):
         together, loop = times[name] / entries, times[f"{name} loop"] / 20
         note = f"each: {loop:.3g} ms against {together:.3g} ms"
-        yield Goal(f"{label}, a loop over one table of {entries:,}", loop / together, goal, "x", True, note)
+        yield Goal(
+            f"{label}, a loop over one table of {entries:,}", loop / together, goal, "x", True, note
+        )
 
 
 def linear_program(mu: float, nu: float) -> float:
@@ -99,5 +118,7 @@ def linear_program(mu: float, nu: float) -> float:
     from feval.estimators.vote_polynomials import majority_accuracy
 
     q = np.linspace(0.0, 1.0, GRID)
-    done = linprog(-majority_accuracy(50, q), A_eq=np.stack([np.ones_like(q), q, q * q]), b_eq=[1.0, mu, nu])
+    done = linprog(
+        -majority_accuracy(50, q), A_eq=np.stack([np.ones_like(q), q, q * q]), b_eq=[1.0, mu, nu]
+    )
     return float(-done.fun)

@@ -1,4 +1,6 @@
-"""The documentation site: `sh docs/build.sh` makes it from these pages, the docstrings and the commands."""
+"""The documentation site: `sh docs/build.sh` makes it from these pages, the docstrings and the
+commands.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ default_role = "py:obj"
 
 autodoc_typehints_format = "short"
 autodoc_type_aliases = {
-    name: name for name in ("Bools", "Complex", "Floats", "Int16", "Int64", "Integers", "Rows", "UInt64")
+    name: name
+    for name in ("Bools", "Complex", "Floats", "Int16", "Int64", "Integers", "Rows", "UInt64")
 }
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"

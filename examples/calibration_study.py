@@ -1,8 +1,10 @@
-"""How far estimates from a few calls per question are off: python examples/calibration_study.py RECORDING [RECORDING ...].
+"""How far estimates from a few calls per question are off: python examples/calibration_study.py
+RECORDING [RECORDING ...].
 
-For each LLM on each dataset of the recordings: the error of every estimator from G calls against the whole pool, averaged over
-draws and over odd numbers of votes; and whether the two-call regions contain the pool's V_1 and V_2 (three and five votes, a
-majority of right calls). docs/calibration.md shows what came out on published recordings.
+For each LLM on each dataset of the recordings: the error of every estimator from G calls against
+the whole pool, averaged over draws and over odd numbers of votes; and whether the two-call regions
+contain the pool's V_1 and V_2 (three and five votes, a majority of right calls).
+docs/calibration.md shows what came out on published recordings.
 """
 
 from __future__ import annotations
@@ -50,12 +52,14 @@ class Regions:
     Attributes:
         votes: 3 or 5.
         truth: of the whole pool.
-        within_bounds: share of replicates in which the sharp bounds at the sample moments contain it.
+        within_bounds: share of replicates in which the sharp bounds at the sample moments contain
+            it.
         within_region: share in which the projected 95 % region does.
         bounds_width: mean.
         region_width: mean.
         undefined: replicates whose moments no law has; they count as not containing.
-        errors: of the bounds' midpoint and of the two completions, from the same two calls: mean and mean |error|, points.
+        errors: of the bounds' midpoint and of the two completions, from the same two calls: mean
+            and mean |error|, points.
     """
 
     votes: int
@@ -113,10 +117,20 @@ def regions(dataset: Dataset, llm: LLM, replicates: int) -> list[Regions]:
         points = [forecast.estimates[0].points[place] for forecast in forecasts]
         bounds, undefined = _widths([(p.bound_low, p.bound_high) for p in points], truth)
         outer, _ = _widths([(p.low, p.high) for p in points], truth)
-        middles = [(p.bound_low + p.bound_high) / 2 - truth for p in points if p.bound_low is not None]
+        middles = [
+            (p.bound_low + p.bound_high) / 2 - truth for p in points if p.bound_low is not None
+        ]
         off = {"midpoint": middles}
-        off |= {name: [f.errors(f.estimates[i])[place] for f in forecasts] for i, name in enumerate(methods) if i}
-        errors = {name: (100 * float(np.mean(e)), 100 * float(np.abs(e).mean())) for name, e in off.items() if e}
+        off |= {
+            name: [f.errors(f.estimates[i])[place] for f in forecasts]
+            for i, name in enumerate(methods)
+            if i
+        }
+        errors = {
+            name: (100 * float(np.mean(e)), 100 * float(np.abs(e).mean()))
+            for name, e in off.items()
+            if e
+        }
         told.append(Regions(m, truth, bounds[0], outer[0], bounds[1], outer[1], undefined, errors))
     return told
 
@@ -133,17 +147,21 @@ def gain(dataset: Dataset, llm: LLM) -> str:
     one, rho, sure = f"{100 * mu:.2f} %", float(moments.rho), 100 * float(proved.gain)
     gains = f"majority {100 * (majority - mu):+.2f}, plurality {100 * (plurality - mu):+.2f}"
     return (
-        f"One call {one}, rho {rho:.3f}. Gain of three votes, points: {gains}; certain from mu and nu: {sure:+.2f}.\n"
+        f"One call {one}, rho {rho:.3f}. Gain of three votes, points: {gains}; certain from mu and"
+        f" nu: {sure:+.2f}.\n"
     )
 
 
-def _widths(ends: Sequence[tuple[float | None, float | None]], truth: float) -> tuple[tuple[float, float], int]:
+def _widths(
+    ends: Sequence[tuple[float | None, float | None]], truth: float
+) -> tuple[tuple[float, float], int]:
     """Share that contains the truth and mean width; and how many are undefined."""
     known = [(low, high) for low, high in ends if low is not None and high is not None]
     inside = sum(low <= truth <= high for low, high in known) / len(ends)
-    return (inside, float(np.mean([high - low for low, high in known])) if known else float("nan")), len(ends) - len(
-        known
-    )
+    return (
+        inside,
+        float(np.mean([high - low for low, high in known])) if known else float("nan"),
+    ), len(ends) - len(known)
 
 
 def error_table(title: str, told: dict[int, dict[str, Errors]], methods: Sequence[str]) -> Table:
@@ -153,7 +171,12 @@ def error_table(title: str, told: dict[int, dict[str, Errors]], methods: Sequenc
         cells = [_cell(by_method.get(name)) for name in methods]
         rows.append((str(g), *cells))
     names = ("G", *methods)
-    notes = ("mean |error| over odd M, in points / mean error at the largest M; unbiased: M up to G only",)
+    notes = (
+        (
+            "mean |error| over odd M, in points / mean error at the largest M; unbiased: M up to G"
+            " only"
+        ),
+    )
     return Table(title, tuple(Column(name, number=True) for name in names), tuple(rows), notes)
 
 
@@ -163,7 +186,15 @@ def _cell(own: Errors | None) -> str:
 
 def region_table(told: Sequence[Regions]) -> Table:
     """Containment and widths of the two-call intervals."""
-    names = ("votes", "pool %", "bounds contain %", "region contains %", "bounds wide", "region wide", "undefined")
+    names = (
+        "votes",
+        "pool %",
+        "bounds contain %",
+        "region contains %",
+        "bounds wide",
+        "region wide",
+        "undefined",
+    )
     single = tuple(told[0].errors)
     rows = [
         (
@@ -180,7 +211,10 @@ def region_table(told: Sequence[Regions]) -> Table:
     ]
     columns = tuple(Column(name, number=True) for name in (*names, *single))
     notes = (
-        "widths in points; last columns: mean error / mean |error| of one number from the same two calls, in points",
+        (
+            "widths in points; last columns: mean error / mean |error| of one number from the same"
+            " two calls, in points"
+        ),
     )
     return Table("Two-call intervals", columns, tuple(rows), notes)
 
@@ -196,11 +230,16 @@ def study(recording: str, options: argparse.Namespace) -> None:
             if not calls:
                 print(f"{name} on {dataset_id}: pools of {pool} are too small for this study.\n")
                 continue
-            title = f"{name} on {dataset_id}: {len(dataset)} questions, pools of {pool}, {options.replicates} draws"
+            title = (
+                f"{name} on {dataset_id}: {len(dataset)} questions, pools of {pool},"
+                f" {options.replicates} draws"
+            )
             print(
                 plain(
                     error_table(
-                        title, errors(dataset, llm, calls, options.replicates, options.methods), options.methods
+                        title,
+                        errors(dataset, llm, calls, options.replicates, options.methods),
+                        options.methods,
                     )
                 )
             )
@@ -214,7 +253,9 @@ def main() -> None:
     parser.add_argument("recordings", nargs="+", metavar="RECORDING")
     parser.add_argument("--replicates", type=int, default=10, help="draws of G calls")
     parser.add_argument("--draws", type=int, default=TWO_CALL_DRAWS, help="draws of two calls")
-    parser.add_argument("--calls", type=parse_counts, default=list(range(2, 21)), metavar="G", help="such as 2..20")
+    parser.add_argument(
+        "--calls", type=parse_counts, default=list(range(2, 21)), metavar="G", help="such as 2..20"
+    )
     parser.add_argument("--methods", type=lambda text: text.split(","), default=list(ESTIMATORS))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -1,4 +1,6 @@
-"""Several methods on the same questions and draws of a recording: python examples/compare_methods.py RECORDING [DATASET]."""
+"""Several methods on the same questions and draws of a recording: python
+examples/compare_methods.py RECORDING [DATASET].
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,28 @@ def compare(recording: str, dataset_id: str | None = None) -> None:
     rows = [(label, method, [llm]) for llm in llms for label, method in methods.items()]
     rows += [("switch", ModelSwitch(few), [one, other]) for one, other in pairwise(llms)]
     print(f"{dataset.id}, {len(dataset)} questions, 100 draws of each")
-    print(f"{'method':22}{'LLMs':36}{'accuracy':>9}{'95 % interval':>17}{'CoTs':>7}{'USD/question':>14}")
+    print(
+        f"{'method':22}{'LLMs':36}{'accuracy':>9}{'95 % interval':>17}{'CoTs':>7}{'USD/question':>14}"  # noqa: E501
+    )
     for label, method, asked in rows:
         told = evaluate(method, dataset, asked, order="seeded", replicates=100)
         usd = "not known" if told.usd_per_question is None else f"{told.usd_per_question:.7f}"
         interval = f"{told.accuracy_low:.1%} to {told.accuracy_high:.1%}"
         names = " > ".join(told.llms)
-        print(f"{label:22}{names:36}{told.accuracy:9.1%}{interval:>17}{told.samples.mean():7.2f}{usd:>14}")
+        print(
+            f"{label:22}{names:36}{told.accuracy:9.1%}{interval:>17}{told.samples.mean():7.2f}{usd:>14}"
+        )
 
 
 def main() -> None:
     """Read the arguments and print."""
-    parser = argparse.ArgumentParser(description="Methods side by side, on the same questions and the same draws.")
+    parser = argparse.ArgumentParser(
+        description="Methods side by side, on the same questions and the same draws."
+    )
     parser.add_argument("recording", metavar="RECORDING", help="a folder, or an address on the Hub")
-    parser.add_argument("dataset", metavar="DATASET", nargs="?", help="id; the recording's first if left out")
+    parser.add_argument(
+        "dataset", metavar="DATASET", nargs="?", help="id; the recording's first if left out"
+    )
     given = parser.parse_args()
     try:
         compare(given.recording, given.dataset)

@@ -1,10 +1,11 @@
-"""Self-consistency in inspect-ai: every question asked in 20 epochs, and the answer that most epochs give is judged.
+"""Self-consistency in inspect-ai: every question asked in 20 epochs, and the answer that most
+epochs give is judged.
 
     FEVAL_BASE_URL=http://127.0.0.1:8000/run/inspect/v1 FEVAL_API_KEY=none \
         inspect eval examples/inspect_task.py --model openai-api/feval/feval/tiny-42k
 
-The first "feval" names the two variables, the rest is the model's name. inspect-ai lives in a virtual environment of its own,
-with the `openai` package beside it.
+The first "feval" names the two variables, the rest is the model's name. inspect-ai lives in a
+virtual environment of its own, with the `openai` package beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ QUESTIONS = Path(__file__).with_name("questions.jsonl")
 
 @score_reducer
 def plurality() -> ScoreReducer:
-    """The score of the most frequent answer; inspect's own "mode" is that of the most frequent verdict."""
+    """The score of the most frequent answer; inspect's own "mode" is that of the most frequent
+    verdict.
+    """
 
     def reduce(scores: list[Score]) -> Score:
         answers = Counter(score.answer for score in scores if score.answer is not None)

@@ -1,7 +1,9 @@
-"""Self-consistency with the `openai` client, live or replayed; the line that makes the client is all that differs.
+"""Self-consistency with the `openai` client, live or replayed; the line that makes the client is
+all that differs.
 
-    python examples/self_consistency_openai.py                          live: OPENAI_BASE_URL and OPENAI_API_KEY say where
-    python examples/self_consistency_openai.py --recording RECORDING    replayed in this process, without a socket
+    python examples/self_consistency_openai.py                          live: OPENAI_BASE_URL and
+    OPENAI_API_KEY say where python examples/self_consistency_openai.py --recording RECORDING
+    replayed in this process, without a socket
 
 Nothing below the client knows about feval: the vote and the marking are this script's own.
 """
@@ -27,9 +29,13 @@ def read_answer(text: str | None) -> str | None:
 
 
 def self_consistency(client: OpenAI, model: str, question: str, votes: int) -> str | None:
-    """Ask once for several chains of thought and take the answer that most of them give, the first seen on a tie."""
+    """Ask once for several chains of thought and take the answer that most of them give, the first
+    seen on a tie.
+    """
     messages: list[Any] = [{"role": "user", "content": question}]
-    reply = client.chat.completions.create(model=model, messages=messages, n=votes, temperature=1.0, seed=0)
+    reply = client.chat.completions.create(
+        model=model, messages=messages, n=votes, temperature=1.0, seed=0
+    )
     answers = Counter(read_answer(choice.message.content) for choice in reply.choices)
     answers.pop(None, None)
     return answers.most_common(1)[0][0] if answers else None
@@ -37,12 +43,20 @@ def self_consistency(client: OpenAI, model: str, question: str, votes: int) -> s
 
 def main() -> None:
     """Vote on every question, and say how often the vote is right."""
-    parser = argparse.ArgumentParser(description="Self-consistency with the openai client, live or replayed.")
+    parser = argparse.ArgumentParser(
+        description="Self-consistency with the openai client, live or replayed."
+    )
     parser.add_argument("--recording", help="replay this recording instead of asking a live LLM")
-    parser.add_argument("--run", default="self-consistency", help="whose draws: NAME, NAME@REPLICATE or NAME@recorded")
+    parser.add_argument(
+        "--run",
+        default="self-consistency",
+        help="whose draws: NAME, NAME@REPLICATE or NAME@recorded",
+    )
     parser.add_argument("--model", default="feval/tiny-42k")
     parser.add_argument("--votes", type=int, default=20)
-    parser.add_argument("--questions", type=Path, default=QUESTIONS, help="JSON Lines with question and answer")
+    parser.add_argument(
+        "--questions", type=Path, default=QUESTIONS, help="JSON Lines with question and answer"
+    )
     parser.add_argument("--answers", type=Path, help="write the answers there, for `feval grade`")
     given = parser.parse_args()
 
@@ -51,10 +65,15 @@ def main() -> None:
     else:
         from feval.serving import replay_http_client
 
-        client = OpenAI(api_key="none", http_client=replay_http_client(given.recording, run=given.run))
+        client = OpenAI(
+            api_key="none", http_client=replay_http_client(given.recording, run=given.run)
+        )
 
     asked = [json.loads(line) for line in given.questions.read_text("utf-8").splitlines()]
-    voted = {row["question"]: self_consistency(client, given.model, row["question"], given.votes) for row in asked}
+    voted = {
+        row["question"]: self_consistency(client, given.model, row["question"], given.votes)
+        for row in asked
+    }
     right = sum(voted[row["question"]] == row["answer"] for row in asked)
     print(f"{right} of {len(asked)} right with {given.votes} votes of {given.model}")
     if given.answers is not None:

@@ -1,7 +1,7 @@
 """feval: record chains of thought once, replay test-time-compute methods on them forever.
 
-`import feval` is cheap: every public name is loaded when it is first used (PEP 562), so neither NumPy nor pydantic nor pyarrow
-stands between `import feval` and the next line.
+`import feval` is cheap: every public name is loaded when it is first used (PEP 562), so neither
+NumPy nor pydantic nor pyarrow stands between `import feval` and the next line.
 """
 
 from __future__ import annotations

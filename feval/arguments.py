@@ -1,7 +1,8 @@
-"""What public functions accept: arguments are compared with the annotations, so that a wrong type is a sentence.
+"""What public functions accept: arguments are compared with the annotations, so that a wrong type
+is a sentence.
 
-Annotations are read as text, so that nothing is imported for them. A class outside the table of kinds, such as a protocol, lets
-everything pass; so do elements of arrays.
+Annotations are read as text, so that nothing is imported for them. A class outside the table of
+kinds, such as a protocol, lets everything pass; so do elements of arrays.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _FIRST = 20  # elements of a list that are looked at
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a function raise a `UsageError` that names argument, wanted kind and given value where a type is wrong."""
+    """Let a function raise a `UsageError` that names argument, wanted kind and given value where a
+    type is wrong.
+    """
     expected = signature(function)
     annotations = {
         name: _parts(each.annotation)
@@ -60,7 +63,10 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 words = list(dict.fromkeys(map(_words, wanted)))
                 kinds = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
                 called = function.__qualname__.removesuffix(".__init__")
-                raise UsageError(f"{called} takes {kinds} as {name}; {value!r:.80} ({type(value).__name__}) was given.")
+                raise UsageError(
+                    f"{called} takes {kinds} as {name}; {value!r:.80} ({type(value).__name__}) was"
+                    " given."
+                )
         return function(*args, **kwargs)
 
     return checking
@@ -74,7 +80,11 @@ def is_whole(value: object) -> bool:
 @cache
 def _parts(annotation: object) -> tuple[str, ...]:
     """The members of a union; none for an annotation that is no text."""
-    return tuple(re.findall(r"[\w.]+(?:\[.*?\](?=$| \|))?", annotation)) if isinstance(annotation, str) else ()
+    return (
+        tuple(re.findall(r"[\w.]+(?:\[.*?\](?=$| \|))?", annotation))
+        if isinstance(annotation, str)
+        else ()
+    )
 
 
 def _fits(value: object, wanted: str) -> bool:
@@ -86,9 +96,14 @@ def _fits(value: object, wanted: str) -> bool:
         return name in own
     if name in _LISTS:
         elements = list(value[:_FIRST]) if isinstance(value, (list, tuple)) else []
-        is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and own.isdisjoint(_OWN)
+        is_list = (
+            isinstance(value, Iterable)
+            and not isinstance(value, (str, bytes))
+            and own.isdisjoint(_OWN)
+        )
         return is_list and (
-            not inner or all(any(_fits(each, part) for part in _parts(inner[:-1])) for each in elements)
+            not inner
+            or all(any(_fits(each, part) for part in _parts(inner[:-1])) for each in elements)
         )
     return name != "Callable" or callable(value)
 

@@ -2,19 +2,20 @@
 
     FevalError
     ├── UsageError                 a value that can never work: a bad option, an unknown name
-    │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind that does not exist
-    │   ├── OutOfRangeError        a number outside its allowed range
+    │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind that
+    does not exist │   ├── OutOfRangeError        a number outside its allowed range
     │   └── NotExactError          an exact expectation that cannot be computed on these pools
     ├── CardError                  a card or price list that cannot be read
     ├── PriceNotFoundError         a price list without a price for the LLM
     ├── TokenCounterError          a token counter that is not available here
     ├── MethodError                a user's method that raised, returned nonsense or did not end
-    ├── AnswerError                an answer kind that cannot be used (a missing extra, missing choices)
-    ├── SourceError                a foreign file (to be imported) that is broken or of another format
-    ├── HubError                   the Hugging Face Hub did not deliver: offline, absent, gated, too slow
-    ├── ReleaseError               a recording that must not be published as it is: it has a secret, a path or an address in it
-    ├── StorageError               the disk refused: full, read-only, or the path exists
-    └── RecordingError             something about a recording
+    ├── AnswerError                an answer kind that cannot be used (a missing extra, missing
+    choices) ├── SourceError                a foreign file (to be imported) that is broken or of
+    another format ├── HubError                   the Hugging Face Hub did not deliver: offline,
+    absent, gated, too slow ├── ReleaseError               a recording that must not be published as
+    it is: it has a secret, a path or an address in it ├── StorageError               the disk
+    refused: full, read-only, or the path exists └── RecordingError             something about a
+    recording
         ├── NotARecordingError     the folder is not a recording
         ├── NewerFormatError       written by a later feval
         ├── DamagedRecordingError  a file is missing, truncated, changed or malformed
@@ -24,9 +25,9 @@
         ├── ShortPoolError         more CoTs were requested than recorded
         └── ConflictError          two recordings (or two rows) that contradict each other
 
-A message is a sentence: what was asked, what was found, what to do. The command line prints it without a traceback and
-leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. Warnings derive from `FevalWarning`; the command line prints
-them as notes.
+A message is a sentence: what was asked, what was found, what to do. The command line prints it
+without a traceback and leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. Warnings
+derive from `FevalWarning`; the command line prints them as notes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class UnknownNameError(UsageError):
 
     @classmethod
     def of(cls, noun: str, name: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
-        """Build the sentence: the name of this `noun`, the nearest known one, the whole list where it is short, and `advice`."""
+        """Build the sentence: the name of this `noun`, the nearest known one, the whole list where
+        it is short, and `advice`.
+        """
         names = sorted(known)
         name = name if len(name) <= 80 else f"{name[:80]}..."
         near = get_close_matches(name, names, n=1)
@@ -106,7 +109,9 @@ class HubError(FevalError):
 
 
 class ReleaseError(FevalError):
-    """A recording that must not be published as it is: it has a secret, a local path or an e-mail address in it."""
+    """A recording that must not be published as it is: it has a secret, a local path or an e-mail
+    address in it.
+    """
 
 
 class StorageError(FevalError):
@@ -154,7 +159,9 @@ class FevalWarning(UserWarning):
 
 
 class SeparateAnswersWarning(FevalWarning):
-    """Recordings are opened together that were never merged, so their answers were not compared with each other."""
+    """Recordings are opened together that were never merged, so their answers were not compared
+    with each other.
+    """
 
 
 class UnpinnedWarning(FevalWarning):
@@ -162,4 +169,6 @@ class UnpinnedWarning(FevalWarning):
 
 
 class ReplayWarning(FevalWarning):
-    """A replayed request has an option that recorded replies cannot follow, such as another temperature."""
+    """A replayed request has an option that recorded replies cannot follow, such as another
+    temperature.
+    """

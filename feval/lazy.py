@@ -1,4 +1,6 @@
-"""Load names on first use (PEP 562), and what `report` makes of a result when somebody looks at it: importing stays cheap."""
+"""Load names on first use (PEP 562), and what `report` makes of a result when somebody looks at it:
+importing stays cheap.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import Any
 def lazy_names(
     package: str, modules: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package whose public names live in its modules (dotted, relative to it).
+    """Return `__getattr__` and `__dir__` for a package whose public names live in its modules
+    (dotted, relative to it).
 
-    A module listed without names is itself an attribute: `from feval import hub; hub.recordings.pull(...)` loads it on use.
+    A module listed without names is itself an attribute: `from feval import hub;
+    hub.recordings.pull(...)` loads it on use.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
     whole = {module: f"{package}.{module}" for module, names in modules.items() if not names}
@@ -54,7 +58,9 @@ class LazyMapping(Mapping[str, Any]):
 
 
 VIEWS = "feval.report.views"
-"""Makes sentences, tables, frames and pictures of results. It stands below all of them, and is loaded on first use."""
+"""Makes sentences, tables, frames and pictures of results. It stands below all of them, and is
+loaded on first use.
+"""
 
 
 def views() -> Any:
@@ -76,18 +82,24 @@ class Shown:
     def to_frame(self, library: str | None = None, **options: Any) -> Any:
         """Return the numbers as a DataFrame, with NaN or null for what is not known.
 
-        Accuracies and shares are between 0 and 1; `usd` and `tokens` (prompt and output tokens billed) are per question.
-        The rows and columns:
+        Accuracies and shares are between 0 and 1; `usd` and `tokens` (prompt and output tokens
+        billed) are per question. The rows and columns:
 
-        - `Curve`, `Comparison`: a row per point, as in `curve.csv` and `results.csv`. `Comparison.to_frame(rows="questions")` has
-          a row per point and question, see `Comparison.per_question`.
-        - `Evaluation`: a row per question: `right` (probability), `usd`, `tokens`, `output_tokens`, `samples` (CoTs), `calls`,
-          and how errors came about, `no_answer`, `stopped_early`, `routed_wrong`.
-        - `Forecast`, `BudgetPlan`, `Surface`: a row per estimator and number of votes; per number of votes; per width and depth.
-        - `Recording`: a row per dataset and LLM, as `feval info` shows them. `Plan`: a row per method.
-        - `Dataset`: a row per question, with its gold `answer`, and each LLM's share of right CoTs under the LLM's name.
-        - `LLM`: a row per question: `cots`, `no_answer` (share), `answers` (distinct), `agreement` (share of the most frequent
-          answer among all CoTs), `prompt_tokens`, `output_tokens` (mean of a CoT).
+        - `Curve`, `Comparison`: a row per point, as in `curve.csv` and `results.csv`.
+          `Comparison.to_frame(rows="questions")` has a row per point and question, see
+          `Comparison.per_question`.
+        - `Evaluation`: a row per question: `right` (probability), `usd`, `tokens`, `output_tokens`,
+          `samples` (CoTs), `calls`, and how errors came about, `no_answer`, `stopped_early`,
+          `routed_wrong`.
+        - `Forecast`, `BudgetPlan`, `Surface`: a row per estimator and number of votes; per number
+          of votes; per width and depth.
+        - `Recording`: a row per dataset and LLM, as `feval info` shows them. `Plan`: a row per
+          method.
+        - `Dataset`: a row per question, with its gold `answer`, and each LLM's share of right CoTs
+          under the LLM's name.
+        - `LLM`: a row per question: `cots`, `no_answer` (share), `answers` (distinct), `agreement`
+          (share of the most frequent answer among all CoTs), `prompt_tokens`, `output_tokens` (mean
+          of a CoT).
 
         Args:
             library: "pandas" or "polars"; `None` for the first of them that is installed.
@@ -107,11 +119,12 @@ class Drawn(Shown):
     def plot(self, ax: Any = None) -> Any:
         """Draw it with matplotlib and return the axes.
 
-        A curve, a comparison, a forecast and a plan of a budget show accuracy over cost or votes; a recording, a dataset, an LLM
-        and an evaluation their questions, sorted.
+        A curve, a comparison, a forecast and a plan of a budget show accuracy over cost or votes; a
+        recording, a dataset, an LLM and an evaluation their questions, sorted.
 
         Args:
-            ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by themselves.
+            ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by
+                themselves.
         """
         return views().plot(self, ax)
 
@@ -121,7 +134,9 @@ _TABLES = "feval.exporters.arrow"
 
 
 class Browsed(Drawn):
-    """A recording, whose questions can be read, and of whose CoTs `exporters` makes a table, too."""
+    """A recording, whose questions can be read, and of whose CoTs `exporters` makes a table,
+    too.
+    """
 
     __slots__ = ()
 
@@ -134,7 +149,8 @@ class Browsed(Drawn):
         samples: Collection[int] | None = None,
         reasoning: bool = False,
     ) -> None:
-        """Print a question with its gold, how many CoTs of each LLM gave each answer, and the CoTs, as `feval show` does.
+        """Print a question with its gold, how many CoTs of each LLM gave each answer, and the CoTs,
+        as `feval show` does.
 
         Args:
             question: id or how it begins, a piece of the text, or row from 0.
@@ -150,11 +166,15 @@ class Browsed(Drawn):
         """
         views().show(self, question, dataset=dataset, llm=llm, samples=samples, reasoning=reasoning)
 
-    def to_arrow(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
-        """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a tree.
+    def to_arrow(
+        self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None
+    ) -> Any:
+        """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a
+        tree.
 
-        It is the table that `feval export --to parquet` writes. A column is there where an LLM has it; null is a missing
-        value. docs/exporting.md says what each means. polars and DuckDB take the table as it is.
+        It is the table that `feval export --to parquet` writes. A column is there where an LLM has
+        it; null is a missing value. docs/exporting.md says what each means. polars and DuckDB take
+        the table as it is.
 
         Args:
             datasets: ids; `None` for all.
@@ -165,7 +185,9 @@ class Browsed(Drawn):
         """
         return import_module(_TABLES).to_arrow(self, datasets, llms)
 
-    def to_pandas(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+    def to_pandas(
+        self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None
+    ) -> Any:
         """Return the same as a pandas DataFrame.
 
         Raises:

@@ -1,6 +1,7 @@
 """From a live LLM to a recording: prompts, requests, backends, journals, sealing and scoring.
 
-`recorders` imports `feval`; `feval` imports `recorders` in commands only. Public names are loaded on first use.
+`recorders` imports `feval`; `feval` imports `recorders` in commands only. Public names are loaded
+on first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """`feval demo`: real samples, offline, in under a minute.
 
-Three of the small language models that come with feval were recorded with `feval record`: 200 word problems, 40 chains of
-thought each; one of them was recorded with probes, too. The demo copies both recordings, verifies them, records another small
-batch live, and plots what voting gains, over the number of CoTs and over their length.
+Three of the small language models that come with feval were recorded with `feval record`: 200 word
+problems, 40 chains of thought each; one of them was recorded with probes, too. The demo copies both
+recordings, verifies them, records another small batch live, and plots what voting gains, over the
+number of CoTs and over their length.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from feval.report.tables.csv import curves_csv
 from feval.report.tables.surface import surface_csv
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
-from recorders.work.settings import RecordingSettings, default_prices, load_questions, make_backend, make_task
+from recorders.work.settings import (
+    RecordingSettings,
+    default_prices,
+    load_questions,
+    make_backend,
+    make_task,
+)
 
 DATASET = "tiny_sums"
 LLMS = ("feval/tiny-30k", "feval/tiny-42k", "feval/tiny-160k")
@@ -49,12 +56,14 @@ _README = f"""{_MARK}
 - `surface.csv`: votes over n chains that are cut after t tokens
 
 The models are real and very small; their prices are made up. The numbers say nothing about any other LLM.
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """The batch recorded while the demo ran; `seconds` is `None` if an earlier run had recorded it."""
+    """The batch recorded while the demo ran; `seconds` is `None` if an earlier run had recorded
+    it.
+    """
 
     recording: Path
     llm: str
@@ -64,7 +73,9 @@ class LiveBatch:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The results of the demo: the copied recordings, the live batch, each LLM's exact curve, the surface, and the reports."""
+    """The results of the demo: the copied recordings, the live batch, each LLM's exact curve, the
+    surface, and the reports.
+    """
 
     folder: Path
     recording: Path
@@ -78,17 +89,20 @@ class Demo:
 
 @contextmanager
 def bundled_recording(name: str = "recording") -> Iterator[Path]:
-    """Yield the folder of a recording that comes with feval: "recording", or "depth" with probes."""
+    """Yield the folder of a recording that comes with feval: "recording", or "depth" with
+    probes.
+    """
     with as_file(files("recorders.tiny") / name) as folder:
         yield folder
 
 
 @reports("running the demo")
 def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
-    """Copy and verify the bundled recordings, record a batch live, compute every LLM's curve and a surface, write the reports.
+    """Copy and verify the bundled recordings, record a batch live, compute every LLM's curve and a
+    surface, write the reports.
 
-    A folder that an earlier run made is used again, after its recordings are verified; any other that is not empty is refused.
-    `progress` is called with (steps done, steps in all).
+    A folder that an earlier run made is used again, after its recordings are verified; any other
+    that is not empty is refused. `progress` is called with (steps done, steps in all).
     """
     step = _steps(5 + len(LLMS), progress)
     _claim(folder)
@@ -128,17 +142,24 @@ def _claim(folder: Path) -> None:
     readme = folder / "README.md"
     try:
         is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if is_used and not (readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)):
+        if is_used and not (
+            readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)
+        ):
             raise StorageError(
-                f"{folder} exists already and was not made by `feval demo`; it was left as it is. Name another folder with --out."
+                f"{folder} exists already and was not made by `feval demo`; it was left as it is."
+                " Name another folder with --out."
             )
     except OSError as error:
-        raise StorageError(f"{folder} cannot be read: {error.strerror or error}. Name another with --out.") from error
+        raise StorageError(
+            f"{folder} cannot be read: {error.strerror or error}. Name another with --out."
+        ) from error
     save_files(folder, {"README.md": _README.encode()}, replace=True)
 
 
 def _copy_bundled(recording: Path) -> None:
-    """Copy the bundled recording of that name in one step, so that an interrupted copy is never mistaken for it."""
+    """Copy the bundled recording of that name in one step, so that an interrupted copy is never
+    mistaken for it.
+    """
     if recording.exists():
         return
     new = NewFolder(recording)
@@ -159,7 +180,8 @@ def _verified(recording: Path) -> str:
         problems = [str(error)]
     if problems:
         raise DamagedRecordingError(
-            f"{recording} is no longer what the demo wrote ({problems[0]}) Delete the folder and run the demo again."
+            f"{recording} is no longer what the demo wrote ({problems[0]}) Delete the folder and"
+            " run the demo again."
         )
     return verification.recording_hash
 
@@ -181,4 +203,6 @@ def _record_live(out: Path) -> LiveBatch:
 
 def only_at(curve: Curve, counts: Sequence[int]) -> Curve:
     """Return a curve with its points at some counts only."""
-    return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))
+    return dataclasses.replace(
+        curve, points=tuple(point for point in curve.points if point.n in counts)
+    )

@@ -10,11 +10,12 @@
     ├── JournalError             a journal that is damaged, of something else, or missing
     │   ├── LockedJournalError   another process is writing it
     │   └── MissingError         it lacks something, and the record mode forbids asking
-    └── StoppedError             the run ended early; the journal keeps everything, and the same command continues
-        ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
+    └── StoppedError             the run ended early; the journal keeps everything, and the same
+        command continues ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
         └── CostLimitReached     `cost_limit_usd` could have been passed
 
-A backend's reason is shown to users and written into the journal: it never holds a key, a header or a URL with credentials.
+A backend's reason is shown to users and written into the journal: it never holds a key, a header or
+a URL with credentials.
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ class BackendError(RecorderError):
 class RateLimited(BackendError):  # noqa: N818  named after the server's status
     """The server limits the rate (429), and asks to wait `retry_after` seconds, if it says so."""
 
-    def __init__(self, retry_after: float | None = None, reason: str = "the server limits the rate") -> None:
+    def __init__(
+        self, retry_after: float | None = None, reason: str = "the server limits the rate"
+    ) -> None:
         super().__init__(_waiting(reason, retry_after))
         self.retry_after = retry_after
 
 
 class Transient(BackendError):  # noqa: N818  named after the kind of failure
-    """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read."""
+    """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that
+    cannot be read.
+    """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(_waiting(reason, retry_after))
@@ -59,7 +64,8 @@ class Transient(BackendError):  # noqa: N818  named after the kind of failure
 
 
 class Unreachable(Transient):
-    """No connection to the server; where it never answered, a few seconds decide that nothing listens there.
+    """No connection to the server; where it never answered, a few seconds decide that nothing
+    listens there.
 
     `after_s` is how long the connection was waited for, 0 where it was refused.
     """
@@ -72,7 +78,8 @@ class Unreachable(Transient):
 class Refused(BackendError):  # noqa: N818  named after what the server did
     """This request will never work, others may: content policy, a prompt that is too long.
 
-    The finish reason of its CoTs in the recording is "content_filter" if a policy refused, else "error".
+    The finish reason of its CoTs in the recording is "content_filter" if a policy refused, else
+    "error".
     """
 
     def __init__(self, reason: str, finish_reason: str = "error") -> None:
@@ -81,7 +88,9 @@ class Refused(BackendError):  # noqa: N818  named after what the server did
 
 
 class Fatal(BackendError):  # noqa: N818  named after the kind of failure
-    """No request will work: a wrong key, an unknown model, a parameter that the server does not take."""
+    """No request will work: a wrong key, an unknown model, a parameter that the server does not
+    take.
+    """
 
 
 class JournalError(RecorderError):
@@ -101,7 +110,9 @@ class StoppedError(RecorderError):
 
 
 class InterruptedByUser(StoppedError):  # noqa: N818  named after the event
-    """Ctrl-C, SIGTERM or SIGHUP; the exit code is the one that a shell gives a program that a signal ended."""
+    """Ctrl-C, SIGTERM or SIGHUP; the exit code is the one that a shell gives a program that a
+    signal ended.
+    """
 
     def __init__(self, sentence: str, exit_code: int = 130) -> None:
         super().__init__(sentence)

@@ -1,7 +1,8 @@
 """What is sent to an LLM and what comes back, as plain values, and the protocol of a backend.
 
-A request is one question's exact messages under one model and decoding. Its key is a hash of that content: the same after a
-restart, on another machine, and whatever the question is called. The sample index (0, 1, 2, ...) is neither part of it nor sent.
+A request is one question's exact messages under one model and decoding. Its key is a hash of that
+content: the same after a restart, on another machine, and whatever the question is called. The
+sample index (0, 1, 2, ...) is neither part of it nor sent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Every parameter that shapes the CoTs besides the messages. `None`: not sent, so the provider's default.
+    """Every parameter that shapes the CoTs besides the messages. `None`: not sent, so the
+    provider's default.
 
     Attributes:
         temperature: sampling temperature.
@@ -47,7 +49,8 @@ class Decoding:
         seed: the base seed; sample i is requested with `seed + i` if the backend takes seeds.
         logprobs: how many of the top log-probabilities to keep per token.
         extra_body: further fields of the request's body (JSON values), sent as they are.
-        noise_seed: of the noise that samples share with other LLMs (`recorders.shared_noise`); `None`: noise of its own.
+        noise_seed: of the noise that samples share with other LLMs (`recorders.shared_noise`);
+            `None`: noise of its own.
     """
 
     temperature: float | None = 0.7
@@ -72,34 +75,48 @@ class Decoding:
         counts["seed"] = (0, limit - _ROOM_FOR_SAMPLES)
         if "" in self.stop:
             raise OutOfRangeError(
-                "The setting stop holds an empty text, which would end every CoT at once; leave it out."
+                "The setting stop holds an empty text, which would end every CoT at once; leave it"
+                " out."
             )
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise OutOfRangeError(f"The setting temperature must be a number from 0 on; {self.temperature} was given.")
+            raise OutOfRangeError(
+                f"The setting temperature must be a number from 0 on; {self.temperature} was given."
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise OutOfRangeError(f"The setting top_p must be a number above 0 and at most 1; {self.top_p} was given.")
+            raise OutOfRangeError(
+                f"The setting top_p must be a number above 0 and at most 1; {self.top_p} was given."
+            )
         for name, (least, most) in counts.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 top = "2^63 - 1" if most == limit else "2^63 - 2^32"
-                raise OutOfRangeError(f"The setting {name} must be {least} to {top}; {value} was given.")
+                raise OutOfRangeError(
+                    f"The setting {name} must be {least} to {top}; {value} was given."
+                )
 
     def _check_noise(self) -> None:
         if self.noise_seed is None:
             return
         if self.seed is not None:
             raise UsageError(
-                f"Coupled samples are drawn with noise seed {self.noise_seed}, and have no seed of their own; leave the seed "
-                f"{self.seed} out."
+                f"Coupled samples are drawn with noise seed {self.noise_seed}, and have no seed of"
+                f" their own; leave the seed {self.seed} out."
             )
         if self.temperature == 0:
             raise UsageError(
-                "At temperature 0 nothing is drawn, so no noise can be shared; choose a temperature above 0."
+                "At temperature 0 nothing is drawn, so no noise can be shared; choose a temperature"
+                " above 0."
             )
 
     def content(self) -> dict[str, Any]:
-        """Return every parameter except the seed, as JSON values: what all samples of a request share."""
-        noise = {} if self.noise_seed is None else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
+        """Return every parameter except the seed, as JSON values: what all samples of a request
+        share.
+        """
+        noise = (
+            {}
+            if self.noise_seed is None
+            else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
+        )
         return noise | {
             # 1 and 1.0 are one temperature.
             "temperature": None if self.temperature is None else float(self.temperature),
@@ -117,9 +134,10 @@ class Prefill:
 
     Attributes:
         text: the beginning, as the LLM would have written it.
-        opening: what the chat template writes before it, where that opens a thought; needed where a message is continued.
-        template: one turn as the LLM reads it, with "{prompt}" in it, for endpoints that continue a text; `None`: the endpoint
-            continues a message.
+        opening: what the chat template writes before it, where that opens a thought; needed where a
+            message is continued.
+        template: one turn as the LLM reads it, with "{prompt}" in it, for endpoints that continue a
+            text; `None`: the endpoint continues a message.
     """
 
     text: str
@@ -138,8 +156,8 @@ class Request:
         model: as the provider calls it.
         decoding: sampling parameters.
         prefill: the beginning of the reply; `None` where the LLM begins it. Not part of the key.
-        conversation: of a turn, what came after the messages, a reply first. Not part of the key: a turn is a sample of its
-            question's request.
+        conversation: of a turn, what came after the messages, a reply first. Not part of the key: a
+            turn is a sample of its question's request.
     """
 
     dataset: str
@@ -162,22 +180,35 @@ class Request:
         return beginning + sum(len(message.content) for message in self.sent)
 
     def said(self) -> list[dict[str, str]]:
-        """Return what was said behind the last reply of the conversation, as JSON values; nothing without a conversation."""
-        replies = [place for place, message in enumerate(self.conversation) if message.role == "assistant"]
-        return [{"role": m.role, "content": m.content} for m in self.conversation[replies[-1] + 1 if replies else 0 :]]
+        """Return what was said behind the last reply of the conversation, as JSON values; nothing
+        without a conversation.
+        """
+        replies = [
+            place for place, message in enumerate(self.conversation) if message.role == "assistant"
+        ]
+        return [
+            {"role": m.role, "content": m.content}
+            for m in self.conversation[replies[-1] + 1 if replies else 0 :]
+        ]
 
     def key(self) -> str:
-        """Return the content key: the sha256, in hex, of model, messages and decoding without its seed, as canonical JSON."""
+        """Return the content key: the sha256, in hex, of model, messages and decoding without its
+        seed, as canonical JSON.
+        """
         content = {
             "model": self.model,
             "messages": [[message.role, message.content] for message in self.messages],
             "decoding": self.decoding.content(),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+        return hashlib.sha256(
+            json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")
+        ).hexdigest()
 
     def prompt(self) -> str:
         """Return the messages as a recording stores them: a JSON array."""
-        return orjson.dumps([{"role": m.role, "content": m.content} for m in self.messages]).decode()
+        return orjson.dumps(
+            [{"role": m.role, "content": m.content} for m in self.messages]
+        ).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +228,15 @@ class Completion:
         system_fingerprint: the provider's.
         token_logprobs: natural log-probabilities of the sampled tokens, in order.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
-        token_lengths: characters of `reasoning`, if it came separately, and `text` that each token wrote, 0 for a mark.
+        token_lengths: characters of `reasoning`, if it came separately, and `text` that each token
+            wrote, 0 for a mark.
         sequence_logprob: if known more exactly than as the sum of `token_logprobs`.
-        tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
+        tokens_split: true if the provider counted several replies together, so that `output_tokens`
+            is a share of a total.
         stop_text: the stop text that it ended at, empty where it ended by itself.
         usage_doubt: why the provider's token counts cannot be, and were not taken.
-        duration_s: seconds from sending the request over a network to the last byte of the reply that it came with.
+        duration_s: seconds from sending the request over a network to the last byte of the reply
+            that it came with.
     """
 
     text: str
@@ -229,7 +263,8 @@ def require_template(setting: str, template: str | None) -> None:
     """Raise a `UsageError` unless a setting, which may be left out, is a template for `Prefill`."""
     if template is not None and template.count("{prompt}") != 1:
         raise UsageError(
-            f'The setting {setting} holds "{{prompt}}" once, where the question is put; {template!r:.80} was given.'
+            f'The setting {setting} holds "{{prompt}}" once, where the question is put;'
+            f" {template!r:.80} was given."
         )
 
 
@@ -240,13 +275,21 @@ def lengths_within(lengths: Iterable[int], size: int) -> tuple[int, ...]:
 
 
 def note_on_number(got: int, asked: int) -> str | None:
-    """Return a sentence if a reply holds another number of choices than were asked for; `None` if not."""
+    """Return a sentence if a reply holds another number of choices than were asked for; `None` if
+    not.
+    """
     if got == asked:
         return None
     if got > asked:
-        return "The server sent more choices than were asked for; the extra ones are dropped, and may have been billed."
+        return (
+            "The server sent more choices than were asked for; the extra ones are dropped, and may"
+            " have been billed."
+        )
     if got == 1:
-        return "The server ignores n: it sent one choice where several were asked for. The rest is asked for again."
+        return (
+            "The server ignores n: it sent one choice where several were asked for. The rest is"
+            " asked for again."
+        )
     return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
@@ -268,7 +311,8 @@ class Backend(Protocol):
     shares_noise: bool
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Return one completion per sample, or fewer (a server that ignores n): the engine asks again for the rest.
+        """Return one completion per sample, or fewer (a server that ignores n): the engine asks
+        again for the rest.
 
         Args:
             request: what to send.
@@ -276,7 +320,9 @@ class Backend(Protocol):
         """
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:
-        """Return the characters of each token of a reply's text; `None` where only a server could tell."""
+        """Return the characters of each token of a reply's text; `None` where only a server could
+        tell.
+        """
 
     async def aclose(self) -> None:
         """Release connections and memory."""

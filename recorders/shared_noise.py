@@ -1,22 +1,25 @@
 """Noise that LLMs share: coupled sampling by the Gumbel-max trick (arXiv 2502.01754, section 2).
 
-Token v arrives at time E_v / p_v and the first one wins, with E_v exponential of mean 1 (Gumbel noise is G_v = -ln E_v, and
-argmin E_v / p_v = argmax ln p_v + G_v). LLMs that are given the same E_v differ in their answers only as their distributions do.
+Token v arrives at time E_v / p_v and the first one wins, with E_v exponential of mean 1 (Gumbel
+noise is G_v = -ln E_v, and argmin E_v / p_v = argmax ln p_v + G_v). LLMs that are given the same
+E_v differ in their answers only as their distributions do.
 
-**The noise is a pure function** of (seed, dataset, question, sample index, position in the answer, text of the token), by scheme
-`gumbel-v1`; no generator is advanced:
+**The noise is a pure function** of (seed, dataset, question, sample index, position in the answer,
+text of the token), by scheme `gumbel-v1`; no generator is advanced:
 
-    question    h = the first eight bytes of SHA-256 of the JSON list ["feval/gumbel-v1", seed, dataset, question id]
-    position    s = mix(mix(h + (sample + 1) g) + (position + 1) g)
+    question    h = the first eight bytes of SHA-256 of the JSON list ["feval/gumbel-v1", seed,
+    dataset, question id] position    s = mix(mix(h + (sample + 1) g) + (position + 1) g)
     token       t = BLAKE2b-64 of its text in UTF-8
     noise       E = -ln(((mix(s + t) >> 12) + 1/2) / 2^52)
 
-modulo 2^64, hashes read as little-endian, with g = 0x9E3779B97F4A7C15 and the finalizer `mix` of SplitMix64 (docs/draws.md).
-Since tokens are identified by their text, LLMs with different vocabularies share noise wherever they share tokens. Temperature
-and top-p act on the probabilities before the race.
+modulo 2^64, hashes read as little-endian, with g = 0x9E3779B97F4A7C15 and the finalizer `mix` of
+SplitMix64 (docs/draws.md). Since tokens are identified by their text, LLMs with different
+vocabularies share noise wherever they share tokens. Temperature and top-p act on the probabilities
+before the race.
 
-All of this is the same on every machine except the logarithm, which NumPy's builds may round differently in the last place; a
-draw changes only if two tokens arrive within one part in 10^15 of each other. Logits differ by more between machines.
+All of this is the same on every machine except the logarithm, which NumPy's builds may round
+differently in the last place; a draw changes only if two tokens arrive within one part in 10^15 of
+each other. Logits differ by more between machines.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ _DIGITS = 52
 class TokenNoise:
     """The noise of one vocabulary, given the text of every token by number.
 
-    A vocabulary may hold the same text twice (a character, and its byte); each token of an LLM must have its own noise, so the
-    second is identified by the text and its number among equals.
+    A vocabulary may hold the same text twice (a character, and its byte); each token of an LLM must
+    have its own noise, so the second is identified by the text and its number among equals.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -67,7 +70,9 @@ class TokenNoise:
         return len(self._tokens)
 
     def exponentials(self, question: int, samples: npt.ArrayLike, position: int) -> Floats:
-        """Return the random numbers [rows, tokens] of samples [rows] at a position in the answer; never 0 nor infinite."""
+        """Return the random numbers [rows, tokens] of samples [rows] at a position in the answer;
+        never 0 nor infinite.
+        """
         indices = np.asarray(samples, np.uint64)
         step = np.uint64((position + 1) * int(_GOLDEN) % 2**64)
         starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
@@ -82,21 +87,26 @@ class TokenNoise:
 def question_noise(seed: int, dataset: str, question_id: str) -> int:
     """Return the 64-bit start of a question's noise, for a seed from 0 to 2^63 - 1."""
     if not 0 <= seed < 2**63:
-        raise OutOfRangeError(f"The noise seed is {seed}; it must be a whole number from 0 to 2^63 - 1.")
+        raise OutOfRangeError(
+            f"The noise seed is {seed}; it must be a whole number from 0 to 2^63 - 1."
+        )
     name = json.dumps([f"feval/{NOISE_SCHEME}", seed, dataset, question_id])
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
 
 def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many texts of `token_texts` two vocabularies share; special tokens, ends and empty texts do not count.
+    """Return how many texts of `token_texts` two vocabularies share; special tokens, ends and empty
+    texts do not count.
 
-    Raises a `ConflictError` if there are none, so that a shared seed couples only the ends of answers.
+    Raises a `ConflictError` if there are none, so that a shared seed couples only the ends of
+    answers.
     """
     one, two = ({text for text in texts if text and text[0] != "\x00"} for texts in (first, second))
     if not (count := len(one & two)):
         raise ConflictError(
-            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the LLMs share only the noise of "
-            "ending an answer; record them independently, or check how their tokens were spelled (`token_texts`)."
+            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the"
+            " LLMs share only the noise of ending an answer; record them independently, or check"
+            " how their tokens were spelled (`token_texts`)."
         )
     return count
 
@@ -104,12 +114,13 @@ def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
 def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[int]) -> list[str]:
     """Return the texts of a Hugging Face vocabulary's tokens, whatever its spelling.
 
-    Byte-level vocabularies write a space as U+0120 and every other byte as a printable letter; SentencePiece writes a space as
-    U+2581 and single bytes as <0x0A>. All become the text they stand for (bytes that are no whole character: as surrogates). A
-    byte whose letter is in the vocabulary too is never produced by the tokenizer, and keeps its spelling.
+    Byte-level vocabularies write a space as U+0120 and every other byte as a printable letter;
+    SentencePiece writes a space as U+2581 and single bytes as <0x0A>. All become the text they
+    stand for (bytes that are no whole character: as surrogates). A byte whose letter is in the
+    vocabulary too is never produced by the tokenizer, and keeps its spelling.
 
-    Special tokens keep their spelling, after a zero character. The first of `ends`, which should be the one that ends a reply,
-    becomes `END_OF_ANSWER`.
+    Special tokens keep their spelling, after a zero character. The first of `ends`, which should be
+    the one that ends a reply, becomes `END_OF_ANSWER`.
     """
     spelled = _spelling(tokens, set(special) | set(ends))
     marks = {number: f"\x00{tokens[number]}" for number in (*special, *ends)}
@@ -125,7 +136,9 @@ def _spelling(tokens: Sequence[str], apart: set[int]) -> Callable[[str], str]:
         letters = _byte_letters()
         # A token that was added as plain text may hold letters that stand for no byte.
         return lambda token: (
-            _text(bytes(letters[letter] for letter in token)) if all(letter in letters for letter in token) else token
+            _text(bytes(letters[letter] for letter in token))
+            if all(letter in letters for letter in token)
+            else token
         )
     if any(_PIECE_BLANK in token for token in words):
         pieces = {token.replace(_PIECE_BLANK, " ") for token in words}
@@ -134,7 +147,9 @@ def _spelling(tokens: Sequence[str], apart: set[int]) -> Callable[[str], str]:
 
 
 def _piece(token: str, pieces: set[str]) -> str:
-    """Return the text of a SentencePiece token; a byte must not take the text of the letter that texts use."""
+    """Return the text of a SentencePiece token; a byte must not take the text of the letter that
+    texts use.
+    """
     if not _LONE_BYTE.fullmatch(token):
         return token.replace(_PIECE_BLANK, " ")
     text = _text(bytes([int(token[3:5], 16)]))
@@ -142,10 +157,14 @@ def _piece(token: str, pieces: set[str]) -> str:
 
 
 def _byte_letters() -> dict[str, int]:
-    """Return the letter of each byte in a byte-level vocabulary: itself if Latin-1 prints it, else one from U+0100 on."""
+    """Return the letter of each byte in a byte-level vocabulary: itself if Latin-1 prints it, else
+    one from U+0100 on.
+    """
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = (byte for byte in range(256) if byte not in shown)
-    return {chr(byte): byte for byte in shown} | {chr(0x100 + place): byte for place, byte in enumerate(hidden)}
+    return {chr(byte): byte for byte in shown} | {
+        chr(0x100 + place): byte for place, byte in enumerate(hidden)
+    }
 
 
 def _text(data: bytes) -> str:

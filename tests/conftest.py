@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from places import SHARED
 
-# How long an example takes says how busy the machine is, not whether the code is right. The examples are the same in every run,
-# so that a run says something of the change that was made, and more than 60 of them say little more: FEVAL_EXPLORE=1 looks for
-# new ones, FEVAL_EXAMPLES=10 for ten times as many.
+# How long an example takes says how busy the machine is, not whether the code is right. The
+# examples are the same in every run, so that a run says something of the change that was made, and
+# more than 60 of them say little more: FEVAL_EXPLORE=1 looks for new ones, FEVAL_EXAMPLES=10 for
+# ten times as many.
 settings.register_profile(
     "feval",
     max_examples=60,
@@ -28,7 +29,8 @@ settings.register_profile(
 )
 settings.load_profile("feval")
 
-# A shell has what it starts in the background ignore Ctrl-C; the programs that tests start and interrupt would inherit that.
+# A shell has what it starts in the background ignore Ctrl-C; the programs that tests start and
+# interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -50,14 +52,17 @@ LOGIC = {
     "recorders",
     "replay",
 }
-"""Folders whose tests have cases that differ in what feval computes, not in what it asks of a dependency."""
+"""Folders whose tests have cases that differ in what feval computes, not in what it asks of a
+dependency.
+"""
 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Multiply the examples of each property by FEVAL_EXAMPLES.
 
-    0.2, where old dependencies are tested, takes a fifth of the cases of each test of logic, too: spread evenly, at least one.
+    0.2, where old dependencies are tested, takes a fifth of the cases of each test of logic, too:
+    spread evenly, at least one.
     """
     share = float(os.environ.get("FEVAL_EXAMPLES", "1"))
     if share == 1:
@@ -68,10 +73,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         number = cases[name := item.nodeid.partition("[")[0]]
         cases[name] += 1
         logic = item.path.relative_to(config.rootpath / "tests").parts[0] in LOGIC
-        (kept if not logic or int(number * share + 1) > int((number - 1) * share + 1) else left).append(item)
+        (
+            kept if not logic or int(number * share + 1) > int((number - 1) * share + 1) else left
+        ).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
-    for function in {getattr(each, "__func__", each) for each in {getattr(item, "obj", None) for item in items}}:
+    for function in {
+        getattr(each, "__func__", each) for each in {getattr(item, "obj", None) for item in items}
+    }:
         if getattr(function, "is_hypothesis_test", False):
             own = function._hypothesis_internal_use_settings
             fewer = max(1, round(share * own.max_examples))
@@ -101,7 +110,9 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Commands that are given no place for their receipt keep it out of the user's own state folder."""
+    """Commands that are given no place for their receipt keep it out of the user's own state
+    folder.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEVAL_RECEIPTS", str(tmp_path_factory.mktemp("receipts")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -110,9 +121,12 @@ def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(scope="session", autouse=True)
 def unforced_disk() -> Iterator[None]:
-    """Tests of this process wait for no disk: `fsync` is for power cuts, which no test sees. Those of its failures patch it."""
+    """Tests of this process wait for no disk: `fsync` is for power cuts, which no test sees. Those
+    of its failures patch it.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: os.fstat(file) and None)  # a file that is not open is still an error
+        # a file that is not open is still an error
+        patch.setattr(os, "fsync", lambda file: os.fstat(file) and None)
         yield
 
 
@@ -133,7 +147,9 @@ def closed_network() -> Iterator[None]:
         return connect
 
     def without_bundle(load: Any) -> Any:
-        """Every HTTP client reads all public certificate authorities first, and none of them has a use for one here."""
+        """Every HTTP client reads all public certificate authorities first, and none of them has a
+        use for one here.
+        """
 
         def loaded(context: Any, cafile: Any = None, *others: Any, **named: Any) -> None:
             if cafile is None or Path(cafile).stat().st_size < _BUNDLE_BYTES:
@@ -144,13 +160,19 @@ def closed_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
-        patch.setattr(ssl.SSLContext, "load_verify_locations", without_bundle(ssl.SSLContext.load_verify_locations))
+        patch.setattr(
+            ssl.SSLContext,
+            "load_verify_locations",
+            without_bundle(ssl.SSLContext.load_verify_locations),
+        )
         yield
 
 
 @pytest.fixture(scope="module")
 def blank_pictures() -> Iterator[None]:
-    """Save an empty figure, as wide as the drawn one has parts, in place of each picture: for tests of something else."""
+    """Save an empty figure, as wide as the drawn one has parts, in place of each picture: for tests
+    of something else.
+    """
     from matplotlib.figure import Figure
 
     def savefig(figure: Figure, file: Any, **how: Any) -> None:

@@ -34,7 +34,9 @@ def test_a_page_runs_beside_the_demo(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_blocks_that_are_not_run_could_be(name: str) -> None:
     for block in blocks(page(name)):
-        assert block.language in READ, f"a block of {name}.md has the language {block.language!r}: {block.text[:60]}"
+        assert block.language in READ, (
+            f"a block of {name}.md has the language {block.language!r}: {block.text[:60]}"
+        )
         if not block.is_run_here:
             check(block)
 
@@ -42,7 +44,9 @@ def test_blocks_that_are_not_run_could_be(name: str) -> None:
 @pytest.mark.parametrize("name", ["README", *(f"docs/{name}" for name in PAGES)])
 def test_links_and_pictures_lead_somewhere(name: str) -> None:
     path = ROOT / f"{name}.md"
-    prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(
+        r"^```.*?^```$|`[^`\n]+`", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", prose)
     made = re.compile(r"commands/\w+\.md")  # when the site is built
     here = [target for target in targets if "://" not in target and not made.fullmatch(target)]
@@ -72,9 +76,14 @@ def test_every_public_name_is_in_the_reference_once() -> None:
         for line in path.read_text("utf-8").splitlines():
             if found := re.match(r"\.\. (\w+):: (\S+)", line):
                 module = found[2] if found[1] == "currentmodule" else module
-                described += [f"{module}.{found[2]}"] if module and found[1] != "currentmodule" else []
+                described += (
+                    [f"{module}.{found[2]}"] if module and found[1] != "currentmodule" else []
+                )
     assert len(described) == len(set(described))
-    assert {f"feval.{name}" for name in feval.__all__} - set(described) == {"feval.__version__", "feval.FevalError"}
+    assert {f"feval.{name}" for name in feval.__all__} - set(described) == {
+        "feval.__version__",
+        "feval.FevalError",
+    }
 
 
 def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +102,19 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
         "| `c` | d |",
     ]
     assert as_rst(lines) == [
-        "Sums \\|d\\| of *all* `a*b`\\ s, q\\_ and:", "", "- one", "So", "", "::", "", "    x = a * b", "",
-        ".. list-table::", "   :header-rows: 1", "", "   * - a", "     - b", "   * - `c`", "     - d", "",
+        "Sums \\|d\\| of *all* `a*b`\\ s, q\\_ and:", "", "- one", "So", "", "::", "",
+        "    x = a * b", "",
+        ".. list-table::", "   :header-rows: 1", "", "   * - a", "     - b", "   * - `c`",
+        "     - d", "",
     ]  # fmt: skip
 
 
 def test_no_extension_is_hidden_by_a_module_of_the_tests() -> None:
-    stems = [path.stem for folder in (DOCS / "extensions", ROOT / "tests" / "support") for path in folder.glob("*.py")]
+    stems = [
+        path.stem
+        for folder in (DOCS / "extensions", ROOT / "tests" / "support")
+        for path in folder.glob("*.py")
+    ]
     assert len(stems) == len(set(stems))
 
 
@@ -113,7 +128,11 @@ def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"data": {"text/html": ["<table>", "</table>"], "text/plain": "a"}}
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "Text"]},
-        {"cell_type": "code", "source": "print(1)", "outputs": [{"name": "stdout", "text": ["1\n"]}, figure, table]},
+        {
+            "cell_type": "code",
+            "source": "print(1)",
+            "outputs": [{"name": "stdout", "text": ["1\n"]}, figure, table],
+        },
         {"cell_type": "code", "source": [], "outputs": []},
     ]
     assert as_markdown({"cells": cells}).replace("``````", "```").split("\n\n") == [
@@ -131,7 +150,9 @@ def test_commands_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "- [feval record](record.md): " in index_page()
     text = command_page("record")
-    assert "```{option} --probe-every N\n\nProbe each CoT after N, 2N, ... output tokens.\n```" in text
+    assert (
+        "```{option} --probe-every N\n\nProbe each CoT after N, 2N, ... output tokens.\n```" in text
+    )
     assert "[recording](../recording.md)" in text
     for module in ("commands", "made"):
         sys.modules.pop(module, None)

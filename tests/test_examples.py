@@ -22,7 +22,8 @@ COMMANDS = {
     "record_demo.sh": ["sh"],
     "self_consistency.mjs": ["node"],
 }
-WITHOUT_ARGUMENTS = {"debate.py", "inspect_task.py", "self_refine.py"}  # `feval run` and `inspect eval` run them
+# `feval run` and `inspect eval` run them
+WITHOUT_ARGUMENTS = {"debate.py", "inspect_task.py", "self_refine.py"}
 OF_ANOTHER_COMMAND = {"demo.sh"}  # hands its arguments to `feval demo`
 
 

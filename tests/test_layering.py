@@ -1,7 +1,9 @@
-"""The house: rows and imports as `docs/architecture.md` draws them, and what is forbidden stays out.
+"""The house: rows and imports as `docs/architecture.md` draws them, and what is forbidden stays
+out.
 
-Imports are read from the syntax trees, wherever they stand: at the top, inside functions and under `TYPE_CHECKING`. A type is an
-arrow too, and a lazy import of a lower row would be a cycle that waits for its moment.
+Imports are read from the syntax trees, wherever they stand: at the top, inside functions and under
+`TYPE_CHECKING`. A type is an arrow too, and a lazy import of a lower row would be a cycle that
+waits for its moment.
 """
 
 from __future__ import annotations
@@ -19,19 +21,25 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "arguments", "lazy", "executors", "answers", "cards", "recording", "importers", "exporters", "hub", "estimators",
-    "replay", "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli",
+    "errors", "arguments", "lazy", "executors", "answers", "cards", "recording", "importers",
+    "exporters", "hub", "estimators",
+    "replay", "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish",
+    "compat", "serving", "cli",
     "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
-    "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",
+    "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work",
+    "servers", "live", "demo",
 )  # fmt: skip
 
 SEAMS: dict[str, set[str]] = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
     "feval.cards.tokens": {"tiktoken"},
     "feval.cli": {"feval.cli.commands.run"},
-    "feval.cli.evaluate": {"feval.cli.compare.show_comparison", "feval.comparison.listed.listed_plan"},
+    "feval.cli.evaluate": {
+        "feval.cli.compare.show_comparison",
+        "feval.comparison.listed.listed_plan",
+    },
     "feval.cli.known": {"feval.hub.datasets"},
     "feval.cli.output": {"rich"},
     "feval.cli.recordings.files": {
@@ -43,7 +51,10 @@ SEAMS: dict[str, set[str]] = {
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},
-    "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
+    "feval.executors.opening": {
+        "feval.executors.cluster.connected",
+        "feval.executors.processes.Processes",
+    },
     "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
@@ -59,21 +70,35 @@ SEAMS: dict[str, set[str]] = {
     "recorders.backends.openai_compatible": {"openai"},
     "recorders.backends.torch_libraries": {"torch", "transformers"},
 }
-"""Module -> what it imports inside functions: optional packages, and heavy ones that most commands do without."""
+"""Module -> what it imports inside functions: optional packages, and heavy ones that most commands
+do without.
+"""
 
 NETWORK = {
-    "aiohttp", "dask", "distributed", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2",
-    "huggingface_hub", "openai", "requests", "smtplib", "socket", "socketserver", "ssl", "starlette", "urllib.error",
+    "aiohttp", "dask", "distributed", "ftplib", "http", "httpcore", "httpcore2", "httptools",
+    "httpx", "httpx2",
+    "huggingface_hub", "openai", "requests", "smtplib", "socket", "socketserver", "ssl",
+    "starlette", "urllib.error",
     "urllib.request", "urllib3", "uvicorn", "uvloop",
     "websockets", "xmlrpc",
 }  # fmt: skip
 NETWORK_ROWS = ("executors", "hub", "serving")  # and every recorder
 
-CODE_IN_DATA = {"cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "pickle", "runpy", "shelve"}
+CODE_IN_DATA = {
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "jsonpickle",
+    "marshal",
+    "pickle",
+    "runpy",
+    "shelve",
+}
 CODE_CALLS = {"__import__", "compile", "eval", "exec"}
 SCRIPT_RUNNER = "feval.compat.__main__"
 """Runs the script that a user names on its command line, as `python SCRIPT.py` does."""
-RANDOM_MODULE = "feval.compat.feval_ttc"  # reproduces the reference's seeded runs, which draw from `random`
+# reproduces the reference's seeded runs, which draw from `random`
+RANDOM_MODULE = "feval.compat.feval_ttc"
 
 # Streams that NumPy promises never to change, and the types a caller may hand us.
 STABLE_RANDOM = {"BitGenerator", "Generator", "Philox", "SeedSequence"}
@@ -110,7 +135,9 @@ def planted(name: str, source: str) -> Module:
 
 @cache
 def imports(module: Module) -> list[tuple[int, str]]:
-    """Return line and dotted name of everything imported; `from a import b` is `a.b`, and relative names are made absolute."""
+    """Return line and dotted name of everything imported; `from a import b` is `a.b`, and relative
+    names are made absolute.
+    """
     return [found for node in ast.walk(module.tree) for found in imported(module, node)]
 
 
@@ -128,8 +155,17 @@ def imported(module: Module, node: ast.AST) -> Iterator[tuple[int, str]]:
 
 def imports_in_functions(module: Module) -> set[str]:
     """Return the top-level packages that functions of a module import; of ours, the module."""
-    functions = (node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    names = {name for function in functions for node in ast.walk(function) for _, name in imported(module, node)}
+    functions = (
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    names = {
+        name
+        for function in functions
+        for node in ast.walk(function)
+        for _, name in imported(module, node)
+    }
     ours = {"feval", "recorders"}
     return {name if name.partition(".")[0] in ours else name.partition(".")[0] for name in names}
 
@@ -150,7 +186,9 @@ def upward(module: Module) -> list[str]:
         if not module.row and package == own:
             allowed = True  # the face of a package lists what is in it
         elif package == "recorders":
-            allowed = module.row == "cli" if own == "feval" else in_order(RECORDER_ROWS, module.row, row)
+            allowed = (
+                module.row == "cli" if own == "feval" else in_order(RECORDER_ROWS, module.row, row)
+            )
         elif own == "recorders":
             allowed = row != "cli"
         else:
@@ -166,12 +204,16 @@ def in_order(rows: tuple[str, ...], importer: str, row: str) -> bool:
 
 
 def forbidden(module: Module) -> list[str]:
-    """The uses of the network, of code in data and of global randomness outside the places that may have them."""
+    """The uses of the network, of code in data and of global randomness outside the places that may
+    have them.
+    """
     wrong = []
     doors = module.name.startswith("recorders") or module.row in NETWORK_ROWS
     for line, name in imports(module):
         if is_or_lies_in(name, NETWORK) and not doors:
-            wrong.append(f"{module.name}:{line} imports {name}: the network has two doors, hub and recorders")
+            wrong.append(
+                f"{module.name}:{line} imports {name}: the network has two doors, hub and recorders"
+            )
         if is_or_lies_in(name, CODE_IN_DATA) and module.name != SCRIPT_RUNNER:
             wrong.append(f"{module.name}:{line} imports {name}: data must never become code")
         if is_or_lies_in(name, {"random"}) and module.name != RANDOM_MODULE:
@@ -184,18 +226,31 @@ def forbidden(module: Module) -> list[str]:
 
 def forbidden_call(call: ast.Call) -> Iterator[str]:
     function = ast.unparse(call.func)
-    if function in CODE_CALLS or function in {"yaml.unsafe_load", "yaml.full_load", "yaml.Loader", "yaml.UnsafeLoader"}:
+    if function in CODE_CALLS or function in {
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "yaml.Loader",
+        "yaml.UnsafeLoader",
+    }:
         yield f"calls {function}: data must never become code"
-    if any(keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False" for keyword in call.keywords):
+    if any(
+        keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False"
+        for keyword in call.keywords
+    ):
         yield f"calls {function} with allow_pickle: data must never become code"
-    if function.startswith(("np.random.", "numpy.random.")) and function.split(".")[2] not in STABLE_RANDOM:
+    if (
+        function.startswith(("np.random.", "numpy.random."))
+        and function.split(".")[2] not in STABLE_RANDOM
+    ):
         yield f"calls {function}: randomness is an argument, and its stream must never change"
 
 
 def test_every_module_stands_in_a_row() -> None:
     rows = {"feval": ROWS, "recorders": RECORDER_ROWS}
     strays = [
-        module.name for module in modules() if module.row and module.row not in rows[module.name.partition(".")[0]]
+        module.name
+        for module in modules()
+        if module.row and module.row not in rows[module.name.partition(".")[0]]
     ]
     assert not strays, "these modules stand in no row of the architecture"
 
@@ -212,7 +267,8 @@ def test_a_module_imports_only_from_rows_above_its_own() -> None:
 
 
 def test_two_modules_are_called_by_name_from_above() -> None:
-    # What is shown in Python calls `report` when it is looked at, and a recording `exporters` for tables; see `feval.lazy`.
+    # What is shown in Python calls `report` when it is looked at, and a recording `exporters` for
+    # tables; see `feval.lazy`.
     rows = {module.name: module.row for module in modules() if module.name.startswith("feval.")}
     called = {
         (module.name, node.value)
@@ -242,13 +298,19 @@ def test_no_imports_run_in_a_circle() -> None:
 
 
 def test_functions_import_only_at_the_seams() -> None:
-    assert {module.name: names for module in modules() if (names := imports_in_functions(module))} == SEAMS
+    assert {
+        module.name: names for module in modules() if (names := imports_in_functions(module))
+    } == SEAMS
 
 
 def test_tests_mirror_the_folders() -> None:
     rooms = {path.name for path in (ROOT / "feval").iterdir() if path.is_dir()} | {"recorders"}
     others = {"support", "data", "clients"}
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    folders = {
+        path.name
+        for path in (ROOT / "tests").iterdir()
+        if path.is_dir() and not path.name.startswith("_")
+    }
     assert folders - others <= rooms
     parts = {path.name for path in (ROOT / "recorders").iterdir() if path.is_dir()}
     tested = {path.name for path in (ROOT / "tests" / "recorders").iterdir() if path.is_dir()}
@@ -260,13 +322,16 @@ def test_network_pickle_eval_and_global_randomness_stay_out() -> None:
 
 
 def test_no_pattern_has_a_possessive_group() -> None:
-    # Python before 3.11.5 (Debian 12 has 3.11.2) loses its place in one, so answers would differ between machines.
+    # Python before 3.11.5 (Debian 12 has 3.11.2) loses its place in one, so answers would differ
+    # between machines.
     possessive_group = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
     found = [
         f"{module.name}:{node.lineno}"
         for module in modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and possessive_group.search(node.value)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and possessive_group.search(node.value)
     ]
     assert found == [], "write (?>(?:...)+) instead of (?:...)++"
 
@@ -311,12 +376,21 @@ def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
     [
         (
             "feval.evaluation.curves",
-            "from feval.estimators.votes.plurality import x\nfrom feval.replay import LLM\nfrom feval import errors",
+            (
+                "from feval.estimators.votes.plurality import x\nfrom feval.replay import LLM\nfrom"
+                " feval import errors"
+            ),
         ),
-        ("feval.recording.reader", "from .content import Question\nfrom ..errors import FevalError"),
+        (
+            "feval.recording.reader",
+            "from .content import Question\nfrom ..errors import FevalError",
+        ),
         ("feval.recording.writer", "from feval import __version__"),
         ("feval.cli.demo", "from recorders import anything\nfrom feval.report import x"),
-        ("recorders.backends.openai", "from feval.recording import RecordingWriter\nfrom recorders import journal"),
+        (
+            "recorders.backends.openai",
+            "from feval.recording import RecordingWriter\nfrom recorders import journal",
+        ),
         ("feval", "from feval.replay import load"),
     ],
 )
@@ -344,15 +418,26 @@ def test_what_is_forbidden_is_seen(source: str) -> None:
 
 
 def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
-    """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes one."""
+    """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes
+    one.
+    """
     making = {
-        module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
+        module.name
+        for module in modules()
+        for _, name in imports(module)
+        if name == "feval.cards.tokens.token_counter"
     } - {"feval.cards"}  # which lists the name
     assert making == {
-        "feval.importers.conversion", "feval.cli.servers", "recorders.live.recording", "recorders.work.record",
+        "feval.importers.conversion", "feval.cli.servers", "recorders.live.recording",
+        "recorders.work.record",
         "recorders.work.seal",
     }  # fmt: skip
-    loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
+    loading = {
+        module.name
+        for module in modules()
+        for _, name in imports(module)
+        if name.split(".")[0] == "tiktoken"
+    }
     assert loading == {"feval.cards.tokens"}
 
 
@@ -365,7 +450,10 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
         ("feval.compat.feval_ttc", "import random"),
         (
             "feval.cards.prices",
-            "from urllib.parse import quote\nnp.load(path, allow_pickle=False)\nnp.random.Philox(key=1)",
+            (
+                "from urllib.parse import quote\nnp.load(path,"
+                " allow_pickle=False)\nnp.random.Philox(key=1)"
+            ),
         ),
     ],
 )

@@ -14,11 +14,23 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def outputs(notebook: Any) -> list[tuple[str, str]]:
-    """(type, text) of every output but pictures; what depends on versions of pandas or on times is left out."""
-    found = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") != "stderr"]
-    texts = [(one.output_type, one.get("text") or one.get("data", {}).get("text/plain", "")) for one in found]
+    """(type, text) of every output but pictures; what depends on versions of pandas or on times is
+    left out.
+    """
+    found = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.get("name") != "stderr"
+    ]
+    texts = [
+        (one.output_type, one.get("text") or one.get("data", {}).get("text/plain", ""))
+        for one in found
+    ]
     return [
-        (kind, text) for kind, text in texts if text.startswith(("Recording(", "Evaluation(", "Comparison(", "feval/"))
+        (kind, text)
+        for kind, text in texts
+        if text.startswith(("Recording(", "Evaluation(", "Comparison(", "feval/"))
     ]
 
 

@@ -16,22 +16,29 @@ from feval.forecast import estimate
 from feval.serving import Application, replay_http_client
 
 PUBLIC = [
-    "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison",
-    "ConfidenceWeighted", "Curve", "CurvePoint", "DVTS", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive",
-    "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts", "ModelSwitch", "Oracle",
+    "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN",
+    "BudgetEnvironment", "Cascade", "Comparison",
+    "ConfidenceWeighted", "Curve", "CurvePoint", "DVTS", "Dataset", "DatasetType", "DeepConfidence",
+    "DifficultyAdaptive",
+    "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts",
+    "ModelSwitch", "Oracle",
     "ParallelProbe", "ParticleFiltering", "PathConsistency", "Plan", "PriceList", "ProbeConfidence",
     "SelfConsistency", "SequentialRevision", "SingleCall", "TokenBudget",
-    "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate", "export_recording", "from_dataframe",
-    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select", "set_progress",
+    "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate",
+    "export_recording", "from_dataframe",
+    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality",
+    "price_list", "select", "set_progress",
     "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
 ]  # fmt: skip
 
 HEAVY = [
-    "dask", "distributed", "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow", "pydantic", "rich", "scipy",
+    "dask", "distributed", "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow",
+    "pydantic", "rich", "scipy",
     "tiktoken", "typer", "yaml",
 ]  # fmt: skip
 NOT_FOR_A_CURVE = [
-    "asyncio", "dask", "distributed", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich", "scipy.optimize",
+    "asyncio", "dask", "distributed", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow",
+    "rich", "scipy.optimize",
     "scipy.special", "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
@@ -43,7 +50,7 @@ from feval import load, self_consistency_curve
 
 dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], {str(ROOT / "recorders" / "tiny" / "recording")!r})
 assert self_consistency_curve(dataset, llm, [1, 5]).points[0].usd_per_question
-"""
+"""  # noqa: E501
 COMMAND = f"""
 import sys
 from feval.cli import main
@@ -54,7 +61,7 @@ try:
     main()
 except SystemExit as end:
     assert not end.code
-"""
+"""  # noqa: E501
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -86,7 +93,9 @@ def test_importing_feval_loads_nothing_heavy() -> None:
 
 
 def test_errors_and_names_load_nothing_heavy() -> None:
-    assert loaded_after("import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType").isdisjoint(HEAVY)
+    assert loaded_after(
+        "import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType"
+    ).isdisjoint(HEAVY)
 
 
 WRONG: list[tuple[Callable[..., object], str]] = [
@@ -102,25 +111,39 @@ WRONG: list[tuple[Callable[..., object], str]] = [
         lambda data, llm: feval.evaluate(feval.SelfConsistency(5), data, llm, replicates="9"),
         "a whole number or None as",
     ),
-    (lambda data, _: feval.self_consistency_curve(data, [data], [1]), "self_consistency_curve takes an LLM .* as llm"),
-    (lambda data, llm: feval.method_curve(data, [llm], "self-consistency", "n", 5), "takes a list .* as values; 5"),
+    (
+        lambda data, _: feval.self_consistency_curve(data, [data], [1]),
+        "self_consistency_curve takes an LLM .* as llm",
+    ),
+    (
+        lambda data, llm: feval.method_curve(data, [llm], "self-consistency", "n", 5),
+        "takes a list .* as values; 5",
+    ),
     (lambda data, _: feval.compare(data), "compare takes a Plan, .* as recording"),
     (lambda data, _: surface(data, "x"), "surface takes an LLM"),
     (lambda _, llm: estimate("x", llm, g=2, m=[3]), "estimate takes a Dataset"),
-    (lambda _, __: feval.load("tiny_sums", 5), "load takes text, a list .each text. or None as llms; 5"),
+    (
+        lambda _, __: feval.load("tiny_sums", 5),
+        "load takes text, a list .each text. or None as llms; 5",
+    ),
     (lambda _, __: feval.merge("one", "two"), "merge takes a list"),
     (lambda _, llm: feval.BudgetEnvironment("x", llm), "BudgetEnvironment takes a Dataset"),
     (lambda data, llm: llm.ask(data[0], 0), "named by its id or row; DatasetEntry"),
     (lambda data, _: data[1.5], "named by its id or row; 1.5"),
     (lambda _, __: Application.open(5), "Application.open takes .* as recording; 5"),
-    (lambda _, __: replay_http_client(few_shot=True), "Application.open takes text as few_shot; True"),
+    (
+        lambda _, __: replay_http_client(few_shot=True),
+        "Application.open takes text as few_shot; True",
+    ),
     (lambda _, __: replay_http_client(run=5), "a run is text; 5"),
 ]
 
 
 @pytest.mark.parametrize(("call", "words"), WRONG)
 def test_a_wrong_type_is_a_sentence(call: Callable[..., object], words: str) -> None:
-    data, [llm] = feval.load("tiny_sums", ["feval/tiny-42k"], ROOT / "recorders" / "tiny" / "recording")
+    data, [llm] = feval.load(
+        "tiny_sums", ["feval/tiny-42k"], ROOT / "recorders" / "tiny" / "recording"
+    )
     with pytest.raises(UsageError, match=f"{words}.* was given"):
         call(data, llm)
 
@@ -130,7 +153,10 @@ def test_a_wrong_type_is_a_sentence(call: Callable[..., object], words: str) -> 
     [
         (CURVE, [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES]),
         (COMMAND, NOT_FOR_A_CURVE),
-        ("from feval import evaluate", [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES, "feval.evaluation.method_names"]),
+        (
+            "from feval import evaluate",
+            [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES, "feval.evaluation.method_names"],
+        ),
     ],
 )
 def test_a_first_curve_loads_no_more_than_it_needs(program: str, heavy: list[str]) -> None:

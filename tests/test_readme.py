@@ -1,7 +1,8 @@
-"""The README does what it says: every block of it runs, in order, in an empty folder, and prints what it shows.
+"""The README does what it says: every block of it runs, in order, in an empty folder, and prints
+what it shows.
 
-Set-up commands are the exception: `.ci/run` runs the real ones. What the README shows in a `text` block must be in the output of
-the block before it, line by line.
+Set-up commands are the exception: `.ci/run` runs the real ones. What the README shows in a `text`
+block must be in the output of the block before it, line by line.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_every_block_runs_and_prints_what_it_shows(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     run_page(README, folder, environment)
@@ -42,12 +45,22 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
 
 def test_the_example_compares_methods_on_any_recording(tmp_path: Path) -> None:
     with bundled_recording() as recording:
-        line = Block("sh", f'"{sys.executable}" -W error "{ROOT}/examples/compare_methods.py" "{recording}"', {})
+        line = Block(
+            "sh",
+            f'"{sys.executable}" -W error "{ROOT}/examples/compare_methods.py" "{recording}"',
+            {},
+        )
         said = run(line, tmp_path, os.environ | {"PYTHONPATH": str(ROOT)})
-    rows = {(row[:22].strip(), row[22:58].strip()): row[58:].split() for row in said.splitlines()[2:]}
+    rows = {
+        (row[:22].strip(), row[22:58].strip()): row[58:].split() for row in said.splitlines()[2:]
+    }
     assert len(rows) == 5 * 3 + 2
     assert rows["5 votes", "feval/tiny-42k"][4] == "5.00"
-    assert float(rows["until settled", "feval/tiny-42k"][4]) < float(rows["40 votes", "feval/tiny-42k"][4]) == 40
+    assert (
+        float(rows["until settled", "feval/tiny-42k"][4])
+        < float(rows["40 votes", "feval/tiny-42k"][4])
+        == 40
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -63,12 +76,16 @@ def test_every_method_is_described_with_all_its_fields(name: str) -> None:
 
 def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
         return [opened.getsockname()[1] for opened in sockets]
 
 
 @pytest.mark.slow
-def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_recipes_of_recording_run_as_they_stand(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     recipes = page("recording").partition("## Recipes\n")[2]
     for name, port in zip(("8123", "8124"), free_ports(2), strict=True):
@@ -79,7 +96,9 @@ def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment:
     run(served, folder, environment)
     assert verify_recording(folder / "over-http").ok
     run(proxied, folder, environment)
-    assert open_recording(folder / "my-run").manifest.pairs["proxied", "feval/tiny-42k"]["cots"] == 5
+    assert (
+        open_recording(folder / "my-run").manifest.pairs["proxied", "feval/tiny-42k"]["cots"] == 5
+    )
     assert re.fullmatch(r"27 for 0\.0000\d+ USD and 5 CoTs\n", run(twin, folder, environment))
     assert re.fullmatch(r"\d+ after \d+ steps in \d+ rounds\n", run(search, folder, environment))
 

@@ -1,4 +1,6 @@
-"""What is in the repository can be given to a stranger: no traces of a machine, no big files, scripts that parse."""
+"""What is in the repository can be given to a stranger: no traces of a machine, no big files,
+scripts that parse.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ MAX_BYTES = 1_000_000
 MACHINE_PATHS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home/\w+|Users/\w+|var/folders)/")
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|anaconda\.org|npmjs\.com")
 WHO_WROTE_IT = re.compile(
-    r"\b(?:coding|AI) (?:agent|assistant|session)|\bsub-?agent|\b(?:this|our) session\b", re.IGNORECASE
+    r"\b(?:coding|AI) (?:agent|assistant|session)|\bsub-?agent|\b(?:this|our) session\b",
+    re.IGNORECASE,
 )
 BESIDE = "../shared"
 MAY_LOOK_BESIDE = ("tests/", "benchmarks/", ".ci/")
@@ -42,7 +45,16 @@ SHELL = [
 
 def files() -> list[Path]:
     """Every file git knows, or would add."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         pytest.skip("not a git checkout, so there is no list of the repository's files")
@@ -59,7 +71,9 @@ def lines() -> list[tuple[str, str]]:
         except UnicodeDecodeError:
             continue
         place = path.relative_to(ROOT).as_posix()
-        found.extend((f"{place}:{number}", line) for number, line in enumerate(text.splitlines(), 1))
+        found.extend(
+            (f"{place}:{number}", line) for number, line in enumerate(text.splitlines(), 1)
+        )
     return found
 
 
@@ -84,7 +98,9 @@ def test_the_repository_speaks_of_the_project_only() -> None:
 
 
 def test_only_tests_and_benchmarks_look_beside_the_checkout() -> None:
-    assert [place for place, line in lines() if BESIDE in line and not place.startswith(MAY_LOOK_BESIDE)] == []
+    assert [
+        place for place, line in lines() if BESIDE in line and not place.startswith(MAY_LOOK_BESIDE)
+    ] == []
 
 
 def test_no_file_is_big() -> None:
@@ -100,7 +116,9 @@ def test_scripts_are_posix_shell(name: str, shell: str) -> None:
 
 
 def test_no_shell_script_was_forgotten() -> None:
-    assert {path.relative_to(ROOT).as_posix() for path in files() if path.suffix == ".sh"} == set(SHELL)
+    assert {path.relative_to(ROOT).as_posix() for path in files() if path.suffix == ".sh"} == set(
+        SHELL
+    )
 
 
 def test_ci_is_one_executable_bash_script() -> None:
@@ -109,7 +127,10 @@ def test_ci_is_one_executable_bash_script() -> None:
     subprocess.run(["bash", "-n", str(run)], check=True)
 
 
-WORKFLOWS = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
+WORKFLOWS = {
+    path.name: yaml.safe_load(path.read_text("utf-8"))
+    for path in (ROOT / ".github/workflows").glob("*.yml")
+}
 MAY_WRITE = {
     ("release.yml", "publish"): {"id-token": "write", "attestations": "write"},
     ("release.yml", "announce"): {"contents": "write"},
@@ -139,7 +160,10 @@ def test_a_workflow_holds_no_password_and_runs_actions_by_their_hash(name: str) 
 def test_every_locked_file_has_a_hash_and_every_dependency_is_locked() -> None:
     entries = re.split(r"\n(?=\S)", (ROOT / ".ci/locked.txt").read_text("utf-8"))
     assert [entry for entry in entries if "==" not in entry or "--hash=sha256:" not in entry] == []
-    locked = {canonicalize_name(entry.partition("==")[0]): entry.partition("==")[2].split()[0] for entry in entries}
+    locked = {
+        canonicalize_name(entry.partition("==")[0]): entry.partition("==")[2].split()[0]
+        for entry in entries
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
         requirement = Requirement(line)

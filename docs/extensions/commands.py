@@ -1,4 +1,6 @@
-"""A page for each command of `feval`, made from its help into `docs/commands/` when the site is built."""
+"""A page for each command of `feval`, made from its help into `docs/commands/` when the site is
+built.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,14 @@ def command_page(name: str) -> str:
             lines += [f"{label}:", "", f"```text\n{example}\n```", ""]
         else:
             lines += [_linked(text), ""]
-    entries = [(parameter.param_type_name, parameter.get_help_record(own)) for parameter in command.get_params(own)]
+    entries = [
+        (parameter.param_type_name, parameter.get_help_record(own))
+        for parameter in command.get_params(own)
+    ]
     arguments = [entry for kind, entry in entries if kind == "argument" and entry]
-    options = [entry for kind, entry in entries if kind == "option" and entry and "--help" not in entry[0]]
+    options = [
+        entry for kind, entry in entries if kind == "option" and entry and "--help" not in entry[0]
+    ]
     if arguments:
         lines += ["## Arguments", ""]
         lines += [f"- `{names}`: {_linked(text)}" for names, text in arguments]
@@ -53,7 +60,9 @@ def command_page(name: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Markdown for a text of the help: pages that it names are links, and placeholders stay as they are."""
+    """Markdown for a text of the help: pages that it names are links, and placeholders stay as they
+    are.
+    """
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         plain = re.sub(r"([<*_])", r"\\\1", parts[place])

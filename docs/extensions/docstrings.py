@@ -1,4 +1,6 @@
-"""Docstrings are plain text with Markdown's backticks, tables and indented code; autodoc expects reStructuredText."""
+"""Docstrings are plain text with Markdown's backticks, tables and indented code; autodoc expects
+reStructuredText.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,14 @@ from itertools import groupby
 from typing import Any
 
 MARKUP = re.compile(r"(?<![\w*])\*[a-zA-Z][\w -]*\*(?![\w*])|[*|]|(?<=\w)_(?!\w)")
-"""Emphasis, and single characters that reStructuredText would read as emphasis, a substitution or a reference."""
+"""Emphasis, and single characters that reStructuredText would read as emphasis, a substitution or a
+reference.
+"""
 LIST_ITEM = re.compile(r" *(?:\d+\.|-) +")
 MOST_FIELDS = 16
-"""Above this a dataclass is a result that nobody makes, and its fields are listed below its name."""
+"""Above this a dataclass is a result that nobody makes, and its fields are listed below its
+name.
+"""
 PARAMETER = re.compile(r" +\*{1,2}\w+:")
 
 
@@ -29,7 +35,9 @@ def _table(rows: list[str]) -> Iterator[str]:
     for row in rows:
         cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
         if set("".join(cells)) - set("-: "):
-            yield from (f"   {'* -' if first else '  -'} {_escaped(cell)}" for first, cell in _marked(cells))
+            yield from (
+                f"   {'* -' if first else '  -'} {_escaped(cell)}" for first, cell in _marked(cells)
+            )
     yield ""
 
 
@@ -38,7 +46,9 @@ def _marked(cells: list[str]) -> Iterator[tuple[bool, str]]:
 
 
 def _text(lines: list[str]) -> Iterator[str]:
-    """Paragraphs with their markup escaped; what is indented by four after a blank line is code, and stays as it is."""
+    """Paragraphs with their markup escaped; what is indented by four after a blank line is code,
+    and stays as it is.
+    """
     indent, before, in_code, in_list = 0, "", False, False
     for line in lines:
         own = len(line) - len(line.lstrip())
@@ -63,18 +73,24 @@ def _escaped(line: str) -> str:
     if len(parts) % 2 == 0:
         return line
     for place in range(0, len(parts), 2):
-        parts[place] = MARKUP.sub(lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], parts[place])
+        parts[place] = MARKUP.sub(
+            lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], parts[place]
+        )
         if place and re.match(r"\w", parts[place]):
             parts[place] = "\\ " + parts[place]
     return "`".join(parts)
 
 
-def _convert(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+def _convert(
+    _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+) -> None:
     lines[:] = as_rst(lines)
 
 
 def fields_of(value: object) -> str | None:
-    """Return a dataclass's signature with its defaults; "" for a result with many fields, `None` for what is no dataclass."""
+    """Return a dataclass's signature with its defaults; "" for a result with many fields, `None`
+    for what is no dataclass.
+    """
     if not (isinstance(value, type) and is_dataclass(value)):
         return None
     known = [field for field in fields(value) if field.init]
@@ -89,7 +105,9 @@ def _default(field: Field[Any]) -> str:
     return field.name if field.default_factory is MISSING else f"{field.name}=..."
 
 
-def _sign(_app: Any, _what: str, _name: str, value: object, _options: Any, _signature: str, _returns: str) -> Any:
+def _sign(
+    _app: Any, _what: str, _name: str, value: object, _options: Any, _signature: str, _returns: str
+) -> Any:
     signature = fields_of(value)
     return None if signature is None else (signature, None)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
-    """Write pages by their names; one that has not changed is not touched, and one that is no longer made is removed."""
+    """Write pages by their names; one that has not changed is not touched, and one that is no
+    longer made is removed.
+    """
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*.md"):
         if path.stem not in pages:

@@ -29,9 +29,14 @@ def _output(output: Mapping[str, Any]) -> str:
     """The richest form of an output: a picture, else a table in HTML, else text."""
     forms = output.get("data", {"text/plain": output.get("text", "")})
     if "image/png" in forms:
-        return f"![Output of the cell above](data:image/png;base64,{''.join(forms['image/png']).replace(chr(10), '')})"
+        return (
+            "![Output of the cell"
+            f" above](data:image/png;base64,{''.join(forms['image/png']).replace(chr(10), '')})"
+        )
     if "text/html" in forms:
-        return f'{FENCE}{{raw}} html\n<div class="output">{"".join(forms["text/html"])}</div>\n{FENCE}'
+        return (
+            f'{FENCE}{{raw}} html\n<div class="output">{"".join(forms["text/html"])}</div>\n{FENCE}'
+        )
     return f"{FENCE}text\n{''.join(forms.get('text/plain', '')).rstrip()}\n{FENCE}"
 
 

@@ -1,4 +1,6 @@
-"""Pages of the repository that lie outside `docs/`, such as the changelog, are pages of the site; links lead to them."""
+"""Pages of the repository that lie outside `docs/`, such as the changelog, are pages of the site;
+links lead to them.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Export a tiny model to a folder that Hugging Face's `transformers` loads: a `LlamaForCausalLM` with its tokenizer.
+"""Export a tiny model to a folder that Hugging Face's `transformers` loads: a `LlamaForCausalLM`
+with its tokenizer.
 
     python examples/tiny_models/tiny_export.py feval/tiny-42k --out tiny-42k
 
-It serves as an independent forward pass to compare ours with, and to try servers that load such folders. Writing it needs only
-NumPy. The folder's tokenizer differs from ours in one respect: it reads special tokens such as "<end>" from text.
+It serves as an independent forward pass to compare ours with, and to try servers that load such
+folders. Writing it needs only NumPy. The folder's tokenizer differs from ours in one respect: it
+reads special tokens such as "<end>" from text.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def export(name: str, out: Path) -> Path:
     with weights_file(name) as path:
         arrays = read_arrays(path, FAMILY[name])
     out.mkdir(parents=True, exist_ok=True)
-    (out / "model.safetensors").write_bytes(_safetensors({key: value.astype("<f2") for key, value in arrays.items()}))
+    (out / "model.safetensors").write_bytes(
+        _safetensors({key: value.astype("<f2") for key, value in arrays.items()})
+    )
     for file, content in {
         "config.json": _config(FAMILY[name]),
         "generation_config.json": {"do_sample": True, "eos_token_id": END, "pad_token_id": PAD},
@@ -50,7 +54,11 @@ def _safetensors(arrays: dict[str, np.ndarray[Any, np.dtype[np.float16]]]) -> by
         header[key] = {"dtype": "F16", "shape": list(value.shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(value.tobytes() for value in arrays.values())
+    return (
+        len(text).to_bytes(8, "little")
+        + text
+        + b"".join(value.tobytes() for value in arrays.values())
+    )
 
 
 def _config(shape: Shape) -> dict[str, Any]:
@@ -79,13 +87,23 @@ def _config(shape: Shape) -> dict[str, Any]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """Return our greedy split for the `tokenizers` library: WordPiece over the whole text, without a prefix for inner pieces."""
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    """Return our greedy split for the `tokenizers` library: WordPiece over the whole text, without
+    a prefix for inner pieces.
+    """
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL)],
+        "added_tokens": [
+            {"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL)
+        ],
         "normalizer": None,
         "pre_tokenizer": None,
         "post_processor": None,
@@ -113,7 +131,9 @@ def _tokenizer_config() -> dict[str, Any]:
 
 def main() -> None:
     """Write one model of the family."""
-    parser = argparse.ArgumentParser(description="Write a tiny model as a folder for Hugging Face's transformers.")
+    parser = argparse.ArgumentParser(
+        description="Write a tiny model as a folder for Hugging Face's transformers."
+    )
     parser.add_argument("name", choices=FAMILY)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

@@ -24,8 +24,9 @@ class CoolDown:
 class Recipe:
     """How a model is trained: AdamW on always new problems, in one or more stages.
 
-    In the first stage the learning rate is warmed up and lowered along a cosine, which ends at update `cosine` and may be cut
-    short. Each later stage starts from the float16 weights of the previous one, and lowers the rate to the same final value.
+    In the first stage the learning rate is warmed up and lowered along a cosine, which ends at
+    update `cosine` and may be cut short. Each later stage starts from the float16 weights of the
+    previous one, and lowers the rate to the same final value.
     """
 
     shape: Shape
@@ -56,9 +57,16 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "feval/tiny-30k": Recipe(FAMILY["feval/tiny-30k"], seed=1, updates=8_000, cosine=8_000),
-    "feval/tiny-42k": Recipe(FAMILY["feval/tiny-42k"], seed=2, updates=8_000, cosine=8_000, batch=16),
+    "feval/tiny-42k": Recipe(
+        FAMILY["feval/tiny-42k"], seed=2, updates=8_000, cosine=8_000, batch=16
+    ),
     "feval/tiny-90k": Recipe(
-        FAMILY["feval/tiny-90k"], seed=3, updates=6_000, cosine=6_000, later=(CoolDown(4_000, 2.5e-3),), batch=16
+        FAMILY["feval/tiny-90k"],
+        seed=3,
+        updates=6_000,
+        cosine=6_000,
+        later=(CoolDown(4_000, 2.5e-3),),
+        batch=16,
     ),
     "feval/tiny-160k": Recipe(
         FAMILY["feval/tiny-160k"],

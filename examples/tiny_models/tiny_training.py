@@ -2,8 +2,9 @@
 
     python examples/tiny_models/tiny_training.py feval/tiny-42k --out checkpoints
 
-One thread, no GPU. Every problem is new; the loss covers only the answer's tokens. Weights are saved as float16, and that file is
-the model: precision beyond float16 is dropped on purpose, so that there is one reference.
+One thread, no GPU. Every problem is new; the loss covers only the answer's tokens. Weights are
+saved as float16, and that file is the model: precision beyond float16 is dropped on purpose, so
+that there is one reference.
 """
 
 from __future__ import annotations
@@ -37,27 +38,36 @@ def initial_weights(shape: Shape, seed: int) -> Weights:
     return {name: _initial(shape, name, size, source) for name, size in shape.arrays.items()}
 
 
-def _initial(shape: Shape, name: str, size: tuple[int, ...], source: torch.Generator) -> torch.Tensor:
+def _initial(
+    shape: Shape, name: str, size: tuple[int, ...], source: torch.Generator
+) -> torch.Tensor:
     if len(size) == 1:
         return torch.ones(size)
     deviation = shape.width**-0.5
     if "embed_tokens" in name:
         deviation = 0.02
-    elif "o_proj" in name or "down_proj" in name:  # additions to the residual stream start small, as in GPT-2
+    # additions to the residual stream start small, as in GPT-2
+    elif "o_proj" in name or "down_proj" in name:
         deviation = 0.02 / (2 * shape.layers) ** 0.5
     return torch.randn(*size, generator=source) * deviation
 
 
 def logits(weights: Weights, shape: Shape, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the logits [batch, length, vocabulary] of every next token, for tokens [batch, length]."""
+    """Return the logits [batch, length, vocabulary] of every next token, for tokens [batch,
+    length].
+    """
     embedding = weights["model.embed_tokens.weight"]
     rotation = _rotation(shape, tokens.shape[1])
     x = embedding[tokens]
     for layer in range(shape.layers):
         arrays = {
-            name.split(".", 3)[3]: value for name, value in weights.items() if name.startswith(f"model.layers.{layer}.")
+            name.split(".", 3)[3]: value
+            for name, value in weights.items()
+            if name.startswith(f"model.layers.{layer}.")
         }
-        x = x + _attention(_normed(x, arrays["input_layernorm.weight"], shape), arrays, shape, rotation)
+        x = x + _attention(
+            _normed(x, arrays["input_layernorm.weight"], shape), arrays, shape, rotation
+        )
         x = x + _feed_forward(_normed(x, arrays["post_attention_layernorm.weight"], shape), arrays)
     return _normed(x, weights["model.norm.weight"], shape) @ embedding.T
 
@@ -67,7 +77,9 @@ def _normed(x: torch.Tensor, scale: torch.Tensor, shape: Shape) -> torch.Tensor:
 
 
 def _rotation(shape: Shape, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines of the rotary positions, [length, head width]; the two halves of a head rotate together."""
+    """Cosines and sines of the rotary positions, [length, head width]; the two halves of a head
+    rotate together.
+    """
     half = torch.arange(0, shape.head_width, 2, dtype=torch.float64) / shape.head_width
     angles = torch.arange(length, dtype=torch.float64)[:, None] * shape.rotary_base**-half
     both = torch.cat([angles, angles], dim=-1)
@@ -102,8 +114,8 @@ def _feed_forward(x: torch.Tensor, arrays: Weights) -> torch.Tensor:
 def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:
     """Train a model, and return its weights after the last update.
 
-    Checkpoints, `00500.npz` and so on, are saved at regular intervals and at the end of every stage, from which training can
-    resume.
+    Checkpoints, `00500.npz` and so on, are saved at regular intervals and at the end of every
+    stage, from which training can resume.
     """
     out.mkdir(parents=True, exist_ok=True)
     weights = read(resume) if resume else initial_weights(recipe.shape, recipe.seed)
@@ -136,7 +148,10 @@ def _stage(recipe: Recipe, weights: Weights, updates: range, out: Path, every: i
         losses.append(loss.item())
         if (update + 1) % every == 0 or update + 1 == updates.stop:
             log.info(
-                "%6d updates, %7.1f s, loss %.4f", update + 1, time.monotonic() - started, sum(losses) / len(losses)
+                "%6d updates, %7.1f s, loss %.4f",
+                update + 1,
+                time.monotonic() - started,
+                sum(losses) / len(losses),
             )
             losses.clear()
             save(weights, out / f"{update + 1:05d}.npz")
@@ -154,13 +169,17 @@ def save(weights: Weights, path: Path) -> None:
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def _loss(weights: Weights, shape: Shape, tokens: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+def _loss(
+    weights: Weights, shape: Shape, tokens: torch.Tensor, answer: torch.Tensor
+) -> torch.Tensor:
     scores = logits(weights, shape, tokens[:, :-1])[answer[:, 1:]]
     return functional.cross_entropy(scores, tokens[:, 1:][answer[:, 1:]])
 
 
 def _batches(recipe: Recipe, start: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield tokens [batch, length] and which of them belong to the answer, endlessly, from a batch number on."""
+    """Yield tokens [batch, length] and which of them belong to the answer, endlessly, from a batch
+    number on.
+    """
     first, skipped = divmod(start, _POOL)
     source = torch.Generator().manual_seed(recipe.seed)
     for number in count():
@@ -169,7 +188,8 @@ def _batches(recipe: Recipe, start: int) -> Iterator[tuple[torch.Tensor, torch.T
             continue
         problems = training_problems(recipe.seed, number * _POOL * recipe.batch)
         pool = sorted(
-            (_row(problem) for problem in islice(problems, _POOL * recipe.batch)), key=lambda row: len(row[0])
+            (_row(problem) for problem in islice(problems, _POOL * recipe.batch)),
+            key=lambda row: len(row[0]),
         )
         for part in order[skipped:]:
             yield _padded(pool[part * recipe.batch : (part + 1) * recipe.batch])
@@ -195,12 +215,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
     parser.add_argument("--every", type=int, default=500, help="updates between two checkpoints")
     parser.add_argument(
-        "--resume", type=Path, help="the checkpoint at the end of a stage, to continue with the next one"
+        "--resume",
+        type=Path,
+        help="the checkpoint at the end of a stage, to continue with the next one",
     )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
-    train(RECIPES[options.name], options.out / options.name.rpartition("/")[2], options.every, options.resume)
+    train(
+        RECIPES[options.name],
+        options.out / options.name.rpartition("/")[2],
+        options.every,
+        options.resume,
+    )
 
 
 if __name__ == "__main__":

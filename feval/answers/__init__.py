@@ -1,8 +1,10 @@
-"""From a CoT's text to the key it votes with: extraction (text -> raw answer) and canonical form (raw answer -> key).
+"""From a CoT's text to the key it votes with: extraction (text -> raw answer) and canonical form
+(raw answer -> key).
 
-Each answer kind is a module with `extract` and `canonical`; `docs/answers.md` lists them. The key is the answer's *normal form*,
-and is its own key; no answer is `None`, which never votes. Answers with equal keys vote together; a recording may also treat
-different normal forms as equal (`feval.answers.equality`). Neither depends on the gold.
+Each answer kind is a module with `extract` and `canonical`; `docs/answers.md` lists them. The key
+is the answer's *normal form*, and is its own key; no answer is `None`, which never votes. Answers
+with equal keys vote together; a recording may also treat different normal forms as equal
+(`feval.answers.equality`). Neither depends on the gold.
 
 Text from models is untrusted: every function is linear in its length and evaluates nothing.
 """

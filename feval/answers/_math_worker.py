@@ -1,10 +1,13 @@
-"""The process that runs math-verify: `python -m feval.answers._math_worker`, started by `feval.answers.equality`.
+"""The process that runs math-verify: `python -m feval.answers._math_worker`, started by
+`feval.answers.equality`.
 
-It reads one JSON object per line, {"left": TeX, "right": TeX, "seconds": limit}, and writes one, {"equal": true or false}; its
-first line, {"ready": version}, says that the imports are done. It ends when its input does, and ends itself when a comparison
-outlasts its limit, so that no process is left computing after a parent that was killed.
+It reads one JSON object per line, {"left": TeX, "right": TeX, "seconds": limit}, and writes one,
+{"equal": true or false}; its first line, {"ready": version}, says that the imports are done. It
+ends when its input does, and ends itself when a comparison outlasts its limit, so that no process
+is left computing after a parent that was killed.
 
-math-verify gets formulas only: its reader of plain expressions goes through SymPy's `parse_expr`, which evaluates Python.
+math-verify gets formulas only: its reader of plain expressions goes through SymPy's `parse_expr`,
+which evaluates Python.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ def main() -> None:
 
 
 def _verified(verify: Any, pair: dict[str, Any], left: list[Any], right: list[Any]) -> bool:
-    """Whether two parsed formulas are equal. The order matters where one is a relation: "5" is answered by "x=5"."""
+    """Whether two parsed formulas are equal. The order matters where one is a relation: "5" is
+    answered by "x=5".
+    """
     if verify(left, right, timeout_seconds=None):
         return True
     related = any(_RELATION.search(pair[side]) for side in ("left", "right"))
@@ -64,7 +69,8 @@ def _limit_memory() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    except (ImportError, OSError, ValueError):  # not a POSIX system, or one that knows no such limit
+    # not a POSIX system, or one that knows no such limit
+    except (ImportError, OSError, ValueError):
         return
 
 

@@ -1,27 +1,30 @@
 r"""Choices: "(B)", "B.", "b)", "B) the cat", "the cat" are one answer, the label B.
 
-A label is read in brackets, behind "option", or bare where punctuation, the option's own text or the end follows (the words "A"
-and "I" begin sentences). Labels may be words ("invalid" does not hold "valid"), digits or small letters. Without labels a text is
-read as an option: the same text (`feval.answers.text`), number or date as exactly one option, or naming exactly one and denying
+A label is read in brackets, behind "option", or bare where punctuation, the option's own text or
+the end follows (the words "A" and "I" begin sentences). Labels may be words ("invalid" does not
+hold "valid"), digits or small letters. Without labels a text is read as an option: the same text
+(`feval.answers.text`), number or date as exactly one option, or naming exactly one and denying
 none. "not A but B" is B; several labels in a row ("A, B, D") choose none.
 
 Which of a CoT's labels is its answer (the first rule that finds one):
 
 1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
-2. after the last phrase that names one: an answer phrase (`feval.answers.markers`; but "A:" is an option here), "the correct
-   option is", "I choose"; or the last "(B) is correct";
-3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of options is no answer, nor is one
-   that is cut off at its next label;
+2. after the last phrase that names one: an answer phrase (`feval.answers.markers`; but "A:" is an
+   option here), "the correct option is", "I choose"; or the last "(B) is correct";
+3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of
+   options is no answer, nor is one that is cut off at its next label;
 4. the end of its last line ("Therefore, B."), or the one option that line names.
 
-An answer phrase that closes the CoT but names no option is kept as the raw answer, as is a box that names none; nothing else is
-guessed.
+An answer phrase that closes the CoT but names no option is kept as the raw answer, as is a box that
+names none; nothing else is guessed.
 
-The key is the label as the question writes it. An answer that names no option has the key of its own text, whatever the gold is:
-without options "mango" and "apple" are two parties, "none of them" is one. One that names several options ("B or C"), denies
-("not B", "neither"), or is empty is no answer. Without options, any single letter A to Z is a label. A gold answer is read as an
-answer is, but one that names none of the options has no key. Where upstream split an option at its commas (three BIG-Bench-Hard
-questions), "Monsters, Inc" is its own text, whether it is an answer or the gold, and not the two options "Monsters" and "Inc".
+The key is the label as the question writes it. An answer that names no option has the key of its
+own text, whatever the gold is: without options "mango" and "apple" are two parties, "none of them"
+is one. One that names several options ("B or C"), denies ("not B", "neither"), or is empty is no
+answer. Without options, any single letter A to Z is a label. A gold answer is read as an answer is,
+but one that names none of the options has no key. Where upstream split an option at its commas
+(three BIG-Bench-Hard questions), "Monsters, Inc" is its own text, whether it is an answer or the
+gold, and not the two options "Monsters" and "Inc".
 """
 
 from __future__ import annotations
@@ -52,18 +55,26 @@ _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
 _ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/<] | \.(?![a-z0-9]) | '(?![a-z])
     | \s{1,3}[-–—=]\s | \s{1,3}(?:because|since|as|is|which)\s )"""
-_INTRODUCTION = "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think"
+_INTRODUCTION = (
+    "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think"
+)
 _DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
-_NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE
+)
 _DENIAL = re.compile(r"[^\w\n]{0,8}(?:not|neither|nor)\b", re.IGNORECASE)
 _NEGATIONS = ("not", "nor", "neither", "never", "wrong", "except", "incorrect", "n't")
 _REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
-_VERDICT = re.compile(r"is\s(?:therefore )?(?:the )?(?:most |best )?(?:correct|right|answer|best)(?![a-z])")
+_VERDICT = re.compile(
+    r"is\s(?:therefore )?(?:the )?(?:most |best )?(?:correct|right|answer|best)(?![a-z])"
+)
 _ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _WORD = re.compile(r"[^\W_]+")
 WHOLE = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 """A whole number, also as pandas writes it where one of a column is missing: 1.0."""
-_TO_WORDS = bytes(ord(one.lower()) if (one := chr(code)).isalnum() else 32 for code in range(128)).ljust(256)
+_TO_WORDS = bytes(
+    ord(one.lower()) if (one := chr(code)).isalnum() else 32 for code in range(128)
+).ljust(256)
 
 
 class _Reading(NamedTuple):
@@ -73,18 +84,21 @@ class _Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """The options of one question, ready to be recognised; where options share a reading or words, their label is empty.
+    """The options of one question, ready to be recognised; where options share a reading or words,
+    their label is empty.
 
     Attributes:
         labels: label, and label folded where that is unambiguous -> label.
-        readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label.
+        readings: what a text can be equal to an option in ("text the cat", "number 5", "date
+            05/01/2021") -> its label.
         kinds: those of the readings: a text is read as a date only where an option is one.
         figures: those of them that a text has whatever its words are.
         owners: the words of each option's text, a blank around them -> its label.
         names: those words, the longest first.
         long_names: those of at least three characters, which a last line may name.
         alike: the words of every text that has such a reading as a text.
-        runs: the words of several neighbouring options, end to end: one option that upstream split at commas.
+        runs: the words of several neighbouring options, end to end: one option that upstream split
+            at commas.
     """
 
     labels: dict[str, str]
@@ -114,7 +128,9 @@ class _LabelPatterns:
 
 
 def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the option a CoT answers with, as it is written there. Without choices, A to Z are the labels."""
+    """Return the option a CoT answers with, as it is written there. Without choices, A to Z are the
+    labels.
+    """
     options = _options(_frozen(choices))
     content = (markers.set_apart(text) or "").strip() or None
     reading = _read(content, options) if content is not None else None
@@ -126,7 +142,12 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
         if reading is not None:
             return reading.raw
         if segment.final:
-            return content or markers.first_sentence(segment.text).strip() or segment.text.strip() or None
+            return (
+                content
+                or markers.first_sentence(segment.text).strip()
+                or segment.text.strip()
+                or None
+            )
     last = markers.last_line(cot)
     if _several(cot, last, options):
         return None
@@ -135,9 +156,11 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
 
 
 def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the label of a raw answer, or the key of its own text where it names no option; `None` where it names several.
+    """Return the label of a raw answer, or the key of its own text where it names no option; `None`
+    where it names several.
 
-    A raw answer that is more than an answer is read as a text. One that denies or is empty has no key.
+    A raw answer that is more than an answer is read as a text. One that denies or is empty has no
+    key.
     """
     frozen = _frozen(choices)
     options = _options(frozen)
@@ -157,7 +180,11 @@ def _key(raw: str, frozen: tuple[tuple[str, str], ...], options: _Options) -> st
     if len(raw) == 3 and raw[0] + raw[2] == "()" and raw[1] in options.labels:
         return options.labels[raw[1]]  # how most are written, read without the patterns
     reading, answer = None, bare
-    if len(bare) <= _LONGEST and "\n" not in bare and not markers.segments(bare, markers.OPTION_PHRASE):
+    if (
+        len(bare) <= _LONGEST
+        and "\n" not in bare
+        and not markers.segments(bare, markers.OPTION_PHRASE)
+    ):
         reading = _read(bare, options)
     if reading is None:
         extracted = extract(bare, frozen)
@@ -166,7 +193,9 @@ def _key(raw: str, frozen: tuple[tuple[str, str], ...], options: _Options) -> st
     if reading is not None:
         return reading.label
     return (
-        None if len(answer) > _LONGEST or "\n" in answer or _mentions(answer, options) else free_text.canonical(answer)
+        None
+        if len(answer) > _LONGEST or "\n" in answer or _mentions(answer, options)
+        else free_text.canonical(answer)
     )
 
 
@@ -181,18 +210,25 @@ def _mentions(text: str, options: _Options) -> bool:
         map(left.__contains__, options.names)
     ):
         return True
-    labels = {match[1] for match in options.patterns.alone.finditer(text) if match[1] in options.labels.values()}
+    labels = {
+        match[1]
+        for match in options.patterns.alone.finditer(text)
+        if match[1] in options.labels.values()
+    }
     return len(labels) > 1 or bool(labels and _denies(text))
 
 
 def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the label of the option a gold answer is, or names; `None` where it names none of the options that there are.
+    """Return the label of the option a gold answer is, or names; `None` where it names none of the
+    options that there are.
 
-    It is a label, else an option's own text, which may look like an answer ("Answer: B"), else a position from 0, which no answer
-    is; anything else is read as an answer is.
+    It is a label, else an option's own text, which may look like an answer ("Answer: B"), else a
+    position from 0, which no answer is; anything else is read as an answer is.
     """
     options = _options(_frozen(choices))
-    key = options.labels.get(gold.strip()) or options.readings.get(f"text {free_text.canonical(gold)}")
+    key = options.labels.get(gold.strip()) or options.readings.get(
+        f"text {free_text.canonical(gold)}"
+    )
     if not any(label.strip() for label, _ in choices):
         return key or canonical(gold, choices)
     whole = WHOLE.fullmatch(gold.strip())
@@ -203,8 +239,14 @@ def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | 
 
 
 def _at(position: str, labels: Sequence[str]) -> str | None:
-    """The label at a position, counted from 0; `None` out of range, and where labels are numbers, too."""
-    known = len(position) < 9 and int(position) in range(len(labels)) and not all(map(str.isdecimal, labels))
+    """The label at a position, counted from 0; `None` out of range, and where labels are numbers,
+    too.
+    """
+    known = (
+        len(position) < 9
+        and int(position) in range(len(labels))
+        and not all(map(str.isdecimal, labels))
+    )
     return labels[int(position)] if known else None
 
 
@@ -215,9 +257,12 @@ def _read(text: str, options: _Options) -> _Reading | None:
     head = _head(text, options)
     whole = _worded(text, options) and options.readings.get(f"text {free_text.canonical(text)}")
     if whole and (head is None or any(map(str.isalnum, text[head.end("mark") :]))):
-        return _Reading(whole, text)  # "D/(M-3)" may be an option's text and begin with another's label
+        # "D/(M-3)" may be an option's text and begin with another's label
+        return _Reading(whole, text)
     if head is not None:
-        return None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
+        return (
+            None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
+        )
     label = _equal(text, options) or _named(text, options, options.names)
     if label:
         return _Reading(label, text)
@@ -241,12 +286,16 @@ def _written(match: re.Match[str], options: _Options) -> str:
 
 
 def _stands_alone(match: re.Match[str], options: _Options) -> bool:
-    """Whether a label that a word follows is a label: its option follows, or it is no word of a sentence."""
+    """Whether a label that a word follows is a label: its option follows, or it is no word of a
+    sentence.
+    """
     label = _written(match, options)
     if match["bare"] == label and (len(label) > 1 or (label.isalpha() and label not in "AaIi")):
         return True
     following = f" {_squeezed(match.string[match.end() :])} "
-    return any(options.owners[name] == label for name in options.names if following.startswith(name))
+    return any(
+        options.owners[name] == label for name in options.names if following.startswith(name)
+    )
 
 
 def _begins_row(head: re.Match[str], options: _Options) -> bool:
@@ -257,7 +306,11 @@ def _begins_row(head: re.Match[str], options: _Options) -> bool:
 def _equal(text: str, options: _Options) -> str | None:
     """The one option that a text equals as a text, a number or a date."""
     kinds = options.kinds if _worded(text, options) else options.figures
-    return next(filter(None, map(options.readings.get, _readings(text, kinds))), None) if kinds else None
+    return (
+        next(filter(None, map(options.readings.get, _readings(text, kinds))), None)
+        if kinds
+        else None
+    )
 
 
 def _worded(text: str, options: _Options) -> bool:
@@ -267,7 +320,9 @@ def _worded(text: str, options: _Options) -> bool:
 
 @lru_cache(maxsize=8)  # the last line of a CoT is read again as its raw answer
 def _named(text: str, options: _Options, names: tuple[str, ...]) -> str | None:
-    """The one option that a sentence names, denying none; or the one it begins with, before reasons why no other."""
+    """The one option that a sentence names, denying none; or the one it begins with, before reasons
+    why no other.
+    """
     left = f" {_squeezed(text)} "
     if left.startswith(options.names):
         begun = next(filter(left.startswith, options.names))
@@ -283,7 +338,9 @@ def _named(text: str, options: _Options, names: tuple[str, ...]) -> str | None:
 
 def _denies(text: str) -> bool:
     lower = text.lower()
-    return (not text.isascii() or any(map(lower.__contains__, _NEGATIONS))) and _NEGATION.search(text) is not None
+    return (not text.isascii() or any(map(lower.__contains__, _NEGATIONS))) and _NEGATION.search(
+        text
+    ) is not None
 
 
 def _verdict(text: str, options: _Options) -> _Reading | None:
@@ -296,7 +353,11 @@ def _verdict(text: str, options: _Options) -> _Reading | None:
 def _head_of_reply(text: str, options: _Options) -> _Reading | None:
     text = text.strip()
     head = _head(text[:_LONGEST], options)
-    if head is None or _begins_row(head, options) or text[head.end("mark") : head.end("mark") + 1] == ":":
+    if (
+        head is None
+        or _begins_row(head, options)
+        or text[head.end("mark") : head.end("mark") + 1] == ":"
+    ):
         return None
     label = _written(head, options)
     others = (options.labels[match[1]] for match in options.patterns.line.finditer(text))
@@ -306,7 +367,10 @@ def _head_of_reply(text: str, options: _Options) -> _Reading | None:
 def _several(text: str, last: str, options: _Options) -> bool:
     """Whether a reply is a row or a list of labels ("A, C and D") and so chooses none."""
     labels, patterns = options.labels, options.patterns
-    if patterns.line.match(f"{last}\n") and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1:
+    if (
+        patterns.line.match(f"{last}\n")
+        and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1
+    ):
         return True
     item = patterns.item.fullmatch(last)
     if item and _cut_off(text, options.labels[item[1]], options):
@@ -319,7 +383,9 @@ def _several(text: str, last: str, options: _Options) -> bool:
 
 
 def _cut_off(text: str, last: str, options: _Options) -> bool:
-    """Whether a reply lists the options from the first on and ends at the label of the next ("A. x", "B. y", "C")."""
+    """Whether a reply lists the options from the first on and ends at the label of the next ("A.
+    x", "B. y", "C").
+    """
     if text.rstrip().rpartition("\n")[0].rstrip(" \t").endswith("\n"):
         return False  # a paragraph of its own concludes
     labels = [*(options.labels[match[1]] for match in options.patterns.line.finditer(text)), last]
@@ -356,17 +422,29 @@ def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
             labels.setdefault(label.casefold(), label)
             labels.setdefault(label.upper(), label)
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
-    owners = _owners((f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text)))
+    owners = _owners(
+        (f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text))
+    )
     names = tuple(sorted(owners, key=lambda name: (-len(name), name)))
     texts = [_squeezed(text) for _, text in pairs]
-    spans = ((start, start + size) for size in range(2, _LONGEST_RUN + 1) for start in range(len(texts) - size + 1))
+    spans = (
+        (start, start + size)
+        for size in range(2, _LONGEST_RUN + 1)
+        for start in range(len(texts) - size + 1)
+    )
     runs = frozenset(" ".join(texts[start:stop]) for start, stop in spans if all(texts[start:stop]))
-    kinds = tuple(kind for kind in _KEYS if any(reading.startswith(f"{kind} ") for reading in readings))
+    kinds = tuple(
+        kind for kind in _KEYS if any(reading.startswith(f"{kind} ") for reading in readings)
+    )
     figures = tuple(kind for kind in kinds if kind not in ("text", "words"))
-    alike = frozenset(_squeezed(key) for _, text in pairs for key in (text, free_text.canonical(text) or ""))
+    alike = frozenset(
+        _squeezed(key) for _, text in pairs for key in (text, free_text.canonical(text) or "")
+    )
     patterns = _label_patterns(tuple(labels.items()))
     long_names = tuple(name for name in names if len(name.strip()) >= _SHORTEST_NAME)
-    return _Options(labels, readings, kinds, figures, owners, names, long_names, alike, runs, patterns)
+    return _Options(
+        labels, readings, kinds, figures, owners, names, long_names, alike, runs, patterns
+    )
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -403,7 +481,9 @@ def _readings(text: str, kinds: Iterable[str] = tuple(_KEYS)) -> list[str]:
 
 
 def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
-    """Return a regular expression that matches the longest of some words, as a tree: more words take no more time."""
+    """Return a regular expression that matches the longest of some words, as a tree: more words
+    take no more time.
+    """
     distinct = sorted(set(words), key=lambda word: (-len(word), word))
     if depth == 0:
         return "|".join(map(re.escape, distinct)) or _NOTHING
@@ -413,20 +493,28 @@ def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
     branches = []
     for alike in by_initial.values():  # the empty word comes last
         stem = commonprefix(alike)  # noqa: RUF071  of words, not of paths
-        ends = f"(?:{any_of((word[len(stem) :] for word in alike), depth - 1)})" if len(alike) > 1 else ""
+        ends = (
+            f"(?:{any_of((word[len(stem) :] for word in alike), depth - 1)})"
+            if len(alike) > 1
+            else ""
+        )
         branches.append(re.escape(stem) + ends)
     return "|".join(branches) or _NOTHING
 
 
 def caseless(text: str) -> str:
-    """Return a text in the one spelling of all that regular expressions find equal to it when they ignore case."""
+    """Return a text in the one spelling of all that regular expressions find equal to it when they
+    ignore case.
+    """
     lower = [character.lower()[0] for character in text]  # "İ" has two, and is found equal to "i"
     return "".join(upper.lower() if len(upper := one.upper()) == 1 else one for one in lower)
 
 
 @lru_cache(maxsize=64)
 def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
-    """Compile how labels are written: as the question does, or in another case, which single letters are only where clear."""
+    """Compile how labels are written: as the question does, or in another case, which single
+    letters are only where clear.
+    """
     short = [pair for pair in labels if len(pair[0]) <= _LONGEST_LABEL]
     exact = any_of(written for written, _ in short)
     proper = any_of(written for written, label in short if len(written) > 1 or written == label)
@@ -439,9 +527,13 @@ def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
     return _LabelPatterns(
         head=re.compile(head, re.VERBOSE),
         row=re.compile(
-            rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ | \n ))", re.VERBOSE
+            rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ |"
+            r" \n ))",
+            re.VERBOSE,
         ),
-        line=re.compile(rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE),
+        line=re.compile(
+            rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE
+        ),
         verdict=re.compile(rf"(?<![\w'])({proper})[)\].*\"']{{0,4}}\s{_VERDICT.pattern}"),
         bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
         tail=re.compile(

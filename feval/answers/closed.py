@@ -1,19 +1,24 @@
-r"""Closed label sets: yes or no, valid or invalid. Which words mean which label, and which of them is a CoT's answer.
+r"""Closed label sets: yes or no, valid or invalid. Which words mean which label, and which of them
+is a CoT's answer.
 
-`YES_NO` (BIG-Bench-Hard causal and sports questions): "Yes", "no.", "**No**, because ...", "the sentence is not plausible".
-"true" and "plausible" mean yes; "false", "implausible" and a negated "plausible" or "true" mean no. A "no" before a noun
-("there is no evidence") is no answer. `VALIDITY` (formal fallacies): "valid", "Invalid.", "the argument is not valid"; a
-negated "valid" is invalid, a negated "invalid" valid.
+`YES_NO` (BIG-Bench-Hard causal and sports questions): "Yes", "no.", "**No**, because ...", "the
+sentence is not plausible". "true" and "plausible" mean yes; "false", "implausible" and a negated
+"plausible" or "true" mean no. A "no" before a noun ("there is no evidence") is no answer.
+`VALIDITY` (formal fallacies): "valid", "Invalid.", "the argument is not valid"; a negated "valid"
+is invalid, a negated "invalid" valid.
 
 The first rule that finds a label:
 
 1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
-2. after the last answer phrase (`feval.answers.markers`) that names a label: its first one ("the answer is no, because ...").
-   After a label ("Answer:") it must stand first, or be the last one of a CoT's last line;
-3. the first word of the CoT ("No, it is not."), unless an answer phrase that names no label closes the CoT;
+2. after the last answer phrase (`feval.answers.markers`) that names a label: its first one ("the
+   answer is no, because ..."). After a label ("Answer:") it must stand first, or be the last one of
+   a CoT's last line;
+3. the first word of the CoT ("No, it is not."), unless an answer phrase that names no label closes
+   the CoT;
 4. the last label named in the CoT's last line.
 
-Offering both ("valid or invalid", "yes or no") names none. Words are whole words: "invalid" does not hold "valid".
+Offering both ("valid or invalid", "yes or no") names none. Words are whole words: "invalid" does
+not hold "valid".
 """
 
 from __future__ import annotations
@@ -34,13 +39,16 @@ _DIRECT = re.compile(
 class ClosedSet:
     """A set of labels with the words that mean them.
 
-    The name of the group of `pattern` that matched is the label; no group means that several were offered.
+    The name of the group of `pattern` that matched is the label; no group means that several were
+    offered.
     """
 
     pattern: re.Pattern[str]
 
     def extract(self, text: str) -> str | None:
-        """Return the words a CoT answers with, as they are written there; `None` where there are none."""
+        """Return the words a CoT answers with, as they are written there; `None` where there are
+        none.
+        """
         content = markers.set_apart(text)
         match = self._first(content.lower()) if content is not None else None
         if match is not None:
@@ -56,8 +64,12 @@ class ClosedSet:
         return match[0] if match else None
 
     def canonical(self, raw: str) -> str | None:
-        """Return the label of a raw answer; one that does not begin with a label is read as a text."""
-        match = self._direct(raw[:400].replace("’", "'").lower()) or self._first(self.extract(raw) or "")
+        """Return the label of a raw answer; one that does not begin with a label is read as a
+        text.
+        """
+        match = self._direct(raw[:400].replace("’", "'").lower()) or self._first(
+            self.extract(raw) or ""
+        )
         return match.lastgroup if match else None
 
     def _of_segment(self, segment: Segment) -> re.Match[str] | None:
@@ -81,7 +93,9 @@ class ClosedSet:
 
 
 def closed_set(words: Mapping[str, str]) -> ClosedSet:
-    """Build a closed set from label (a Python identifier) -> regular expression of its words, in the order of trying them."""
+    """Build a closed set from label (a Python identifier) -> regular expression of its words, in
+    the order of trying them.
+    """
     labels = "|".join(words)
     either = rf"(?:{labels})(?: ?/ ?|,? or )(?:{labels})(?: or not)?"
     groups = "|".join(f"(?P<{label}>{expression})" for label, expression in words.items())
@@ -94,11 +108,17 @@ _NOT_VALID = r"(?:not|isn't|cannot be|can't be)(?: \w{1,12}){0,2}? "
 
 YES_NO = closed_set(
     {
-        "no": rf"no(?:(?! ?[a-z])|(?= {_CLAUSE}))|false|implausible|(?:{_NOT_PLAUSIBLE})(?:plausible|true|yes)",
+        "no": (
+            r"no(?:(?! ?[a-z])|(?="
+            rf" {_CLAUSE}))|false|implausible|(?:{_NOT_PLAUSIBLE})(?:plausible|true|yes)"
+        ),
         "yes": r"yes|true|plausible",
     }
 )
 
 VALIDITY = closed_set(
-    {"valid": rf"(?:{_NOT_VALID})invalid|(?<!not )valid", "invalid": rf"(?:{_NOT_VALID})valid|invalid"}
+    {
+        "valid": rf"(?:{_NOT_VALID})invalid|(?<!not )valid",
+        "invalid": rf"(?:{_NOT_VALID})valid|invalid",
+    }
 )

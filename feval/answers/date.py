@@ -1,13 +1,16 @@
 r"""Dates: "05/01/2021", "5/1/2021", "May 1, 2021", "1st of May 2021", "2021-05-01" are one answer.
 
-Which date of a CoT is its answer (the first rule that finds one): the last one in the answer that the CoT sets apart, in a JSON
-object or the last `\boxed{...}`; after the last answer phrase (`feval.answers.markers`) the first date of a sentence ("the answer
-is ..."), or the date right behind a label ("A:", "Answer:"), or the last one of the CoT's last line; the last date of the text,
-unless an answer phrase without a date closes it. Behind a phrase, "not May 1, 2021 but May 2, 2021" is May 2.
+Which date of a CoT is its answer (the first rule that finds one): the last one in the answer that
+the CoT sets apart, in a JSON object or the last `\boxed{...}`; after the last answer phrase
+(`feval.answers.markers`) the first date of a sentence ("the answer is ..."), or the date right
+behind a label ("A:", "Answer:"), or the last one of the CoT's last line; the last date of the text,
+unless an answer phrase without a date closes it. Behind a phrase, "not May 1, 2021 but May 2, 2021"
+is May 2.
 
-The key is MM/DD/YYYY, zero-padded. Numeric dates are read month first, as the questions ask; year first (ISO) is recognised by
-the four digits in front. What looks like a date but is none (02/30/2021), is day first (25/12/2021), or has a year of two
-digits (4/21/21: 1921 or 2021?) is extracted, so that the raw answer can be seen, but has no key: it is not the answer asked for.
+The key is MM/DD/YYYY, zero-padded. Numeric dates are read month first, as the questions ask; year
+first (ISO) is recognised by the four digits in front. What looks like a date but is none
+(02/30/2021), is day first (25/12/2021), or has a year of two digits (4/21/21: 1921 or 2021?) is
+extracted, so that the raw answer can be seen, but has no key: it is not the answer asked for.
 """
 
 from __future__ import annotations
@@ -33,18 +36,20 @@ _DATE = re.compile(
         \s{{0,2}} ,? \s{{0,2}} (?:of\s)? (?<!\d) (?P<name_y>\d{{4}}) (?!\d)
   | (?<!\d) (?P<day>\d\d?) {_ORDINAL} \s? (?:of\s)? (?:day\sof\s)? (?P<day_name>{_MONTH}) \.? \s{{0,2}} ,? \s{{0,2}} (?:of\s)?
         (?P<day_y>\d{{4}}) (?!\d)
-    """,
+    """,  # noqa: E501
     re.IGNORECASE | re.VERBOSE | re.ASCII,
 )
 _DIRECT = re.compile(
-    r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}", re.IGNORECASE
+    r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}",
+    re.IGNORECASE,
 )
 _DENIED = re.compile(rf"[^a-z0-9]{{0,8}}not\s(?:on\s|the\s)?(?=\d|{_MONTH})", re.IGNORECASE)
 
 
 _PART = re.compile(r"[0-9]{4}|[0-9]\s?[/-]")  # of every date
 _REACH = 80
-_APART = re.compile(r".*[kqwxz:;()!?\"'=*$%]", re.DOTALL)  # up to the last character that no date holds
+# up to the last character that no date holds
+_APART = re.compile(r".*[kqwxz:;()!?\"'=*$%]", re.DOTALL)
 
 
 def extract(text: str) -> str | None:

@@ -1,18 +1,21 @@
-"""When answers with different normal forms are equal: the named equalities that a recording may have.
+"""When answers with different normal forms are equal: the named equalities that a recording may
+have.
 
 | name | which normal forms are equal, besides identical ones |
 | --- | --- |
 | `normal-form` | none |
-| `math-verify-VERSION` | those that math-verify of this version finds equal as mathematics (the kind `latex`) |
+| `math-verify-VERSION` | those that this math-verify finds equal (the kind `latex`) |
 | `tolerance-X` | numbers that differ by at most X times the larger one's size (the kind `number`) |
 
-A recording stores the verdicts, so reading it needs no math-verify. `math-verify` runs in a process of its own: it limits its
-work by signals, which only a main thread can use, and a hostile formula can keep SymPy busy, or use up memory, forever. One
-worker process (`feval.answers._math_worker`) is started for the first pair, speaks JSON lines, and is killed and replaced when
-a pair takes longer than `SECONDS`: such a pair has no verdict. `feval.answers.parties` bounds the pairs of a question and of a
-command, and their seconds.
+A recording stores the verdicts, so reading it needs no math-verify. `math-verify` runs in a process
+of its own: it limits its work by signals, which only a main thread can use, and a hostile formula
+can keep SymPy busy, or use up memory, forever. One worker process (`feval.answers._math_worker`) is
+started for the first pair, speaks JSON lines, and is killed and replaced when a pair takes longer
+than `SECONDS`: such a pair has no verdict. `feval.answers.parties` bounds the pairs of a question
+and of a command, and their seconds.
 
-Threads take turns; a forked child starts a worker of its own. The worker ends with the process that started it.
+Threads take turns; a forked child starts a worker of its own. The worker ends with the process that
+started it.
 """
 
 from __future__ import annotations
@@ -41,14 +44,18 @@ if TYPE_CHECKING:
 MATH_VERIFY = "math-verify"
 
 SECONDS = 5.0
-"""Time limit for comparing one pair of answers; those of real recordings take 0.02 on average, 0.4 at most."""
+"""Time limit for comparing one pair of answers; those of real recordings take 0.02 on average, 0.4
+at most.
+"""
 
 _START_SECONDS = 120.0  # importing SymPy takes one second, on a busy or cold machine many
 
 
 @cache
 def version() -> str | None:
-    """Return the version of math-verify that is installed, without importing it; `None` where there is none."""
+    """Return the version of math-verify that is installed, without importing it; `None` where there
+    is none.
+    """
     try:
         return installed("math-verify")
     except PackageNotFoundError:
@@ -60,8 +67,9 @@ def named_equality(kind: str, name: str | None = None) -> str:
 
     Args:
         kind: a key of `feval.answers.KINDS`.
-        name: "normal-form", "math-verify" (with or without the installed version), or "tolerance-X"; `None` takes math-verify for
-            the kind "latex" and the normal form for every other.
+        name: "normal-form", "math-verify" (with or without the installed version), or
+            "tolerance-X"; `None` takes math-verify for the kind "latex" and the normal form for
+            every other.
 
     Raises:
         AnswerError: math-verify is needed and not installed, or another version than the one named.
@@ -74,9 +82,13 @@ def named_equality(kind: str, name: str | None = None) -> str:
         return _installed_math_verify(name)
     if kind == "number" and name.startswith(TOLERANCE):
         return tolerance(name.removeprefix(TOLERANCE))
-    known = {"latex": "normal-form or math-verify", "number": "normal-form or tolerance-X, such as tolerance-1e-4"}
+    known = {
+        "latex": "normal-form or math-verify",
+        "number": "normal-form or tolerance-X, such as tolerance-1e-4",
+    }
     raise UsageError(
-        f"Answers of the kind {kind!r} have no equality {name!r:.60}; they have {known.get(kind, 'normal-form only')}."
+        f"Answers of the kind {kind!r} have no equality {name!r:.60}; they have"
+        f" {known.get(kind, 'normal-form only')}."
     )
 
 
@@ -84,30 +96,37 @@ def _installed_math_verify(name: str) -> str:
     installed = version()
     if installed is None:
         raise AnswerError(
-            "Answers of the kind 'latex' are compared by math-verify, which is not installed. Install it (pip install "
-            "'feval[math]'), or compare them by their normal form alone (--equality normal-form)."
+            "Answers of the kind 'latex' are compared by math-verify, which is not installed."
+            " Install it (pip install 'feval[math]'), or compare them by their normal form alone"
+            " (--equality normal-form)."
         )
     full = f"{MATH_VERIFY}-{installed}"
     if name not in {MATH_VERIFY, full}:
         raise AnswerError(
-            f"The recording needs the equality {name!r:.60}, and {full} is installed. Install that version."
+            f"The recording needs the equality {name!r:.60}, and {full} is installed. Install that"
+            " version."
         )
     return full
 
 
 def tolerance(relative: str | float) -> str:
-    """Return the name of the equality of numbers up to a relative tolerance in (0, 1), such as "tolerance-0.0001"."""
+    """Return the name of the equality of numbers up to a relative tolerance in (0, 1), such as
+    "tolerance-0.0001".
+    """
     try:
         number = float(relative)
     except ValueError:
         number = 0.0
     if not 0 < number < 1:
-        raise UsageError(f"A tolerance is a number between 0 and 1, such as 1e-4; {relative!r:.40} was given.")
+        raise UsageError(
+            f"A tolerance is a number between 0 and 1, such as 1e-4; {relative!r:.40} was given."
+        )
     return f"{TOLERANCE}{number!r}"
 
 
 def comparison(name: str) -> Comparison | None:
-    """Return how a named equality compares normal forms; `None` where only identical forms are equal.
+    """Return how a named equality compares normal forms; `None` where only identical forms are
+    equal.
 
     Comparing a pair raises an `AnswerError` where that version of math-verify is not installed.
     """
@@ -126,7 +145,9 @@ def _equal_under(name: str, left: str, right: str) -> bool | None:
 
 
 def equal(left: str, right: str) -> bool | None:
-    """Return whether math-verify finds two keys of `feval.answers.latex` equal; `None` where it ends without a verdict."""
+    """Return whether math-verify finds two keys of `feval.answers.latex` equal; `None` where it
+    ends without a verdict.
+    """
     return _worker().equal(left, right)
 
 
@@ -138,10 +159,14 @@ def _worker() -> MathWorker:
 
 
 class MathWorker:
-    """A math-verify process, started on first use and replaced after a pair that took more than `seconds`."""
+    """A math-verify process, started on first use and replaced after a pair that took more than
+    `seconds`.
+    """
 
     def __init__(
-        self, seconds: float, command: tuple[str, ...] = (sys.executable, "-P", "-m", "feval.answers._math_worker")
+        self,
+        seconds: float,
+        command: tuple[str, ...] = (sys.executable, "-P", "-m", "feval.answers._math_worker"),
     ):
         self.seconds = seconds
         self.starts = 0
@@ -152,12 +177,15 @@ class MathWorker:
         self._unread = b""
 
     def equal(self, left: str, right: str) -> bool | None:
-        """Return whether two formulas are equal; `None` for a pair that the worker does not survive."""
+        """Return whether two formulas are equal; `None` for a pair that the worker does not
+        survive.
+        """
         if self._owner != os.getpid():
             self._forget()
         request = {"left": left, "right": right, "seconds": self.seconds + 5}
         with self._lock:
-            if self._process is not None and self._process.poll() is not None:  # it ended since the last comparison
+            # it ended since the last comparison
+            if self._process is not None and self._process.poll() is not None:
                 self._end()
             process = self._process or self._started()
             reply = self._exchange(process, json.dumps(request).encode() + b"\n", self.seconds)
@@ -166,7 +194,9 @@ class MathWorker:
         return None if reply is None else reply.get("equal") is True
 
     def close(self) -> None:
-        """End the worker; the next comparison starts another. In a forked child, the parent's worker is left alone."""
+        """End the worker; the next comparison starts another. In a forked child, the parent's
+        worker is left alone.
+        """
         if self._owner == os.getpid():
             with self._lock:
                 self._end()
@@ -180,7 +210,10 @@ class MathWorker:
         self._lock, self._owner = threading.Lock(), os.getpid()
 
     def _started(self) -> Popen[bytes]:
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path))  # noqa: PTH109  as Python reads ""
+        environment = dict(
+            os.environ,
+            PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109  as Python reads ""
+        )
         try:
             process = subprocess.Popen(  # noqa: S603  our own module, no shell
                 self._command,
@@ -191,19 +224,26 @@ class MathWorker:
                 start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker
             )
         except OSError as error:
-            raise AnswerError(f"The math-verify worker {self._command[0]!r} could not be started: {error}.") from error
+            raise AnswerError(
+                f"The math-verify worker {self._command[0]!r} could not be started: {error}."
+            ) from error
         self._process, self._unread = process, b""
         self.starts += 1
         if self._exchange(process, b"", _START_SECONDS) is None:
             self._end()
             raise AnswerError(
-                "math-verify is installed, but its worker did not start. Try `python -m feval.answers._math_worker` to see why,"
-                " or compare LaTeX answers by their normal form alone (--equality normal-form)."
+                "math-verify is installed, but its worker did not start. Try `python -m"
+                " feval.answers._math_worker` to see why, or compare LaTeX answers by their normal"
+                " form alone (--equality normal-form)."
             )
         return process
 
-    def _exchange(self, process: Popen[bytes], request: bytes, seconds: float) -> dict[str, Any] | None:
-        """Send a line and return the reply; `None` where the worker ended, sent nonsense or took too long."""
+    def _exchange(
+        self, process: Popen[bytes], request: bytes, seconds: float
+    ) -> dict[str, Any] | None:
+        """Send a line and return the reply; `None` where the worker ended, sent nonsense or took
+        too long.
+        """
         if process.stdin is None or process.stdout is None:
             return None
         try:

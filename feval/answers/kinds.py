@@ -1,6 +1,7 @@
 """The answer kinds, and the functions that read any of them by name.
 
-To add a kind, write a module with `extract` and `canonical` and put one entry into `KINDS`; `docs/answers.md` says how.
+To add a kind, write a module with `extract` and `canonical` and put one entry into `KINDS`;
+`docs/answers.md` says how.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from feval.answers.parties import divide
 from feval.errors import UnknownNameError
 
 EXTRACTOR_VERSION = "feval-answers-3"
-"""The version of the rules of extraction, stored with every recording; it changes whenever a key could."""
+"""The version of the rules of extraction, stored with every recording; it changes whenever a key
+could.
+"""
 
 LONGEST_TEXT = 4_000_000
-"""Characters of the longest CoT that is read, a million tokens or so; a longer one has no answer."""
+"""Characters of the longest CoT that is read, a million tokens or so; a longer one has no
+answer.
+"""
 
 Choices = Sequence[tuple[str, str]]
 
@@ -33,7 +38,8 @@ class AnswerKind:
         about: what such an answer is, in a few words.
         extract: from a CoT's text and the choices to the raw answer.
         canonical: from a raw answer and the choices to the voting key.
-        gold: from a gold answer and the choices to its key; `None`: as `canonical`, of what the gold marks as its answer.
+        gold: from a gold answer and the choices to its key; `None`: as `canonical`, of what the
+            gold marks as its answer.
     """
 
     name: str
@@ -58,23 +64,41 @@ def _without_choices(
     gold: Callable[[str], str | None] | None = None,
 ) -> AnswerKind:
     read_gold = None if gold is None else lambda text, _: gold(text)
-    return AnswerKind(name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw), read_gold)
+    return AnswerKind(
+        name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw), read_gold
+    )
 
 
 KINDS: dict[str, AnswerKind] = {
     kind.name: kind
     for kind in (
         _without_choices(
-            "number", "a number, compared exactly", number.extract, number.canonical, number.canonical_gold
+            "number",
+            "a number, compared exactly",
+            number.extract,
+            number.canonical,
+            number.canonical_gold,
         ),
-        AnswerKind("choice", "one of the question's options", choice.extract, choice.canonical, choice.canonical_gold),
+        AnswerKind(
+            "choice",
+            "one of the question's options",
+            choice.extract,
+            choice.canonical,
+            choice.canonical_gold,
+        ),
         _without_choices("yes-no", "yes or no", closed.YES_NO.extract, closed.YES_NO.canonical),
-        _without_choices("valid-invalid", "valid or invalid", closed.VALIDITY.extract, closed.VALIDITY.canonical),
+        _without_choices(
+            "valid-invalid", "valid or invalid", closed.VALIDITY.extract, closed.VALIDITY.canonical
+        ),
         _without_choices("date", "a date, MM/DD/YYYY", date.extract, date.canonical),
         _without_choices("letters", "a string of letters", letters.extract, letters.canonical),
-        _without_choices("text", "free text, case and punctuation apart", free_text.extract, free_text.canonical),
+        _without_choices(
+            "text", "free text, case and punctuation apart", free_text.extract, free_text.canonical
+        ),
         _without_choices("latex", "mathematics in LaTeX", latex.extract, latex.canonical),
-        _without_choices("verbatim", "exactly what the source stored", verbatim.extract, verbatim.canonical),
+        _without_choices(
+            "verbatim", "exactly what the source stored", verbatim.extract, verbatim.canonical
+        ),
     )
 }
 
@@ -87,10 +111,11 @@ def answer_kind(name: str) -> AnswerKind:
 
 
 def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
-    """Return the raw answer of a CoT, as it is written there; `None` where none can be extracted, or beyond `LONGEST_TEXT`.
+    """Return the raw answer of a CoT, as it is written there; `None` where none can be extracted,
+    or beyond `LONGEST_TEXT`.
 
-    A raw answer may still have no key. Only the kind "choice" looks at the choices, (label, text) of each option. The kind
-    "verbatim" reads nothing in texts: an `AnswerError`.
+    A raw answer may still have no key. Only the kind "choice" looks at the choices, (label, text)
+    of each option. The kind "verbatim" reads nothing in texts: an `AnswerError`.
     """
     rules = answer_kind(kind)
     return rules.extract(text, choices) if len(text) <= LONGEST_TEXT else None
@@ -99,18 +124,20 @@ def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
 def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
     """Return the voting key of a raw answer; `None` (no answer) stays `None`.
 
-    The raw answer, as extracted or as a source stored it, is read as a text where it does not begin with an answer of the kind.
-    One of more than `LONGEST_TEXT` characters has no key.
+    The raw answer, as extracted or as a source stored it, is read as a text where it does not begin
+    with an answer of the kind. One of more than `LONGEST_TEXT` characters has no key.
     """
     rules = answer_kind(kind)
     return None if raw is None or len(raw) > LONGEST_TEXT else rules.canonical(raw, choices)
 
 
 def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | None:
-    r"""Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
+    r"""Return the key of a correct answer; `None` where there is no gold, or none that the kind can
+    read.
 
-    It is read as an answer is: of a worked solution that closes with "#### 18", "\boxed{18}" or "The answer is 18", it is the key
-    of what is marked there. Only a gold of two numbers, and one that names none of a question's options, have no key.
+    It is read as an answer is: of a worked solution that closes with "#### 18", "\boxed{18}" or
+    "The answer is 18", it is the key of what is marked there. Only a gold of two numbers, and one
+    that names none of a question's options, have no key.
     """
     rules = answer_kind(kind)
     if gold is None or kind == "verbatim":
@@ -119,12 +146,18 @@ def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | 
         return None
     if rules.gold is not None:
         return rules.gold(gold, choices)
-    marked = markers.set_apart(gold) is not None or any(segment.final for segment in markers.segments(gold))
+    marked = markers.set_apart(gold) is not None or any(
+        segment.final for segment in markers.segments(gold)
+    )
     return rules.canonical((rules.extract(gold, choices) if marked else None) or gold, choices)
 
 
-def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:
-    """Return the keys of several raw answers to one question; equal answers, of which a pool has many, are read once."""
+def normal_forms(
+    kind: str, raw_answers: Sequence[str | None], choices: Choices = ()
+) -> list[str | None]:
+    """Return the keys of several raw answers to one question; equal answers, of which a pool has
+    many, are read once.
+    """
     form_of = {raw: canonical(kind, raw, choices) for raw in dict.fromkeys(raw_answers)}
     return [form_of[raw] for raw in raw_answers]
 
@@ -146,7 +179,8 @@ def keys(
         raw_answers: any number of them, of one or several LLMs; `None` is no answer.
         gold: as the dataset writes it; `None` where there is none.
         choices: as in `extract`.
-        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes the kind's own.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes
+            the kind's own.
 
     Raises:
         UnknownNameError: unknown kind.
@@ -156,6 +190,8 @@ def keys(
     name = named_equality(answer_kind(kind).name, equality)
     forms = normal_forms(kind, raw_answers, choices)
     parties, _ = divide(
-        {form for form in forms if form is not None}, canonical_gold(kind, gold, choices), comparison(name)
+        {form for form in forms if form is not None},
+        canonical_gold(kind, gold, choices),
+        comparison(name),
     )
     return AnswerKeys([None if form is None else parties.key(form) for form in forms], parties.gold)

@@ -1,17 +1,19 @@
-r"""Last-letters style answers: a string of letters, such as "yajo" for "concatenate the last letters of each word".
+r"""Last-letters style answers: a string of letters, such as "yajo" for "concatenate the last
+letters of each word".
 
-A string of letters is written as one word ("yajo", 'yajo') or in pieces of at most four ("y-a-j-o", "yaj o", 'y', 'a', 'j', 'o').
-Which of a CoT's is its answer (the first rule that finds one):
+A string of letters is written as one word ("yajo", 'yajo') or in pieces of at most four ("y-a-j-o",
+"yaj o", 'y', 'a', 'j', 'o'). Which of a CoT's is its answer (the first rule that finds one):
 
 1. the one that the CoT sets apart, in a JSON object or in the last `\boxed{...}`;
-2. the one that makes up the first sentence after the last answer phrase (`feval.answers.markers`), begins it before
-   "because", a comma or a bracket, or is the last one in quotes there;
+2. the one that makes up the first sentence after the last answer phrase (`feval.answers.markers`),
+   begins it before "because", a comma or a bracket, or is the last one in quotes there;
 3. the last one in quotes in the text, unless an answer phrase without one closes it;
 4. the CoT itself where it is one.
 
-The key is its letters, in NFKC and casefold: "y-A-j-o." is "yajo". Digits are dropped like punctuation. No letters, no
-answer. (The rule of the ESC paper's code, which the `esc` importer applies for the kind `verbatim`, squeezes a CoT without the
-phrase into one long answer, drops accented letters, and lets an empty answer vote.)
+The key is its letters, in NFKC and casefold: "y-A-j-o." is "yajo". Digits are dropped like
+punctuation. No letters, no answer. (The rule of the ESC paper's code, which the `esc` importer
+applies for the kind `verbatim`, squeezes a CoT without the phrase into one long answer, drops
+accented letters, and lets an empty answer vote.)
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _LONGEST = 200
 
 
 def extract(text: str) -> str | None:
-    """Return the letters a CoT answers with, as they are written there; `None` where there are none."""
+    """Return the letters a CoT answers with, as they are written there; `None` where there are
+    none.
+    """
     content = markers.set_apart(text)
     answer = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
     if answer is not None:
@@ -45,7 +49,9 @@ def extract(text: str) -> str | None:
 
 
 def canonical(raw: str) -> str | None:
-    """Return the letters of a raw answer, folded; one that is more than a string of letters is read as a text."""
+    """Return the letters of a raw answer, folded; one that is more than a string of letters is read
+    as a text.
+    """
     answer = _string(raw.strip()) or extract(raw)
     key = fold("".join(filter(str.isalpha, fold(answer or ""))))
     return key if 0 < len(key) <= _LONGEST else None  # folding may make letters more
@@ -57,7 +63,11 @@ def _string(text: str) -> str | None:
         return None
     text = text.rpartition("=")[2]
     pieces = _PIECE.findall(text)
-    return text.strip() if len(pieces) == 1 or (pieces and all(len(piece) <= 4 for piece in pieces)) else None
+    return (
+        text.strip()
+        if len(pieces) == 1 or (pieces and all(len(piece) <= 4 for piece in pieces))
+        else None
+    )
 
 
 def _of_segment(segment: Segment) -> str | None:

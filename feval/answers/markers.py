@@ -1,22 +1,26 @@
-r"""Where in a CoT the answer is: the marks that LLMs put around a conclusion, the same for every answer kind.
+r"""Where in a CoT the answer is: the marks that LLMs put around a conclusion, the same for every
+answer kind.
 
 Every kind looks for them in this order:
 
-1. an answer set apart: the member "answer" or "final_answer" of a JSON object that closes the CoT, in a code fence or not, or
-   the last closed `\boxed{...}` (nested braces are followed; an unfinished one is none);
-2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that begins with "A:", a
-   heading "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its
-   last word;
+1. an answer set apart: the member "answer" or "final_answer" of a JSON object that closes the CoT,
+   in a code fence or not, or the last closed `\boxed{...}` (nested braces are followed; an
+   unfinished one is none);
+2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that
+   begins with "A:", a heading "Final answer" over its own line. The last phrase that can be read
+   wins: a CoT that corrects itself means its last word;
 3. the fallback of the kind (the last number, the last date, the head of the reply, ...).
 
-A phrase that ends the CoT but cannot be read is no answer: nothing is guessed from the text above it. A label at the end with
-nothing behind it ("Answers:") is ignored; a sentence cut off there ("The answer is") is no answer, nor is a refusal ("I cannot
-provide an answer to this question"). A phrase in a remark behind an earlier one, in brackets or after "Note:", does not count:
-"A: 5 (else the answer would be 6)" is 5.
+A phrase that ends the CoT but cannot be read is no answer: nothing is guessed from the text above
+it. A label at the end with nothing behind it ("Answers:") is ignored; a sentence cut off there
+("The answer is") is no answer, nor is a refusal ("I cannot provide an answer to this question"). A
+phrase in a remark behind an earlier one, in brackets or after "Note:", does not count: "A: 5 (else
+the answer would be 6)" is 5.
 
 A CoT that goes on with an invented next question ("Q: ..." after an answer) is cut there.
 
-The text is untrusted and may be large: one pass each, quantifiers bounded or possessive, at most `PHRASES` phrases looked at.
+The text is untrusted and may be large: one pass each, quantifiers bounded or possessive, at most
+`PHRASES` phrases looked at.
 """
 
 from __future__ import annotations
@@ -38,28 +42,31 @@ _REACH = 400  # characters of a segment; an answer is not longer than that
 _BOX = re.compile(r"\\(?:boxed|fbox)")
 _BRACES = re.compile(r"\\(?:boxed|fbox)[ ]{0,3}\{|\\.|[{}]", re.DOTALL)
 
-_VERBS = (
-    r"(?<![a-z])(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"
+_VERBS = r"(?<![a-z])(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"  # noqa: E501
+_ASIDE = (
+    r"(?:["
+    r" ,(]\ ?(?:to|for|of|in|here|therefore|thus|then|choice|option)(?![a-z])(?:[^\n.!?:=]|\.(?=\d)){0,80}?)?"  # noqa: E501
 )
-_ASIDE = r"(?:[ ,(]\ ?(?:to|for|of|in|here|therefore|thus|then|choice|option)(?![a-z])(?:[^\n.!?:=]|\.(?=\d)){0,80}?)?"
 _ANSWER = rf"""
     \#\#\#\#
   | (?<![a-z]) (?:answers?|ans) [*_`"')]{{0,4}} {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<answer_is> {_VERBS}) | [:=：] )
   | ^[ \t\#*_]{{0,8}} (?:final[ ])? answer [*_ \t]{{0,4}} $
   | <answer>
-"""
+"""  # noqa: E501
 _LINE_A = r"| ^[ \t>*_]{0,4} A [*_]{0,2} :"
 _OPTION = rf"""
   | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one)
         {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
   | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick(?!\ up)|go\ with) (?![a-z]) )
-"""
+"""  # noqa: E501
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
-    """A kind of phrase: its pattern, and a sign at most `_LEAD` characters behind where one begins, on the same line."""
+    """A kind of phrase: its pattern, and a sign at most `_LEAD` characters behind where one begins,
+    on the same line.
+    """
 
     pattern: re.Pattern[str]
     sign: re.Pattern[str]
@@ -67,7 +74,9 @@ class Phrase:
 
 _LEAD = 24
 
-ANSWER_PHRASE = Phrase(re.compile(_ANSWER + _LINE_A, _FLAGS), re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)"))
+ANSWER_PHRASE = Phrase(
+    re.compile(_ANSWER + _LINE_A, _FLAGS), re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)")
+)
 """What precedes an answer: a sentence if a named group matched, else a label such as "Answer:"."""
 
 OPTION_PHRASE = Phrase(
@@ -76,8 +85,9 @@ OPTION_PHRASE = Phrase(
 )
 """What precedes a chosen option; "A:" is an option itself."""
 
-# Every phrase begins near one of a few rare literals, which are found a hundred times as fast as the phrase. Four letters equal
-# others for a pattern that ignores case, but not in `str.lower`; texts with them are searched for signs instead.
+# Every phrase begins near one of a few rare literals, which are found a hundred times as fast as
+# the phrase. Four letters equal others for a pattern that ignores case, but not in `str.lower`;
+# texts with them are searched for signs instead.
 _ODD_LETTERS = "\u0130\u0131\u017f\u212a"
 _ANS = re.compile(r"ans(?<![a-z]ans)(?:wer|(?![a-z]))")
 _HASHES = re.compile("####")
@@ -92,11 +102,13 @@ _SUBJECTS = (2, 3, 7, 8, 9, 10)  # from "I" or "we", with or without "would", to
 _REFUSING = ("annot ", "an't ", "an’t ", "able to ", "mpossible to ")
 _REFUSAL = re.compile(
     r"""(?<![a-z]) (?: cannot | can['’]t | (?:un|not\ )able\ to | impossible\ to ) \ (?:[a-z]{1,12}\ ){0,3} answer (?![a-z])
-        (?: \ (?:the|this|to|for|as|because|since|with|without|in) \ [^\n.!?:]{0,100}+ )? [\s.!*_"')]* \Z""",
+        (?: \ (?:the|this|to|for|as|because|since|with|without|in) \ [^\n.!?:]{0,100}+ )? [\s.!*_"')]* \Z""",  # noqa: E501
     _FLAGS,
 )
 
-_RUN_ON = re.compile(r"\n[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE)
+_RUN_ON = re.compile(
+    r"\n[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE
+)
 _NOT_BUT = re.compile(
     r"[^\w\n]{0,8}not\s(?:[^\n.;]|\.(?=\d)){1,60}?[\s,;.]\s?(?:but|rather|instead|it\sis|it's)\s(?:rather\s|it\sis\s|it's\s)?",
     re.IGNORECASE,
@@ -112,8 +124,10 @@ _EMPTY_LABEL = re.compile(
     _FLAGS,
 )
 _OBJECT = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
-_MOST_DEPTH = 500  # of lists and objects, which every Python reads: some stop at 1,000, others at 10,000
-_OBJECTS = 8  # how many lines that begin with a brace are tried as the beginning of the closing JSON object
+# of lists and objects, which every Python reads: some stop at 1,000, others at 10,000
+_MOST_DEPTH = 500
+# how many lines that begin with a brace are tried as the beginning of the closing JSON object
+_OBJECTS = 8
 _ANSWERS = ("answer", "finalanswer")
 _SENTENCE_END = re.compile(r"[.!?;\n](?:(?<=[;\n])|(?=\s|$|[*\"'”’)]))")
 
@@ -122,7 +136,8 @@ _SENTENCE_END = re.compile(r"[.!?;\n](?:(?<=[;\n])|(?=\s|$|[*\"'”’)]))")
 class Segment:
     """What follows an answer phrase: the rest of its line, or the next line that holds anything.
 
-    `verb` tells a sentence ("the answer is") from a label ("Answer:"); `final` is whether nothing follows in the CoT.
+    `verb` tells a sentence ("the answer is") from a label ("Answer:"); `final` is whether nothing
+    follows in the CoT.
     """
 
     text: str
@@ -131,7 +146,9 @@ class Segment:
 
 
 def set_apart(text: str) -> str | None:
-    r"""Return the answer that a CoT sets apart: of its closing JSON object, else of its last closed `\boxed{...}`."""
+    r"""Return the answer that a CoT sets apart: of its closing JSON object, else of its last closed
+    `\boxed{...}`.
+    """
     if "}" not in text:
         return None
     answer = _of_object(text) if text[-40:].rstrip(_BLANK).endswith("}") else None
@@ -148,7 +165,9 @@ def _of_object(text: str) -> str | None:
             continue
         level = [value]
         for _ in range(_MOST_DEPTH):
-            level = [part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)]
+            level = [
+                part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)
+            ]
         if not level:
             return _member(value)
     return None
@@ -159,7 +178,9 @@ def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _member(value: Any) -> str | None:
-    """The first "answer" of nested objects, if it is a string, number or truth value, or a list or object of one."""
+    """The first "answer" of nested objects, if it is a string, number or truth value, or a list or
+    object of one.
+    """
     members = deque([value])
     while members:
         inner = members.popleft()
@@ -178,7 +199,11 @@ def _scalar(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     # "\boxed" and "\frac" written with one backslash are a backspace and a form feed to JSON.
-    return value.replace("\b", "\\b").replace("\f", "\\f").strip() or None if isinstance(value, str) else None
+    return (
+        value.replace("\b", "\\b").replace("\f", "\\f").strip() or None
+        if isinstance(value, str)
+        else None
+    )
 
 
 def _boxed(text: str) -> str | None:
@@ -204,7 +229,9 @@ def _boxed(text: str) -> str | None:
 
 
 def own_part(text: str) -> str:
-    """Return the CoT up to where it begins to invent questions, without an empty label at the end."""
+    """Return the CoT up to where it begins to invent questions, without an empty label at the
+    end.
+    """
     if not ("\n" in text and _RUN_ON.search(text)) and not _ends_in_label(text.rstrip(_BLANK)):
         return text  # as most do, so that no phrase need be found
     matches = _answers(text)
@@ -267,7 +294,9 @@ def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
 
 
 def _lower(text: str) -> str:
-    """A text with its ASCII letters in lower case: `str.lower` is slow where there are others, whose case does not matter."""
+    """A text with its ASCII letters in lower case: `str.lower` is slow where there are others,
+    whose case does not matter.
+    """
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
@@ -276,21 +305,31 @@ def _starts(lower: str, phrase: Phrase) -> set[int]:
     starts = {match.start() for match in _HASHES.finditer(lower)} if "#" in lower else set()
     for match in _ANS.finditer(lower):
         place = match.start()
-        starts |= {_line_start(lower, place, _HEADING), place - (lower[place - 1 : place] == "<"), place}
+        starts |= {
+            _line_start(lower, place, _HEADING),
+            place - (lower[place - 1 : place] == "<"),
+            place,
+        }
     if phrase is ANSWER_PHRASE:
         if ":" in lower:
-            starts |= {_line_start(lower, match.start(), _LINE_LABEL) for match in _COLON.finditer(lower)}
+            starts |= {
+                _line_start(lower, match.start(), _LINE_LABEL) for match in _COLON.finditer(lower)
+            }
         return starts
     for match in _BEST.finditer(lower):
         starts.update(match.start() - back for back in _PRAISES)
     for verb in _VERBS_OF_CHOICE:
         if verb in lower:
-            starts |= {match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS}
+            starts |= {
+                match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS
+            }
     return starts
 
 
 def _line_start(text: str, place: int, most: int) -> int:
-    """Where the line of a place begins, if that is at most so many characters in front of it; else the place."""
+    """Where the line of a place begins, if that is at most so many characters in front of it; else
+    the place.
+    """
     start = text.rfind("\n", max(0, place - most - 1), place) + 1
     return start if start or place <= most else place
 
@@ -306,12 +345,18 @@ def _behind_signs(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
 
 
 def _in_remark(between: str) -> bool:
-    """Return whether the text between two phrases is an answer and the beginning of a remark on it."""
+    """Return whether the text between two phrases is an answer and the beginning of a remark on
+    it.
+    """
     answer, _, line = between.rpartition("\n")
     if _REMARK.match(line):
         return first_sentence(line) == line
     before, opened, inside = line.rpartition("(")
-    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not before.strip() else before))
+    return (
+        bool(opened)
+        and ")" not in inside
+        and any(map(str.isalnum, answer if not before.strip() else before))
+    )
 
 
 def _segment(text: str, match: re.Match[str]) -> Segment:
@@ -320,7 +365,8 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
     for line in text[start : start + _REACH].splitlines(keepends=True):
         start += len(line)
         if any(map(str.isalnum, line)):
-            bare = line.partition("</")[0].strip().lstrip(":=： ")  # without rests of the phrase and a closing tag
+            # without rests of the phrase and a closing tag
+            bare = line.partition("</")[0].strip().lstrip(":=： ")
             return Segment(bare, verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
     return Segment("", verb, final=not text[start:].strip())
 
@@ -332,13 +378,17 @@ def affirmed(text: str) -> str:
 
 
 def first_sentence(segment: str) -> str:
-    """Return the segment up to where its first sentence ends (an abbreviation such as "Rs." may end it too early)."""
+    """Return the segment up to where its first sentence ends (an abbreviation such as "Rs." may end
+    it too early).
+    """
     end = _SENTENCE_END.search(segment)
     return segment[: end.start()] if end else segment
 
 
 def last_line(text: str) -> str:
-    """Return the last line that holds a letter or digit, at most its last 400 characters; empty where there is none."""
+    """Return the last line that holds a letter or digit, at most its last 400 characters; empty
+    where there is none.
+    """
     end = len(text)
     while end > 0:
         start = text.rfind("\n", 0, end) + 1

@@ -1,33 +1,40 @@
-r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h", "276 000", "29,00 €", "10k".
+r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h",
+"276 000", "29,00 €", "10k".
 
 Which number of a CoT is its answer (the first rule that finds one):
 
 1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
-2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of its sentence, or what an
-   equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:") the number must stand first, or be the last one
-   of a CoT's last line, because "Answer: She eats 3 eggs and ..." begins a chain of thought, not an answer;
+2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of
+   its sentence, or what an equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:")
+   the number must stand first, or be the last one of a CoT's last line, because "Answer: She eats 3
+   eggs and ..." begins a chain of thought, not an answer;
 3. the last number of the text, unless an answer phrase without a number closes it.
 
 A denied number is none: "not 5 but 6" and "6, not 5" are 6, "the answer is not 5" is no answer.
 
-What counts as one number: sign (also U+2212), currency, decimals (.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2),
-powers (2^{10}, 10⁶, 1e3, 3 x 10^5, 2 million, 10k, $2.5M), repeating decimals (0.\overline{3}, 0.(3)), a full hour (2:00 is 2),
-and, where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as
-datasets ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3), towers of powers and other bases (0x1F)
-are not numbers; neither are digits inside a word (H2O).
+What counts as one number: sign (also U+2212), currency, decimals (.5), fractions (1/2, \frac{1}{2},
+½), mixed numbers (1 1/2), powers (2^{10}, 10⁶, 1e3, 3 x 10^5, 2 million, 10k, $2.5M), repeating
+decimals (0.\overline{3}, 0.(3)), a full hour (2:00 is 2), and, where an answer has no digits, the
+words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as datasets ask
+"how many percent". Other clock times, dates (1/2/2020), versions (1.2.3), towers of powers and
+other bases (0x1F) are not numbers; neither are digits inside a word (H2O).
 
-An equation is its right-hand side: "n + 1 = 8" is 8. An answer that is an expression, n+1, \frac{\pi}{6}, 2\sqrt{3}, 5 + 3, is no
-number, hence no answer: none of its terms is taken for it, and nothing above it.
+An equation is its right-hand side: "n + 1 = 8" is 8. An answer that is an expression, n+1,
+\frac{\pi}{6}, 2\sqrt{3}, 5 + 3, is no number, hence no answer: none of its terms is taken for it,
+and nothing above it.
 
-Separators are read alike in texts, boxes and bare answers. Thousands: 1,234 - 1,00,000 - 1'234 - 1{,}234 - 1.234,5 - 1.234.567,
-and blanks of any width before groups of exactly three digits (276 000, 276\,000). A comma is a decimal comma where it cannot
-separate thousands: 1,5 - 0,25 - 29,00 - 0,125 - 1234,567, but not in lists and pairs without blanks: 1,2,3 - (3,4). "1,500" is
-1500 and "1.500" is 1.5.
+Separators are read alike in texts, boxes and bare answers. Thousands: 1,234 - 1,00,000 - 1'234 -
+1{,}234 - 1.234,5 - 1.234.567, and blanks of any width before groups of exactly three digits (276
+000, 276\,000). A comma is a decimal comma where it cannot separate thousands: 1,5 - 0,25 - 29,00 -
+0,125 - 1234,567, but not in lists and pairs without blanks: 1,2,3 - (3,4). "1,500" is 1500 and
+"1.500" is 1.5.
 
-The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms; 0.333 is not
-1/3. Only decimals of more than `SIGNIFICANT_DIGITS` significant digits are rounded (half to even) to so many, digits before the
-point always kept: 109.00000000000001 is 109, 2^64 stays whole. Fractions written p/q are never rounded; where their decimal has
-more digits than that, the key is "p/q". Numbers that need more than `MAX_DIGITS` digits have no key.
+The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q"
+in lowest terms; 0.333 is not 1/3. Only decimals of more than `SIGNIFICANT_DIGITS` significant
+digits are rounded (half to even) to so many, digits before the point always kept:
+109.00000000000001 is 109, 2^64 stays whole. Fractions written p/q are never rounded; where their
+decimal has more digits than that, the key is "p/q". Numbers that need more than `MAX_DIGITS` digits
+have no key.
 """
 
 from __future__ import annotations
@@ -45,16 +52,29 @@ MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
 
 SIGNIFICANT_DIGITS = 12
-"""Digits that a decimal keeps: floating-point noise begins at the sixteenth, and sums of prices carry it further up."""
+"""Digits that a decimal keeps: floating-point noise begins at the sixteenth, and sums of prices
+carry it further up.
+"""
 
 _WORDS = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen",
     "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 )  # fmt: skip
-_SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12", "k": "3", "m": "6", "b": "9", "-": "0"}
+_SCALES = {
+    "thousand": "3",
+    "million": "6",
+    "billion": "9",
+    "trillion": "12",
+    "k": "3",
+    "m": "6",
+    "b": "9",
+    "-": "0",
+}
 
-# One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
-# Repeated groups are atomic, `(?>(?:..)+)`, instead: Python before 3.11.5 loses its place in a possessive group, `(?:..)++`.
+# One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or
+# slashes is read in one pass. Repeated groups are atomic, `(?>(?:..)+)`, instead: Python before
+# 3.11.5 loses its place in a possessive group, `(?:..)++`.
 _SPACED = r"[1-9]\d{0,2} (?>(?:[ ]\d{3}(?!\d)){1,9})"
 _DOTTED = r"[1-9]\d{0,2} (?>(?:\.\d{3}(?!\d)){2,9}) (?!\.\d)"
 _PLAIN = rf"""(?: [1-9]\d{{0,2}} (?>(?:[,']\d{{3}}(?!\d))+) (?:\.\d++)?
@@ -93,11 +113,12 @@ _NUMBER = re.compile(
     (?! [eE][-+]?\d | [ ]?\^ )
     (?: [ ]?% )?
     )
-    """,
+    """,  # noqa: E501
     re.VERBOSE | re.ASCII,
 )
 
-# Alternatives begin with their first character, so that the pattern is tried only where there is one; frequent ones come first.
+# Alternatives begin with their first character, so that the pattern is tried only where there is
+# one; frequent ones come first.
 _TEX = re.compile(
     r"""
     \\ (?: [:\ ()\[\]]
@@ -116,7 +137,7 @@ _TEX = re.compile(
   | ~
   | \^ \s?\{?\\circ\}? (?P<degrees> )
   | \{,\} (?: (?P<point> (?<=\d\{,\}) (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0\{,\} ) (?=\d) ) | (?P<comma> ) )
-    """,
+    """,  # noqa: E501
     re.VERBOSE,
 )
 _UNTEX = dict.fromkeys(("nothing", "size", "degrees", "thousand"), "") | {
@@ -136,10 +157,11 @@ _DIRECT = re.compile(
     re.IGNORECASE,
 )
 _FUNCTION = r"\\(?:sqrt|[dtc]?frac|[dt]?binom|log|ln|sin|cos|tan)(?![a-z])"
-_OPERAND = r"[ ]{0,2}(?:\$?\d|[b-zB-HJ-Z](?![A-Za-z])|[({\\√π])"  # of one letter, but for "a" and "I"
+# of one letter, but for "a" and "I"
+_OPERAND = r"[ ]{0,2}(?:\$?\d|[b-zB-HJ-Z](?![A-Za-z])|[({\\√π])"
 _BEFORE = re.compile(
     r"""(?: (?:(?<![A-Za-z\\])[A-Za-z]|[\d)}\]π]) [ ]{0,2} (?:[-+*/×·÷<>≤≥]|\\[gln]eq?) [ ]{0,2} [($]?
-      | \d[ ]?x[ ]? | √[({ ]? | \.\( | (?<![A-Za-z])[A-Za-z]\( )\Z""",
+      | \d[ ]?x[ ]? | √[({ ]? | \.\( | (?<![A-Za-z])[A-Za-z]\( )\Z""",  # noqa: E501
     re.VERBOSE,
 )
 _ARGUMENT = re.compile(rf"{_FUNCTION}[ ]?[^=$\n, ]{{0,40}}[ ]?\Z")
@@ -149,10 +171,12 @@ _AFTER = re.compile(
       | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z])) | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | \([\d\\√π] | _[{{\d] | !(?=[ ]?[-+*/×·÷^)}}\\])
       | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞]
       | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int)(?![a-z]))
-      | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",
+      | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",  # noqa: E501
     re.VERBOSE,
 )
-_SIDE = re.compile(r"(?>(?:[^A-Za-z,;:\n\\]|,(?=\d)|\\[A-Za-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])){0,200})")
+_SIDE = re.compile(
+    r"(?>(?:[^A-Za-z,;:\n\\]|,(?=\d)|\\[A-Za-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])){0,200})"
+)
 _FORMULA = re.compile(r"[\d\\^√π∞]|\A\W*[A-Za-z]\W*\Z")  # what holds none of it is words
 _TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
 _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
@@ -162,11 +186,14 @@ _WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _PRICE = re.compile(r"\$?([1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}|0|[1-9][0-9]{0,8})(?:\.([0-9]{1,3}))?")
 _DIGIT = re.compile("[0-9]")
 _THROUGH_DIGIT = re.compile(".*[0-9]", re.DOTALL)  # up to the last digit
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ")  # x may be a multiplication
-_NEAR, _FAR = 10, 60  # characters in front of a number that tell whether it is a term, and the argument of a function
+# x may be a multiplication
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+# characters in front of a number that tell whether it is a term, and the argument of a function
+_NEAR, _FAR = 10, 60
 _LEAD = 7  # characters of a number in front of its first digit: "-US$ -."
 _REACH = 80
-_APART = re.compile(r".*[cfgjpqvwyz=?!;|\n]", re.DOTALL)  # up to the last character that no number holds
+# up to the last character that no number holds
+_APART = re.compile(r".*[cfgjpqvwyz=?!;|\n]", re.DOTALL)
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 _HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
@@ -189,9 +216,13 @@ def extract(text: str) -> str | None:
 
 
 def canonical(raw: str) -> str | None:
-    """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
+    """Return the exact key of a raw answer; a raw answer that does not begin with its number is
+    read as a text.
+    """
     if _WHOLE_KEY.fullmatch(raw):
-        return raw  # what most answers of an archive are: its import should not take longer than twice its loading
+        # what most answers of an archive are: its import should not take longer than twice its
+        # loading
+        return raw
     if price := _PRICE.fullmatch(raw):
         places = (price[2] or "").rstrip("0")
         return price[1].replace(",", "") + (f".{places}" if places else "")
@@ -208,9 +239,11 @@ def canonical(raw: str) -> str | None:
 
 
 def canonical_gold(gold: str) -> str | None:
-    """Return the key of a gold: of what it marks as its answer, else of all of it; `None` where that has two numbers.
+    """Return the key of a gold: of what it marks as its answer, else of all of it; `None` where
+    that has two numbers.
 
-    Which of two ("3:1", "2 hours 30 minutes") is the answer could only be guessed, and every CoT would be judged by the guess.
+    Which of two ("3:1", "2 hours 30 minutes") is the answer could only be guessed, and every CoT
+    would be judged by the guess.
     """
     content = markers.set_apart(gold)
     if content is None or canonical(content) is None:
@@ -218,23 +251,40 @@ def canonical_gold(gold: str) -> str | None:
         phrases = [text for each in texts for text in (markers.first_sentence(each), each)]
         content = next((text for text in phrases if canonical(text) is not None), gold)
     plain, key = _tight(_readable(content).strip()), canonical(content)
-    if key is None or key == whole(content) or (_direct(plain) and key == whole(plain.rpartition("=")[2])):
+    if (
+        key is None
+        or key == whole(content)
+        or (_direct(plain) and key == whole(plain.rpartition("=")[2]))
+    ):
         return key  # one number, or an equation
     matches = (
         match
         for match in _NUMBER.finditer(plain)
-        if plain[max(0, match.start() - 2) : match.start()] not in ("^{", "_{")  # the unit m^{2}, the base in 101_{2}
+        # the unit m^{2}, the base in 101_{2}
+        if plain[max(0, match.start() - 2) : match.start()] not in ("^{", "_{")
     )
-    numbers = [None if match["junk"] else fraction_key(_value(match)) for match in islice(matches, 2)]
-    words = {str(_WORDS.index(word)) for word in _HYPHENATED.findall(plain.casefold()) if word in _WORDS}
-    return key if [*numbers, *words.difference(numbers)] == [key] else None  # "18 (eighteen)" is one number
+    numbers = [
+        None if match["junk"] else fraction_key(_value(match)) for match in islice(matches, 2)
+    ]
+    words = {
+        str(_WORDS.index(word)) for word in _HYPHENATED.findall(plain.casefold()) if word in _WORDS
+    }
+    # "18 (eighteen)" is one number
+    return key if [*numbers, *words.difference(numbers)] == [key] else None
 
 
 def whole(raw: str) -> str | None:
-    """Return the key of a string that is one number with at most a unit, such as "4,200" or "15 kmph"; else `None`."""
+    """Return the key of a string that is one number with at most a unit, such as "4,200" or "15
+    kmph"; else `None`.
+    """
     plain = _readable(raw[:200]).strip().rstrip(".")
     match = _NUMBER.match(plain)
-    if match is None or match["junk"] or match["repetend"] or (match["power"] and match["base"] != "10"):
+    if (
+        match is None
+        or match["junk"]
+        or match["repetend"]
+        or (match["power"] and match["base"] != "10")
+    ):
         return None
     if match.end() < len(plain) and not _UNIT.fullmatch(plain, match.end()):
         return None
@@ -242,19 +292,24 @@ def whole(raw: str) -> str | None:
 
 
 def decimal_key(number: float | Decimal | Fraction) -> str | None:
-    """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
+    """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21
+    all its digits.
 
-    A float stands for the shortest decimal that reads back as it; floats and decimals are rounded to `SIGNIFICANT_DIGITS` as
-    written ones are. Infinities, not-a-number, and numbers longer than `MAX_DIGITS` have no key.
+    A float stands for the shortest decimal that reads back as it; floats and decimals are rounded
+    to `SIGNIFICANT_DIGITS` as written ones are. Infinities, not-a-number, and numbers longer than
+    `MAX_DIGITS` have no key.
     """
     if not isinstance(number, float | Decimal):
         return fraction_key(Fraction(number))
     digits, _, exponent = str(number).lower().partition("e")
-    return fraction_key(_decimal(digits, exponent or "0")) if any(map(str.isdigit, digits)) else None
+    return (
+        fraction_key(_decimal(digits, exponent or "0")) if any(map(str.isdigit, digits)) else None
+    )
 
 
 def fraction_key(value: Fraction | None) -> str | None:
-    """Write a rational exactly: digits, a plain decimal, or "p/q"; `None` for `None` and beyond `MAX_DIGITS`.
+    """Write a rational exactly: digits, a plain decimal, or "p/q"; `None` for `None` and beyond
+    `MAX_DIGITS`.
 
     A decimal that `canonical` would round is written "p/q", so that every key is its own key.
     """
@@ -275,7 +330,9 @@ def fraction_key(value: Fraction | None) -> str | None:
 
 
 def _rounded(value: Fraction) -> Fraction:
-    """A terminating decimal, half to even, to `SIGNIFICANT_DIGITS`; digits before the point are always kept."""
+    """A terminating decimal, half to even, to `SIGNIFICANT_DIGITS`; digits before the point are
+    always kept.
+    """
     places = _decimal_places(value.denominator) or 0
     digits = len(str(abs(value.numerator) * 10**places // value.denominator))
     surplus = digits - max(SIGNIFICANT_DIGITS, digits - places)
@@ -319,7 +376,9 @@ def _untex(match: re.Match[str]) -> str:
 
 
 def _tight(text: str) -> str:
-    """Join a leading minus to its number; elsewhere in a text "- 5" is a bullet or a subtraction."""
+    """Join a leading minus to its number; elsewhere in a text "- 5" is a bullet or a
+    subtraction.
+    """
     return _LOOSE_MINUS.sub(r"\1", text, count=1) if _LOOSE_MINUS.match(text) else text
 
 
@@ -329,7 +388,11 @@ def _first(content: str) -> str | None:
     if _DENIED.match(content):
         return None
     match = _search(content)
-    return _equation(content, match) if match else _word(content) or ("" if _FORMULA.search(content) else None)
+    return (
+        _equation(content, match)
+        if match
+        else _word(content) or ("" if _FORMULA.search(content) else None)
+    )
 
 
 def _of_segment(segment: Segment) -> str | None:
@@ -353,7 +416,9 @@ def _direct(text: str) -> re.Match[str] | None:
 
 
 def _equation(text: str, first: re.Match[str]) -> str:
-    """The first number of a text, or the right-hand side of its equation; empty where that is an expression."""
+    """The first number of a text, or the right-hand side of its equation; empty where that is an
+    expression.
+    """
     sentence = text[: first.end()] + markers.first_sentence(text[first.end() :])
     equals = sentence.find("=", first.end())
     if equals >= 0 and (through_digit := _THROUGH_DIGIT.match(sentence, equals)):
@@ -367,23 +432,30 @@ def _equation(text: str, first: re.Match[str]) -> str:
 
 
 def _is_side(text: str, equals: int) -> bool:
-    """Whether what stands in front of an equals sign is mathematics, in brackets that are closed, and no words."""
+    """Whether what stands in front of an equals sign is mathematics, in brackets that are closed,
+    and no words.
+    """
     brackets = text.count("(", 0, equals) - text.count(")", 0, equals)
     return not brackets and _SIDE.fullmatch(text, 0, equals) is not None
 
 
 def _number(text: str, match: re.Match[str]) -> str:
-    """The number of a match as it is written; empty where it is a term of an expression, such as the 1 of n+1."""
+    """The number of a match as it is written; empty where it is a term of an expression, such as
+    the 1 of n+1.
+    """
     start = match.start()
     is_term = _AFTER.match(text, match.end()) or (start and _is_term(text, start, match["sign"]))
     return "" if is_term else match[0].strip()
 
 
 def _is_term(text: str, start: int, sign: str | None) -> bool:
-    """Whether what stands in front of a number makes it a term of an expression, or the argument of a function."""
+    """Whether what stands in front of a number makes it a term of an expression, or the argument of
+    a function.
+    """
     is_tex = text.find("\\", max(0, start - _FAR), start) >= 0
     lead = text[max(0, start - 4) : start]
-    if not is_tex and lead[-1] == " " and lead.rstrip(" ")[-1:] in _LETTERS:  # behind a word, as most numbers are
+    # behind a word, as most numbers are
+    if not is_tex and lead[-1] == " " and lead.rstrip(" ")[-1:] in _LETTERS:
         return False
     return (
         _BEFORE.search(text, max(0, start - _NEAR), start) is not None
@@ -401,7 +473,9 @@ def _search(text: str, start: int = 0) -> re.Match[str] | None:
 
 
 def _last(text: str) -> str | None:
-    """The last number of a text that is not denied; numbers do not span lines, so that few lines are searched."""
+    """The last number of a text that is not denied; numbers do not span lines, so that few lines
+    are searched.
+    """
     through_digit = _THROUGH_DIGIT.match(text)
     if through_digit is None:
         return None
@@ -423,7 +497,9 @@ def _last(text: str) -> str | None:
 
 
 def _last_affirmed(text: str, numbers: list[re.Match[str]]) -> str | None:
-    """The last number of a line; the one before where that is said instead of the last ("6, not 5")."""
+    """The last number of a line; the one before where that is said instead of the last ("6, not
+    5").
+    """
     *others, last = numbers
     denied = _NOT.search(text, max(0, last.start() - 12), last.start())
     if denied is None:
@@ -455,11 +531,17 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 def _scale(match: re.Match[str]) -> str:
     """The power of ten of "million" or "k"."""
-    return _SCALES[match["scale"].lower()] if match["scale"] else _SCALES[(match["letter"] or "-")[0].lower()]
+    return (
+        _SCALES[match["scale"].lower()]
+        if match["scale"]
+        else _SCALES[(match["letter"] or "-")[0].lower()]
+    )
 
 
 def _point(written: str) -> str:
-    """Digits with a decimal point, without separators: a comma separates thousands only where it can."""
+    """Digits with a decimal point, without separators: a comma separates thousands only where it
+    can.
+    """
     head, _, tail = written.partition(",")
     if tail.isdigit() and (len(tail) != 3 or len(head) > 3 or head.startswith("0")):
         return f"{head.translate(_SEPARATORS)}.{tail}"
@@ -467,7 +549,9 @@ def _point(written: str) -> str:
 
 
 def _decimal(digits: str, exponent: str = "0") -> Fraction | None:
-    """A plain decimal times a power of ten, rounded; without ever building a number that is too long."""
+    """A plain decimal times a power of ten, rounded; without ever building a number that is too
+    long.
+    """
     if len(digits) > MAX_DIGITS + 1 or len(exponent) > 6 or abs(int(exponent)) > MAX_DIGITS:
         return None
     value = Fraction(digits)
@@ -489,7 +573,11 @@ def _repeating(digits: str, repetend: str) -> Fraction:
 
 def _power(plain: str, base: str | None, exponent: str) -> Fraction | None:
     """A power, or a number times a power; without ever building a number that is too long."""
-    factor, number = (_decimal(_point(plain)), _decimal(base)) if base else (Fraction(1), _decimal(_point(plain)))
+    factor, number = (
+        (_decimal(_point(plain)), _decimal(base))
+        if base
+        else (Fraction(1), _decimal(_point(plain)))
+    )
     if factor is None or number is None or len(exponent) > 6 or (number == 0 and int(exponent) < 0):
         return None
     size = max(abs(number.numerator), number.denominator).bit_length()

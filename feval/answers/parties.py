@@ -1,8 +1,9 @@
 """Which answers of a question vote together: parties of equal normal forms.
 
-Where a dataset has an equality between normal forms (`feval.answers.equality`), forms are compared in sorted order, each with
-one representative of every party so far, and join the first that is equal. The gold comes last: it joins at most one party and
-merges none, so the parties are the same for every gold.
+Where a dataset has an equality between normal forms (`feval.answers.equality`), forms are compared
+in sorted order, each with one representative of every party so far, and join the first that is
+equal. The gold comes last: it joins at most one party and merges none, so the parties are the same
+for every gold.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ class Comparison:
 
     Attributes:
         equal: whether they are equal; `None` where no verdict was reached.
-        comparable: whether a comparison is worthwhile; if not, the forms are different, without a verdict.
-        costly: whether comparisons are budgeted and all verdicts stored. Of cheap ones, only equal pairs are stored.
+        comparable: whether a comparison is worthwhile; if not, the forms are different, without a
+            verdict.
+        costly: whether comparisons are budgeted and all verdicts stored. Of cheap ones, only equal
+            pairs are stored.
     """
 
     equal: Callable[[str, str], bool | None]
@@ -47,7 +50,9 @@ class Comparison:
 
 
 def tolerated(equality: str) -> Callable[[str, str], bool] | None:
-    """Return how a tolerance compares two keys of `feval.answers.number`; `None` for an equality that is none."""
+    """Return how a tolerance compares two keys of `feval.answers.number`; `None` for an equality
+    that is none.
+    """
     if not equality.startswith(TOLERANCE):
         return None
     return partial(_within, Fraction(float(equality.removeprefix(TOLERANCE))))
@@ -64,7 +69,8 @@ def _within(relative: Fraction, left: str, right: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of comparing `right`, perhaps the question's gold, with `left`, which represents a party.
+    """The outcome of comparing `right`, perhaps the question's gold, with `left`, which represents
+    a party.
 
     `equal` is `None` where the comparison ended without an outcome, which counts as different.
     """
@@ -77,7 +83,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Parties:
-    """The parties of one question: form -> representative, for forms that are none, and the gold's key, if there is a gold."""
+    """The parties of one question: form -> representative, for forms that are none, and the gold's
+    key, if there is a gold.
+    """
 
     joined: Mapping[str, str]
     gold: str | None
@@ -88,7 +96,9 @@ class Parties:
 
 
 class PairBudget:
-    """What is left of the comparisons and their seconds, for the command and for the current question."""
+    """What is left of the comparisons and their seconds, for the command and for the current
+    question.
+    """
 
     def __init__(
         self,
@@ -118,12 +128,16 @@ class PairBudget:
 class Division:
     """Divides the normal forms of a question into parties, one by one.
 
-    The division over a recording adds forms in sorted order; a live LLM adds them as they come. `verdicts` are those of the
-    compared pairs, in order; verdicts known before cost nothing. `not_asked` counts pairs beyond the budget, which are different.
+    The division over a recording adds forms in sorted order; a live LLM adds them as they come.
+    `verdicts` are those of the compared pairs, in order; verdicts known before cost nothing.
+    `not_asked` counts pairs beyond the budget, which are different.
     """
 
     def __init__(
-        self, comparison: Comparison | None = None, budget: PairBudget | None = None, known: Iterable[Verdict] = ()
+        self,
+        comparison: Comparison | None = None,
+        budget: PairBudget | None = None,
+        known: Iterable[Verdict] = (),
     ) -> None:
         self._comparison, self._budget = comparison, budget or PairBudget()
         self._known = {(v.left, v.right, v.gold): v.equal for v in known if v.equal is not None}
@@ -155,7 +169,14 @@ class Division:
         """Return the first representative that a form is equal to."""
         if self._comparison is None:
             return None
-        return next((left for left in self._representatives if self._equal(self._comparison, left, form, gold)), None)
+        return next(
+            (
+                left
+                for left in self._representatives
+                if self._equal(self._comparison, left, form, gold)
+            ),
+            None,
+        )
 
     def _equal(self, comparison: Comparison, left: str, right: str, gold: bool) -> bool:
         if not comparison.comparable(left, right):
@@ -184,7 +205,8 @@ def divide(
 ) -> tuple[Parties, Division]:
     """Divide all normal forms of one question, in sorted order, and find the party of its gold.
 
-    `later` are forms that come behind all others, also in sorted order: they change nothing among those.
+    `later` are forms that come behind all others, also in sorted order: they change nothing among
+    those.
     """
     division = Division(comparison, budget, known)
     for form in (*sorted(forms), *sorted(later)):
@@ -193,7 +215,9 @@ def divide(
 
 
 def parties_of(verdicts: Sequence[Verdict], gold: str | None) -> Parties:
-    """Return the parties that stored verdicts of a question make; pairs without a verdict are different."""
+    """Return the parties that stored verdicts of a question make; pairs without a verdict are
+    different.
+    """
     joined = {v.right: v.left for v in verdicts if v.equal and not v.gold}
     right = next((v.left for v in verdicts if v.equal and v.gold), None)
     return Parties(joined, None if gold is None else joined.get(gold, right or gold))

@@ -1,11 +1,14 @@
-r"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or closing punctuation only.
+r"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or
+closing punctuation only.
 
-Which text of a CoT is its answer (the first rule that finds one): the one that it sets apart, in a JSON object or the last
-`\boxed{...}`; what follows the last answer phrase (`feval.answers.markers`), up to the end of its line; the CoT itself where it
-is one line. Anything else is no answer.
+Which text of a CoT is its answer (the first rule that finds one): the one that it sets apart, in a
+JSON object or the last `\boxed{...}`; what follows the last answer phrase
+(`feval.answers.markers`), up to the end of its line; the CoT itself where it is one line. Anything
+else is no answer.
 
-The key is the text in NFKC and casefold, out of `\text{...}`, blanks squeezed, quotes, Markdown and punctuation trimmed off both
-ends. An answer longer than `LONGEST` characters is a discourse and has no key.
+The key is the text in NFKC and casefold, out of `\text{...}`, blanks squeezed, quotes, Markdown and
+punctuation trimmed off both ends. An answer longer than `LONGEST` characters is a discourse and has
+no key.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ def extract(text: str) -> str | None:
 
 
 def canonical(raw: str) -> str | None:
-    """Return the key of a raw answer; `None` where nothing but punctuation is left, or it is too long."""
+    """Return the key of a raw answer; `None` where nothing but punctuation is left, or it is too
+    long.
+    """
     if len(raw) > LONGEST:
         return None
     text = " ".join(fold(raw).split())
@@ -52,7 +57,8 @@ def fold(text: str) -> str:
     """Return the text in NFKC and casefold, stable: folding twice is folding once."""
     if text.isascii():
         return text.lower()
-    for _ in range(4):  # normalising can undo casefolding and the other way round, for a few rare characters
+    # normalising can undo casefolding and the other way round, for a few rare characters
+    for _ in range(4):
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         if folded == text:
             break

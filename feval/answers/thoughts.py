@@ -1,18 +1,24 @@
 """Split the thoughts that a model wrote inline off its reply: answers are read in the reply only.
 
-Servers without a reasoning parser leave thoughts in the text, between marks that depend on the model family. `FAMILIES` is the
-table of marks, `split` applies it, and `join` is the inverse: the raw text comes back byte for byte.
+Servers without a reasoning parser leave thoughts in the text, between marks that depend on the
+model family. `FAMILIES` is the table of marks, `split` applies it, and `join` is the inverse: the
+raw text comes back byte for byte.
 
 Where a mark counts:
 
-- At the beginning of the text, ignoring white space, or behind its first word or line ("Okay."), which is no reply where nothing
-  follows the thought. A mark inside code or quotation marks never counts. Tags are read in any case.
-- A closing mark alone: many chat templates open the thought in the prompt, so everything before the mark is thought. A text of
-  such an LLM that was cut off before its closing mark is thought altogether (`opens` of `split_columns`).
-- Later in the text: a tag at the beginning of a line or sentence that is closed, or a special token, also in mid-sentence.
-  There may be more thoughts (interleaved thinking); the text between and after them is the reply.
-- Marks do not nest: the first closing mark closes. A thought that is never closed extends to the end of the text.
-- A text that is a JSON array of content blocks is read as the blocks: one mark holds the whole array.
+- At the beginning of the text, ignoring white space, or behind its first word or line ("Okay."),
+  which is no reply where nothing follows the thought. A mark inside code or quotation marks never
+  counts. Tags are read in any case.
+- A closing mark alone: many chat templates open the thought in the prompt, so everything before the
+  mark is thought. A text of such an LLM that was cut off before its closing mark is thought
+  altogether (`opens` of `split_columns`).
+- Later in the text: a tag at the beginning of a line or sentence that is closed, or a special
+  token, also in mid-sentence. There may be more thoughts (interleaved thinking); the text between
+  and after them is the reply.
+- Marks do not nest: the first closing mark closes. A thought that is never closed extends to the
+  end of the text.
+- A text that is a JSON array of content blocks is read as the blocks: one mark holds the whole
+  array.
 
 Every scan is linear in the length of the text.
 """
@@ -27,7 +33,9 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 Thoughts = str | tuple[str, str]
-"""How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its own."""
+"""How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its
+own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +43,17 @@ class Family:
     """The marks of one family of models, as regular expressions.
 
     Attributes:
-        hint: in lower case; every text that has one of the marks, behind a line end, holds it, or one of several.
+        hint: in lower case; every text that has one of the marks, behind a line end, holds it, or
+            one of several.
         opening: begins a thought.
         closing: ends it.
-        place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, in any case, and
-            "start" such text that counts only at the beginning.
+        place: where `opening` counts: "token" is a special token, "tag" is text that a reply may
+            also quote, in any case, and "start" such text that counts only at the beginning.
         lone_closing: whether a closing mark alone ends a thought that the chat template opened.
-        frame: what is neither thought nor reply, such as the wrapper of a reply, at the beginning or behind another mark;
-            empty for none.
-        written: opening and closing mark as a model writes them before its reply; `None` where the expressions say it.
+        frame: what is neither thought nor reply, such as the wrapper of a reply, at the beginning
+            or behind another mark; empty for none.
+        written: opening and closing mark as a model writes them before its reply; `None` where the
+            expressions say it.
     """
 
     hint: str | tuple[str, ...]
@@ -64,16 +74,27 @@ _TOKENS = (
     ("<|channel>", "<channel|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
-    ("<|channel|>", "<|start|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"),
+    (
+        "<|channel|>",
+        "<|start|>",
+        "<|constrain|>",
+        "<|message|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+    ),
 )
 """The special tokens that marks are made of; the first of each group is unique to its family."""
 
 _CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
 _FINAL = rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
 _COMMENTARY = rf"{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|(?={_CHANNEL})|\Z)"
-# What is left of the channels where special tokens were skipped while decoding. A text may begin with "analysis" as a word.
+# What is left of the channels where special tokens were skipped while decoding. A text may begin
+# with "analysis" as a word.
 _BARE_ANALYSIS = r"\A\s*analysis(?:(?=[^\W_])|(?=(?s:.)*?assistantfinal))|assistantanalysis"
-_BARE_REPLY = r"assistantfinal|assistantcommentary(?s:.)*?(?:assistantfinal|(?=assistantanalysis)|\Z)"
+_BARE_REPLY = (
+    r"assistantfinal|assistantcommentary(?s:.)*?(?:assistantfinal|(?=assistantanalysis)|\Z)"
+)
 
 FAMILIES: Mapping[str, Family] = {
     "think": Family("think>", "<think>", "</think>", "tag"),
@@ -87,7 +108,12 @@ FAMILIES: Mapping[str, Family] = {
     "minimax": Family("mm:think>", "<mm:think>", "</mm:think>"),
     "longcat": Family("longcat_think>", "<longcat_think>", "</longcat_think>"),
     "kimi": Family("think▷", "◁think▷", "◁/think▷"),
-    "gemma": Family("channel", r"<\|channel>thought\n", r"<channel\|>", written=("<|channel>thought\n", "<channel|>")),
+    "gemma": Family(
+        "channel",
+        r"<\|channel>thought\n",
+        r"<channel\|>",
+        written=("<|channel>thought\n", "<channel|>"),
+    ),
     "cohere": Family(
         "|>",
         r"<\|START_THINKING\|>",
@@ -106,7 +132,10 @@ FAMILIES: Mapping[str, Family] = {
         rf"{_CHANNEL}analysis<\|message\|>|{_BARE_ANALYSIS}",
         rf"<\|end\|>(?=\s*<\|(?:start|channel)\|>)|{_FINAL}|{_COMMENTARY}|{_BARE_REPLY}",
         frame=rf"{_FINAL}|{_COMMENTARY}|<\|(?:end|return|call)\|>",
-        written=("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        written=(
+            "<|channel|>analysis<|message|>",
+            "<|end|><|start|>assistant<|channel|>final<|message|>",
+        ),
     ),
     "granite": Family(
         "my thought process:",
@@ -119,10 +148,11 @@ FAMILIES: Mapping[str, Family] = {
 }
 """Family -> its marks.
 
-`think` is what most open models write (DeepSeek, Qwen, GLM, Kimi K2, MiniMax M2, Phi, Nemotron, OLMo, and Hunyuan, whose
-`<answer>` tags belong to the reply); `thought` is EXAONE Deep and Gemini through its OpenAI-compatible door; `thinking` prompted
-models and Granite 3.3, and the tags behind it prompted models; `mistral` Magistral and Ministral; `minimax` M3; `open-thoughts`
-OpenThinker and Sky-T1; `harmony` gpt-oss, whose commentary is neither thought nor reply; `granite` Granite 3.2.
+`think` is what most open models write (DeepSeek, Qwen, GLM, Kimi K2, MiniMax M2, Phi, Nemotron,
+OLMo, and Hunyuan, whose `<answer>` tags belong to the reply); `thought` is EXAONE Deep and Gemini
+through its OpenAI-compatible door; `thinking` prompted models and Granite 3.3, and the tags behind
+it prompted models; `mistral` Magistral and Ministral; `minimax` M3; `open-thoughts` OpenThinker and
+Sky-T1; `harmony` gpt-oss, whose commentary is neither thought nor reply; `granite` Granite 3.2.
 """
 
 _WORDS = ("my thought process:", "\nanalysis", "assistantfinal")
@@ -130,7 +160,9 @@ _MARK = re.compile(
     r"[<\[◁]/?(?:\||channel\||[a-z_:]*think|[a-z_:]*thought|reasoning|scratchpad|reflection|inner_monologue)",
     re.IGNORECASE,
 )
-"""These words or the beginning of a mark are in every text that is split, but for arrays of content blocks."""
+"""These words or the beginning of a mark are in every text that is split, but for arrays of content
+blocks.
+"""
 
 _FENCE = "```"
 _QUOTES = frozenset("\"'“”‘’«»")
@@ -139,7 +171,8 @@ _AFTER_SENTENCE = "\"'*_)]”’"
 _SPACE = re.compile(r"\s*")
 _TAGS = frozenset(name for name, family in FAMILIES.items() if family.opening == f"<{name}>")
 _FIRST_TAG = re.compile(r"\s*<([A-Za-z_]{1,20})>")
-_LOOK_BACK = 64  # characters before a mark that are looked at, so that no line is read for each mark in it
+# characters before a mark that are looked at, so that no line is read for each mark in it
+_LOOK_BACK = 64
 _FIRST_LINE = 200  # characters of a first line in front of a thought
 _SPOKEN = frozenset(".,:;!?…。，：！？")
 _THOUGHT_BLOCKS = ("thinking", "reasoning", "redacted_thinking")
@@ -149,8 +182,9 @@ _THOUGHT_BLOCKS = ("thinking", "reasoning", "redacted_thinking")
 class Mark:
     """Where one thought was in the raw text, in Unicode code points.
 
-    `reply_offset` is the length of the reply before it. The marks come with their white space; `opening` has no mark where the
-    chat template opened the thought, `closing` is empty where it was never closed.
+    `reply_offset` is the length of the reply before it. The marks come with their white space;
+    `opening` has no mark where the chat template opened the thought, `closing` is empty where it
+    was never closed.
     """
 
     reply_offset: int
@@ -161,7 +195,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The parts of a raw text: the reply, all thoughts end to end (`None` where there is none), and where they were."""
+    """The parts of a raw text: the reply, all thoughts end to end (`None` where there is none), and
+    where they were.
+    """
 
     reply: str
     reasoning: str | None = None
@@ -174,14 +210,19 @@ class Split:
 
     @property
     def answers(self) -> bool:
-        """Whether an answer may be read in the reply: not where a thought was never closed, or nothing follows the first."""
-        return not self.marks or (self.closed and bool(self.reply[self.marks[0].reply_offset :].strip()))
+        """Whether an answer may be read in the reply: not where a thought was never closed, or
+        nothing follows the first.
+        """
+        return not self.marks or (
+            self.closed and bool(self.reply[self.marks[0].reply_offset :].strip())
+        )
 
 
 def split(text: str, thoughts: Thoughts | None = None) -> Split:
     """Return the reply, the thoughts, and the marks that `join` needs to restore the text.
 
-    `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family of the first mark in the text.
+    `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family
+    of the first mark in the text.
     """
     blocks = _content_blocks(text)
     if blocks is not None:
@@ -195,7 +236,11 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     if thoughts is not None:
         patterns = _patterns(thoughts)
         return _split(text, patterns) if _hints_at(patterns.family, lower) else Split(text)
-    splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if _hints_at(family, lower))
+    splits = (
+        _split(text, _patterns(name))
+        for name, family in FAMILIES.items()
+        if _hints_at(family, lower)
+    )
     return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
 
 
@@ -206,34 +251,55 @@ def _has_sign(text: str) -> bool:
 
 
 def _hints_at(family: Family, lower: str) -> bool:
-    return family.hint in lower if isinstance(family.hint, str) else any(map(lower.__contains__, family.hint))
+    return (
+        family.hint in lower
+        if isinstance(family.hint, str)
+        else any(map(lower.__contains__, family.hint))
+    )
 
 
 def opened_by_template(text: str | None, thoughts: Thoughts | None) -> bool:
-    """Return whether a text closes a thought that it does not open: the chat template of its LLM does."""
+    """Return whether a text closes a thought that it does not open: the chat template of its LLM
+    does.
+    """
     if text is None or (thoughts is None and not _has_sign(text)):
         return False
     if _MARK.match(text, _leading_space(text)):  # it begins with a mark
         return False
     parts = split(text, thoughts)
-    return bool(parts.marks) and not parts.marks[0].opening.strip() and parts.marks[0].length > 0 and parts.closed
+    return (
+        bool(parts.marks)
+        and not parts.marks[0].opening.strip()
+        and parts.marks[0].length > 0
+        and parts.closed
+    )
 
 
-_BLOCKS_END = "]"  # closes the mark of a text of content blocks; the mark's opening is the whole text
+# closes the mark of a text of content blocks; the mark's opening is the whole text
+_BLOCKS_END = "]"
 
 
 def _content_blocks(text: str) -> tuple[str, str | None] | None:
-    """Return the reply and the thoughts of a JSON array of content blocks; `None` where a text is none, or has no thought."""
+    """Return the reply and the thoughts of a JSON array of content blocks; `None` where a text is
+    none, or has no thought.
+    """
     if text[:_LOOK_BACK].lstrip()[:1] != "[" or text[-_LOOK_BACK:].rstrip()[-1:] != "]":
         return None
     try:
         blocks = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not (blocks and isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)):
+    if not (
+        blocks and isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)
+    ):
         return None
-    thinks = [block.get("thought") is True or block.get("type") in _THOUGHT_BLOCKS for block in blocks]
-    says = [block.get("type", "text") == "text" and isinstance(block.get("text"), str) for block in blocks]
+    thinks = [
+        block.get("thought") is True or block.get("type") in _THOUGHT_BLOCKS for block in blocks
+    ]
+    says = [
+        block.get("type", "text") == "text" and isinstance(block.get("text"), str)
+        for block in blocks
+    ]
     if not any(thinks) or not all(map(any, zip(thinks, says, strict=True))):
         return None
     return read_blocks(blocks)
@@ -242,10 +308,15 @@ def _content_blocks(text: str) -> tuple[str, str | None] | None:
 def read_blocks(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     """Return the reply and the thoughts of a message's content blocks.
 
-    Thoughts are blocks of type `thinking` (Mistral, Anthropic) or `reasoning`, and those marked `thought` (Gemini).
+    Thoughts are blocks of type `thinking` (Mistral, Anthropic) or `reasoning`, and those marked
+    `thought` (Gemini).
     """
     thoughts = "".join(_thought_of_block(block) for block in blocks)
-    replies = (block for block in blocks if block.get("type", "text") == "text" and block.get("thought") is not True)
+    replies = (
+        block
+        for block in blocks
+        if block.get("type", "text") == "text" and block.get("thought") is not True
+    )
     return "".join(block_text(block, "text") for block in replies), thoughts or None
 
 
@@ -253,7 +324,11 @@ def _thought_of_block(block: Mapping[str, Any]) -> str:
     if block.get("thought") is True:
         return block_text(block, "text")
     kind = block.get("type")
-    return block_text(block, kind) or block_text(block, "text") if kind in ("thinking", "reasoning") else ""
+    return (
+        block_text(block, kind) or block_text(block, "text")
+        if kind in ("thinking", "reasoning")
+        else ""
+    )
 
 
 def block_text(block: Mapping[str, Any], name: str) -> str:
@@ -265,7 +340,9 @@ def block_text(block: Mapping[str, Any], name: str) -> str:
 
 
 def reply_behind(cue: str | None, text: str) -> str | None:
-    """Return what an answer is read in where an LLM wrote a text behind a cue; `None` where that ends inside a thought."""
+    """Return what an answer is read in where an LLM wrote a text behind a cue; `None` where that
+    ends inside a thought.
+    """
     parts = split((cue or "") + text)
     return parts.reply if parts.closed else None
 
@@ -274,8 +351,10 @@ class Interruption(NamedTuple):
     """What makes a reply that is cut off go on as if it had come to its answer.
 
     Attributes:
-        opening: the mark that the chat template wrote before the text, where it opened the thought; else empty.
-        closing: the mark that ends the thought in which the text is cut; empty where it is cut outside of one.
+        opening: the mark that the chat template wrote before the text, where it opened the thought;
+            else empty.
+        closing: the mark that ends the thought in which the text is cut; empty where it is cut
+            outside of one.
     """
 
     opening: str
@@ -283,13 +362,23 @@ class Interruption(NamedTuple):
 
 
 def interruption(text: str, length: int, thoughts: Thoughts | None = None) -> Interruption:
-    """Return what surrounds the first `length` characters of a raw text where the reply is cut there."""
+    """Return what surrounds the first `length` characters of a raw text where the reply is cut
+    there.
+    """
     parts = split(text, thoughts)
     if not parts.marks:
         return Interruption("", "")
-    families = [thoughts] if thoughts is not None else [name for name in FAMILIES if split(text, name) == parts]
+    families = (
+        [thoughts]
+        if thoughts is not None
+        else [name for name in FAMILIES if split(text, name) == parts]
+    )
     opening, closing = written_marks(families[0])
-    before = "" if parts.marks[0].opening.strip() else opening + "\n" * (not opening.endswith(("|>", "\n")))
+    before = (
+        ""
+        if parts.marks[0].opening.strip()
+        else opening + "\n" * (not opening.endswith(("|>", "\n")))
+    )
     cut = split(before + text[:length], families[0])
     return Interruption(before, "" if cut.closed else closing)
 
@@ -303,7 +392,9 @@ def written_marks(thoughts: Thoughts) -> tuple[str, str]:
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
-    """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
+    """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning`
+    and are left out.
+    """
     if of_content_blocks(marks):
         return marks[0].opening
     inline = _inline(reasoning, marks)
@@ -326,14 +417,21 @@ def beginning(reply: str, reasoning: str | None, marks: Sequence[Mark], length: 
         thought = min(mark.length, left - len(opening))
         closing = mark.closing[: left - len(opening) - thought]
         kept.append(Mark(mark.reply_offset, opening, thought, closing))
-        length -= len(opening) + thought + len(closing)  # what is left of it as a length of the reply
+        # what is left of it as a length of the reply
+        length -= len(opening) + thought + len(closing)
     thoughts = _inline(reasoning, marks)[: sum(mark.length for mark in kept)]
     return Split(reply[:length], thoughts if kept else None, tuple(kept))
 
 
 def of_content_blocks(marks: Sequence[Mark]) -> bool:
-    """Return whether the raw text was a JSON array of content blocks, which holds reply and thoughts in another spelling."""
-    return len(marks) == 1 and marks[0].closing == _BLOCKS_END and _content_blocks(marks[0].opening) is not None
+    """Return whether the raw text was a JSON array of content blocks, which holds reply and
+    thoughts in another spelling.
+    """
+    return (
+        len(marks) == 1
+        and marks[0].closing == _BLOCKS_END
+        and _content_blocks(marks[0].opening) is not None
+    )
 
 
 def raw_place(place: int, marks: Sequence[Mark]) -> int:
@@ -348,19 +446,28 @@ def _inline(reasoning: str | None, marks: Sequence[Mark]) -> str:
 
 
 def fit(reply: str | None, reasoning: str | None, marks: Sequence[Mark]) -> bool:
-    """Return whether marks are consistent with a reply and its reasoning: in order, and within their lengths."""
+    """Return whether marks are consistent with a reply and its reasoning: in order, and within
+    their lengths.
+    """
     offsets = [0, *(mark.reply_offset for mark in marks), len(reply or "")]
     lengths = [mark.length for mark in marks]
-    return offsets == sorted(offsets) and min(lengths, default=0) >= 0 and sum(lengths) <= len(reasoning or "")
+    return (
+        offsets == sorted(offsets)
+        and min(lengths, default=0) >= 0
+        and sum(lengths) <= len(reasoning or "")
+    )
 
 
 def apart(reasoning: str, marks: Sequence[Mark]) -> str | None:
-    """Return the part of a recorded reasoning that came in a separate field, before the inline thoughts."""
+    """Return the part of a recorded reasoning that came in a separate field, before the inline
+    thoughts.
+    """
     return reasoning[: len(reasoning) - sum(mark.length for mark in marks)] or None
 
 
 class SplitColumns(NamedTuple):
-    """CoTs after splitting, as columns of equal length; whole columns are `None` where no CoT has a value.
+    """CoTs after splitting, as columns of equal length; whole columns are `None` where no CoT has a
+    value.
 
     Attributes:
         texts: the replies; `None` where there is no text.
@@ -385,22 +492,33 @@ def split_columns(
     *,
     opens: bool = False,
 ) -> SplitColumns:
-    """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede them.
+    """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede
+    them.
 
-    `opens`: other texts of the LLM show that its chat template opens the thought (`opened_by_template`). One that was cut off
-    by the limit and has no mark is then a thought without a reply.
+    `opens`: other texts of the LLM show that its chat template opens the thought
+    (`opened_by_template`). One that was cut off by the limit and has no mark is then a thought
+    without a reply.
     """
     if (
-        thoughts is None and reasoning is None and not opens and not _any_thought(list(filter(None, texts)))
+        thoughts is None
+        and reasoning is None
+        and not opens
+        and not _any_thought(list(filter(None, texts)))
     ):  # as most texts are
         return SplitColumns(list(texts), None, None, list(finish_reasons), [True] * len(texts))
     parts = [None if text is None else split(text, thoughts) for text in texts]
     apart = reasoning or [None] * len(parts)
     if opens:
         parts = [
-            Split("", part.reply, (Mark(0, "", len(part.reply), ""),))
-            if part is not None and part.reply and not part.marks and reason == "length" and thought is None
-            else part
+            (
+                Split("", part.reply, (Mark(0, "", len(part.reply), ""),))
+                if part is not None
+                and part.reply
+                and not part.marks
+                and reason == "length"
+                and thought is None
+                else part
+            )
             for part, reason, thought in zip(parts, finish_reasons, apart, strict=True)
         ]
     joined = [
@@ -435,9 +553,13 @@ def _any_thought(texts: Sequence[str]) -> bool:
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
-    """Return those of a tokenizer's special tokens that marks are made of; without them, text cannot be split."""
+    """Return those of a tokenizer's special tokens that marks are made of; without them, text
+    cannot be split.
+    """
     known = frozenset(vocabulary)
-    return frozenset(token for group in _TOKENS if group[0] in known for token in group if token in known)
+    return frozenset(
+        token for group in _TOKENS if group[0] in known for token in group if token in known
+    )
 
 
 class _Patterns(NamedTuple):
@@ -453,11 +575,12 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
         family = FAMILIES[thoughts]
     else:
         family = Family("", re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
-    # The character that both marks begin with stands in front, where the search is a hundred times as fast.
+    # The character that both marks begin with stands in front, where the search is a hundred times
+    # as fast.
     start = family.opening[: 2 if family.opening.startswith("\\") else 1]
     start = "" if family.frame or not family.closing.startswith(start) else start
     opening, closing = family.opening[len(start) :], family.closing[len(start) :]
-    outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){family.frame and '|' + family.frame})"
+    outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){family.frame and '|' + family.frame})"  # noqa: E501
     frame = re.compile(family.frame) if family.frame else None
     flags = re.NOFLAG if family.place == "token" else re.IGNORECASE
     return _Patterns(family, re.compile(family.closing, flags), re.compile(outside, flags), frame)
@@ -470,7 +593,9 @@ def _first_mark(parts: Split) -> int:
 
 
 class _Block(NamedTuple):
-    """A thought from `opened` to `closed`, with its marks from `start` to `end`; or a mark that is neither thought nor reply."""
+    """A thought from `opened` to `closed`, with its marks from `start` to `end`; or a mark that is
+    neither thought nor reply.
+    """
 
     start: int
     opened: int
@@ -485,7 +610,8 @@ def _split(text: str, patterns: _Patterns) -> Split:
         return Split(text)
     replies: list[str] = []
     thoughts: list[str] = []
-    spans: list[tuple[int, _Block]] = []  # length of the reply before a block, and the block with its white space
+    # length of the reply before a block, and the block with its white space
+    spans: list[tuple[int, _Block]] = []
     place = size = 0
     last = ""
     for block in blocks:
@@ -494,27 +620,44 @@ def _split(text: str, patterns: _Patterns) -> Split:
             last = text[extended.start - 1]
             size += extended.start - place
             replies.append(text[place : extended.start])
-        if not extended.is_thought and extended.start == place and spans:  # one mark behind the other
+        # one mark behind the other
+        if not extended.is_thought and extended.start == place and spans:
             spans[-1] = (size, spans[-1][1]._replace(end=extended.end))
         else:
             spans.append((size, extended))
         thoughts += [text[extended.opened : extended.closed]] * extended.is_thought
         place = extended.end
     marks = [
-        Mark(offset, text[span.start : span.opened], span.closed - span.opened, text[span.closed : span.end])
+        Mark(
+            offset,
+            text[span.start : span.opened],
+            span.closed - span.opened,
+            text[span.closed : span.end],
+        )
         for offset, span in spans
     ]
-    return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks))
+    return Split(
+        "".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks)
+    )
 
 
 def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
-    """Extend a block's marks by the white space around and inside them, except what separates two parts of the reply.
+    """Extend a block's marks by the white space around and inside them, except what separates two
+    parts of the reply.
 
     The reply before the block begins at `place`; `last` is the last character of the reply so far.
     """
-    start = place if not text[place : block.start].strip() and (not last or last.isspace()) else block.start
+    start = (
+        place
+        if not text[place : block.start].strip() and (not last or last.isspace())
+        else block.start
+    )
     before = text[start - 1] if start > place else last
-    end = block.end if before and not before.isspace() else block.end + _leading_space(text, block.end)
+    end = (
+        block.end
+        if before and not before.isspace()
+        else block.end + _leading_space(text, block.end)
+    )
     if not block.is_thought:
         return _Block(start, start, start, end, is_thought=False)
     thought = text[block.opened : block.closed]
@@ -539,7 +682,11 @@ def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
             closing = patterns.closing.search(text, place)
             closed, place = (len(text), len(text)) if closing is None else closing.span()
             yield _Block(match.start(), match.end(), closed, place)
-        elif match["closing"] is not None and not checker.begins(match) and checker.closes_alone(match):
+        elif (
+            match["closing"] is not None
+            and not checker.begins(match)
+            and checker.closes_alone(match)
+        ):
             yield _Block(0, 0, match.start(), place)
         elif checker.is_frame(match):
             yield _Block(match.start(), match.start(), match.start(), place, is_thought=False)
@@ -554,7 +701,9 @@ class _MarkChecker:
     def __init__(self, text: str, patterns: _Patterns) -> None:
         self._text, self._patterns = text, patterns
         self._beginning = _leading_space(text)
-        self._last_closing = max((match.start() for match in patterns.closing.finditer(text)), default=-1)
+        self._last_closing = max(
+            (match.start() for match in patterns.closing.finditer(text)), default=-1
+        )
         self._after_block = self._has_quoted_opening = False
         self._counted, self._fences = 0, 0
 
@@ -577,29 +726,48 @@ class _MarkChecker:
         return (is_closed or self._after_block) and (glued or self._begins_sentence(start))
 
     def _follows_first_words(self, start: int, end: int) -> bool:
-        """Whether nothing but a first line is in front of a tag on the next one, or a first word such as "Okay," on its own."""
-        before = self._text[self._beginning : start].rstrip() if start - self._beginning <= _FIRST_LINE else "\n"
+        """Whether nothing but a first line is in front of a tag on the next one, or a first word
+        such as "Okay," on its own.
+        """
+        before = (
+            self._text[self._beginning : start].rstrip()
+            if start - self._beginning <= _FIRST_LINE
+            else "\n"
+        )
         if "\n" in before or not before or self._text[end - 1] != ">":
             return False
         is_spoken = before[-1] in _SPOKEN or self._text[end : end + 1] == "\n"
         return self._begins_line(start) or (is_spoken and not any(map(str.isspace, before)))
 
     def begins(self, match: re.Match[str]) -> bool:
-        """Whether the text begins with a mark of the wrapper around a reply, which may close a thought elsewhere."""
+        """Whether the text begins with a mark of the wrapper around a reply, which may close a
+        thought elsewhere.
+        """
         return match.start() <= self._beginning and self.is_frame(match)
 
     def closes_alone(self, match: re.Match[str]) -> bool:
-        """Whether a closing mark without an opening one closes a thought that the chat template opened."""
+        """Whether a closing mark without an opening one closes a thought that the chat template
+        opened.
+        """
         start, end = match.span()
-        if self._after_block or not self._patterns.family.lone_closing or self._is_quoted(start, end):
+        if (
+            self._after_block
+            or not self._patterns.family.lone_closing
+            or self._is_quoted(start, end)
+        ):
             return False
         if self._in_code(start) and self._text.find(_FENCE, end) >= 0:
             return False
-        return not self._has_quoted_opening or (self._begins_line(start) and not self._in_code(start))
+        return not self._has_quoted_opening or (
+            self._begins_line(start) and not self._in_code(start)
+        )
 
     def is_frame(self, match: re.Match[str]) -> bool:
         """Whether a mark belongs to the wrapper that the model wrote around its reply."""
-        frame, is_possible = self._patterns.frame, self._after_block or match.start() <= self._beginning
+        frame, is_possible = (
+            self._patterns.frame,
+            self._after_block or match.start() <= self._beginning,
+        )
         return is_possible and frame is not None and frame.fullmatch(match[0]) is not None
 
     def take(self, end: int) -> None:
@@ -618,8 +786,13 @@ class _MarkChecker:
 
     def _is_inline_code(self, start: int, end: int) -> bool:
         """Whether backticks on the same line enclose a mark."""
-        before = self._text[max(start - _LOOK_BACK, 0) : start].rpartition("\n")[2].replace(_FENCE, "")
-        return before.count("`") % 2 == 1 and "`" in self._text[end : end + _LOOK_BACK].partition("\n")[0]
+        before = (
+            self._text[max(start - _LOOK_BACK, 0) : start].rpartition("\n")[2].replace(_FENCE, "")
+        )
+        return (
+            before.count("`") % 2 == 1
+            and "`" in self._text[end : end + _LOOK_BACK].partition("\n")[0]
+        )
 
     def _in_code(self, start: int) -> bool:
         self._fences += self._text.count(_FENCE, self._counted, start)

@@ -1,4 +1,6 @@
-"""What is known about datasets, LLMs and prices: cards, price lists, token counters, wire models."""
+"""What is known about datasets, LLMs and prices: cards, price lists, token counters, wire
+models.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@
 
 C_in and C_out are USD per million tokens; see `prices`.
 
-Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed once there; the other two
-billings are what papers without a sampling API that returns many CoTs per request paid.
+Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed
+once there; the other two billings are what papers without a sampling API that returns many CoTs per
+request paid.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
-"""How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each request sends it again, as ESC's
-windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-Consistency)."""
+"""How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each
+request sends it again, as ESC's windows do), or `per_sample` (each CoT is a request of its own, as
+in Adaptive-Consistency).
+"""
 
 PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
-MOST_USD_PER_MTOK = 1_000_000_000  # far above any price, and far below where sums of dollars leave floats
+# far above any price, and far below where sums of dollars leave floats
+MOST_USD_PER_MTOK = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ class Price:
                 price = math.nan
             if not 0 <= price <= MOST_USD_PER_MTOK:  # NaN, too, is refused
                 raise OutOfRangeError(
-                    f"A price cannot be {shorten(value)} USD per million tokens. Give a number from 0 to {MOST_USD_PER_MTOK:,}."
+                    f"A price cannot be {shorten(value)} USD per million tokens. Give a number from"
+                    f" 0 to {MOST_USD_PER_MTOK:,}."
                 )
             object.__setattr__(self, name, price)
 
@@ -61,18 +66,21 @@ class Price:
 @overload
 def billed_prompts(billing: str, rounds: int, cots: int) -> int: ...
 @overload
-def billed_prompts(billing: str, rounds: NDArray[np.integer[Any]], cots: NDArray[np.integer[Any]]) -> NDArray[Any]: ...
+def billed_prompts(
+    billing: str, rounds: NDArray[np.integer[Any]], cots: NDArray[np.integer[Any]]
+) -> NDArray[Any]: ...
 def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
     """Return how many times the prompt of a question is paid.
 
     Args:
         billing: one of `BILLINGS`.
-        rounds: requests made to one LLM for one question, at least 0: an integer, or an array of any shape.
+        rounds: requests made to one LLM for one question, at least 0: an integer, or an array of
+            any shape.
         cots: CoTs received, of the same shape.
 
     Returns:
-        Integers of the same shape: 1 wherever anything was asked (`once`), `rounds` (`per_round`), or `cots` (`per_sample`);
-        0 wherever nothing was asked.
+        Integers of the same shape: 1 wherever anything was asked (`once`), `rounds` (`per_round`),
+        or `cots` (`per_sample`); 0 wherever nothing was asked.
 
     Raises:
         UnknownNameError: `billing` is none of `BILLINGS`.
@@ -86,7 +94,9 @@ def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
 @overload
 def usd(price: Price, prompt_tokens: float, output_tokens: float) -> float: ...
 @overload
-def usd(price: Price, prompt_tokens: NDArray[Any], output_tokens: NDArray[Any] | float) -> NDArray[np.float64]: ...
+def usd(
+    price: Price, prompt_tokens: NDArray[Any], output_tokens: NDArray[Any] | float
+) -> NDArray[np.float64]: ...
 @overload
 def usd(price: Price, prompt_tokens: float, output_tokens: NDArray[Any]) -> NDArray[np.float64]: ...
 def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
@@ -94,10 +104,14 @@ def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
 
     Args:
         price: of the LLM.
-        prompt_tokens: input tokens billed: those of the prompt times `billed_prompts`; a number, or an array of any shape.
+        prompt_tokens: input tokens billed: those of the prompt times `billed_prompts`; a number, or
+            an array of any shape.
         output_tokens: of all CoTs paid for; of a shape that broadcasts with it.
 
     Returns:
-        USD: a float, or a float64 array. Unknown token counts (negative in a pool) are the caller's to leave out.
+        USD: a float, or a float64 array. Unknown token counts (negative in a pool) are the caller's
+        to leave out.
     """
-    return 1e-6 * (price.input_usd_per_mtok * prompt_tokens + price.output_usd_per_mtok * output_tokens)
+    return 1e-6 * (
+        price.input_usd_per_mtok * prompt_tokens + price.output_usd_per_mtok * output_tokens
+    )

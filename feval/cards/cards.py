@@ -1,7 +1,8 @@
-"""Dataset and LLM cards: front matter read into frozen models. `data_cards/README.md` describes the files.
+"""Dataset and LLM cards: front matter read into frozen models. `data_cards/README.md` describes the
+files.
 
-To add a dataset, an LLM or a price list, put a Markdown file into a folder named by `FEVAL_CARDS`. Where two folders describe the
-same dataset or LLM, the first folder wins; feval's own comes last.
+To add a dataset, an LLM or a price list, put a Markdown file into a folder named by `FEVAL_CARDS`.
+Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def _known_kind(name: str) -> str:
 
 def _known_family(name: str) -> str:
     if name not in FAMILIES:
-        raise ValueError(f"the families are {', '.join(FAMILIES)}; or give an opening and a closing mark")
+        raise ValueError(
+            f"the families are {', '.join(FAMILIES)}; or give an opening and a closing mark"
+        )
     return name
 
 
@@ -37,11 +40,15 @@ def _no_double_hyphen(name: str) -> str:
     return name
 
 
-_Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+_Repository = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")
+]
 _Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
-_LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
+_LLMName = Annotated[
+    str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)
+]
 _AnswerKind = Annotated[str, AfterValidator(_known_kind)]
 _ThoughtFamily = Annotated[str, AfterValidator(_known_family)]
 _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
@@ -50,8 +57,9 @@ _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 class HubChoices(Card):
     """Which column holds the options of a question, and in which form.
 
-    "labelled" has label and text of each, "marked" texts such as "A)21", "plain" texts alone (labelled A, B, C, ...; a gold may
-    be a position from 0). "in-question": the column is the question's, and the options are the lines after its line "Options:".
+    "labelled" has label and text of each, "marked" texts such as "A)21", "plain" texts alone
+    (labelled A, B, C, ...; a gold may be a position from 0). "in-question": the column is the
+    question's, and the options are the lines after its line "Options:".
     """
 
     column: Text
@@ -69,7 +77,9 @@ class HubColumns(Card):
 
 
 class HubSource(Card):
-    """Where the questions are on the Hugging Face Hub. The revision is the pinned commit; `None` where none was verified."""
+    """Where the questions are on the Hugging Face Hub. The revision is the pinned commit; `None`
+    where none was verified.
+    """
 
     repository: _Repository
     config: Text | None
@@ -80,7 +90,9 @@ class HubSource(Card):
 
 
 class SourceFile(Card):
-    """The file whose rows the question ids count: a public repository, a path in it, and the pinned commit, if known."""
+    """The file whose rows the question ids count: a public repository, a path in it, and the pinned
+    commit, if known.
+    """
 
     repository: Text
     path: Text
@@ -88,7 +100,9 @@ class SourceFile(Card):
 
 
 class CardExample(Card):
-    """A question, an answer as a CoT gives it, and the same answer in canonical form (the voting key)."""
+    """A question, an answer as a CoT gives it, and the same answer in canonical form (the voting
+    key).
+    """
 
     question: Text
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] = ()
@@ -97,7 +111,9 @@ class CardExample(Card):
 
 
 class DatasetCard(Card):
-    """The facts of a dataset; `data_cards/README.md` explains the fields. What is optional or `null` there may be `None`."""
+    """The facts of a dataset; `data_cards/README.md` explains the fields. What is optional or
+    `null` there may be `None`.
+    """
 
     id: _DatasetId
     title: Text
@@ -120,8 +136,9 @@ class DatasetCard(Card):
 class LLMCard(Card):
     """The facts of an LLM; `data_cards/README.md` explains the fields.
 
-    `thoughts` is a family, or an opening and a closing mark; `None`: any family, by the first mark in the text. A `temperature`
-    or `max_tokens` of `None` is the provider's default, or 32,768 tokens for an LLM that reasons and whose card is not feval's.
+    `thoughts` is a family, or an opening and a closing mark; `None`: any family, by the first mark
+    in the text. A `temperature` or `max_tokens` of `None` is the provider's default, or 32,768
+    tokens for an LLM that reasons and whose card is not feval's.
     """
 
     name: _LLMName
@@ -171,21 +188,29 @@ def dataset_card(dataset_id: str) -> DatasetCard:
     card = find_dataset_card(dataset_id)
     if card is None:
         advice = (
-            f"{_ADVICE} Questions in a file of your own need none: --questions FILE --answer-kind KIND (in Python: source=FILE, "
-            "answer_kind=KIND)."
+            f"{_ADVICE} Questions in a file of your own need none: --questions FILE --answer-kind"
+            " KIND (in Python: source=FILE, answer_kind=KIND)."
         )
         raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
     return card
 
 
 def find_dataset_card(dataset_id: str) -> DatasetCard | None:
-    """Return the card of a dataset; `None` where there is none. A card that cannot be used raises a `CardError`."""
+    """Return the card of a dataset; `None` where there is none. A card that cannot be used raises a
+    `CardError`.
+    """
     return _find("datasets", dataset_id, DatasetCard)
 
 
 def our_dataset_id(reference_name: str) -> str:
-    """Return our id of a dataset of the reference package, such as "aqua" for "AQuA"; the name itself where no card has it."""
-    ids = (dataset for dataset in dataset_ids() if dataset_card(dataset).reference_name == reference_name)
+    """Return our id of a dataset of the reference package, such as "aqua" for "AQuA"; the name
+    itself where no card has it.
+    """
+    ids = (
+        dataset
+        for dataset in dataset_ids()
+        if dataset_card(dataset).reference_name == reference_name
+    )
     return next(ids, reference_name)
 
 
@@ -215,21 +240,28 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     own_name: str = getattr(card, _NAME_FIELDS[kind])
     if own_name != name:
         raise CardError(
-            f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called {file_stem(own_name)}.md."
+            f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called"
+            f" {file_stem(own_name)}.md."
         )
     return card
 
 
 def thoughts_of(llm: str) -> Thoughts | None:
-    """Return how an LLM marks its thoughts, from its or its base's card; `None` where it does not say."""
+    """Return how an LLM marks its thoughts, from its or its base's card; `None` where it does not
+    say.
+    """
     card = find_llm_card(llm)
     return None if card is None else card.thoughts
 
 
 def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
-    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model; the `CardError` names wrong fields."""
+    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model; the `CardError`
+    names wrong fields.
+    """
     try:
         return model.model_validate(read_front_matter(path))
     except ValidationError as error:
         kind_name = CARD_KINDS[kind]
-        raise CardError(f"The {kind_name} {path} {sentence(error)}. data_cards/README.md lists the fields.") from error
+        raise CardError(
+            f"The {kind_name} {path} {sentence(error)}. data_cards/README.md lists the fields."
+        ) from error

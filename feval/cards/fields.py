@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 def _iso_date(text: str) -> str:
     try:
-        is_day = date.fromisoformat(text).isoformat() == text  # fromisoformat takes 20250602 and week dates, too
+        # fromisoformat takes 20250602 and week dates, too
+        is_day = date.fromisoformat(text).isoformat() == text
     except ValueError:
         is_day = False
     if not is_day:
@@ -31,7 +32,9 @@ Day = Annotated[str, AfterValidator(_iso_date)]
 
 
 class Card(BaseModel):
-    """The facts of a card. A card that says questions: "250" is corrected by its author, not by us."""
+    """The facts of a card. A card that says questions: "250" is corrected by its author, not by
+    us.
+    """
 
     # Built on first use: most commands read one kind of card of four, or none.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"]
-"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source does not say)."""
+FinishReason = Literal[
+    "stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"
+]
+"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source
+does not say).
+"""
 
 # The order is part of the votes file: a finish reason is stored as its position here. Append only.
 FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)

@@ -1,7 +1,8 @@
-"""Card files: which folders hold them, and how the front matter of one is read; `data_cards/README.md` describes both.
+"""Card files: which folders hold them, and how the front matter of one is read;
+`data_cards/README.md` describes both.
 
-The YAML read here is the part that JSON can say too, so `no` and `2025-06-02` stay text, and a card cannot hold aliases (the
-stuff of YAML bombs), tags, or the same key twice.
+The YAML read here is the part that JSON can say too, so `no` and `2025-06-02` stay text, and a card
+cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ MAX_CARD_DEPTH = 8
 
 _FENCE = "---"
 _TAG = "tag:yaml.org,2002:"
-_JSON_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))
+_JSON_TAGS = frozenset(
+    _TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map")
+)
 _NUMBER_START = "-0123456789"
 
 
@@ -47,20 +50,33 @@ def card_folder() -> Path:
     for folder in (installed, checkout):
         if folder.is_dir():
             return folder
-    raise CardError(f"The cards of feval are missing: {installed} is not a folder. Install feval again.")
+    raise CardError(
+        f"The cards of feval are missing: {installed} is not a folder. Install feval again."
+    )
 
 
 def card_folders() -> tuple[Path, ...]:
-    """Return the card folders in search order: those in `FEVAL_CARDS`, separated as in `PATH`, then feval's own."""
-    named = [Path(entry).expanduser() for entry in os.environ.get("FEVAL_CARDS", "").split(os.pathsep) if entry.strip()]
+    """Return the card folders in search order: those in `FEVAL_CARDS`, separated as in `PATH`, then
+    feval's own.
+    """
+    named = [
+        Path(entry).expanduser()
+        for entry in os.environ.get("FEVAL_CARDS", "").split(os.pathsep)
+        if entry.strip()
+    ]
     for folder in named:
         if not os.path.isdir(folder):  # noqa: PTH112  False where Path.is_dir raises: a name too long
-            raise CardError(f"FEVAL_CARDS names {str(folder)!r}, which is not a folder. Correct or unset FEVAL_CARDS.")
+            raise CardError(
+                f"FEVAL_CARDS names {str(folder)!r}, which is not a folder. Correct or unset"
+                " FEVAL_CARDS."
+            )
     return (*named, card_folder())
 
 
 def file_stem(name: str) -> str:
-    """Return the file name, without `.md`, of the card of `name`: `Qwen/Qwen2.5-32B-Instruct` has a slash, files have not."""
+    """Return the file name, without `.md`, of the card of `name`: `Qwen/Qwen2.5-32B-Instruct` has a
+    slash, files have not.
+    """
     return name.replace("/", "--")
 
 
@@ -70,7 +86,9 @@ def card_name(stem: str) -> str:
 
 
 def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
-    """Return the names of the cards of a kind (a key of `CARD_KINDS`), sorted, with their files: the one that counts first."""
+    """Return the names of the cards of a kind (a key of `CARD_KINDS`), sorted, with their files:
+    the one that counts first.
+    """
     files: dict[str, tuple[Path, ...]] = {}
     for folder in card_folders():
         for path in _cards_in(folder / kind):
@@ -80,20 +98,28 @@ def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
 
 
 def _cards_in(folder: Path) -> list[Path]:
-    """List the `.md` files of a folder that may be absent; a README and hidden files are no cards."""
+    """List the `.md` files of a folder that may be absent; a README and hidden files are no
+    cards.
+    """
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     except OSError as error:
-        raise CardError(f"The card folder {folder} cannot be listed: {error.strerror or error}.") from error
+        raise CardError(
+            f"The card folder {folder} cannot be listed: {error.strerror or error}."
+        ) from error
     return [
-        folder / name for name in names if name.endswith(".md") and name != "README.md" and not name.startswith(".")
+        folder / name
+        for name in names
+        if name.endswith(".md") and name != "README.md" and not name.startswith(".")
     ]
 
 
 def find_card(kind: str, name: str) -> Path | None:
-    """Return the file of the card that describes `name`, the first one found; `None` where there is none."""
-    # Looked up in the listing and not on the disk: a disk that ignores case would find "GSM8K", and a name with dots
-    # and slashes could point outside the folder.
+    """Return the file of the card that describes `name`, the first one found; `None` where there is
+    none.
+    """
+    # Looked up in the listing and not on the disk: a disk that ignores case would find "GSM8K", and
+    # a name with dots and slashes could point outside the folder.
     paths = card_files(kind).get(name)
     return paths[0] if paths else None
 
@@ -106,7 +132,8 @@ def read_card_text(path: Path) -> str:
         raise CardError(f"There is no card {path}. Check the path.") from error
     except OSError as error:
         raise CardError(
-            f"The card {path} cannot be read: {error.strerror or error}. Name a Markdown or JSON file."
+            f"The card {path} cannot be read: {error.strerror or error}. Name a Markdown or JSON"
+            " file."
         ) from error
     try:
         text = data.decode("utf-8-sig")
@@ -119,10 +146,12 @@ def read_card_text(path: Path) -> str:
 
 
 def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the facts of a card: the mapping between its two lines `---`, unchecked beyond JSON's types.
+    """Return the facts of a card: the mapping between its two lines `---`, unchecked beyond JSON's
+    types.
 
     Raises:
-        CardError: not readable, or not plain YAML; the message names the file and, where there is one, the line.
+        CardError: not readable, or not plain YAML; the message names the file and, where there is
+            one, the line.
     """
     card = Path(path)
     return deepcopy(_parse(card, _front_matter(card, read_card_text(card))))
@@ -136,21 +165,28 @@ def read_body(path: str | os.PathLike[str]) -> str:
 
 
 def _front_matter(path: Path, text: str) -> str:
-    """Return the YAML, beginning with an empty line in the place of the first `---`, so that line numbers are the file's."""
+    """Return the YAML, beginning with an empty line in the place of the first `---`, so that line
+    numbers are the file's.
+    """
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
         raise CardError(
-            f"The card {path} has no front matter: line 1 must be '---'. data_cards/README.md shows the form."
+            f"The card {path} has no front matter: line 1 must be '---'. data_cards/README.md shows"
+            " the form."
         )
     for number, line in enumerate(lines[1:], start=1):
         if line.rstrip() == _FENCE:
             return "\n" + "\n".join(lines[1:number]) + "\n"
-    raise CardError(f"The front matter of the card {path} does not end: a second line '---' is missing.")
+    raise CardError(
+        f"The front matter of the card {path} does not end: a second line '---' is missing."
+    )
 
 
 @lru_cache(16)
 def _parse(path: Path, text: str) -> dict[str, Any]:
-    """Read YAML text whose line numbers are those of the card; every recording and every evaluation reads the same few cards."""
+    """Read YAML text whose line numbers are those of the card; every recording and every evaluation
+    reads the same few cards.
+    """
     try:
         refuse_bombs(text, f"The card {path}")
         loader = _loader_class()(text)
@@ -158,7 +194,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
             root = loader.get_single_node()
             if not isinstance(root, yaml.MappingNode):
                 raise CardError(
-                    f"The front matter of the card {path} is not a mapping. Write lines such as 'id: gsm8k'."
+                    f"The front matter of the card {path} is not a mapping. Write lines such as"
+                    " 'id: gsm8k'."
                 )
             _refuse_odd_nodes(path, root)
             facts: dict[str, Any] = loader.construct_document(root)
@@ -167,7 +204,9 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise CardError(_yaml_sentence(path, text, error)) from error
     except ValueError as error:  # an integer with thousands of digits
-        raise CardError(f"The front matter of the card {path} holds a number that cannot be read: {error}.") from error
+        raise CardError(
+            f"The front matter of the card {path} holds a number that cannot be read: {error}."
+        ) from error
     return facts
 
 
@@ -176,52 +215,71 @@ def _loader_class() -> Any:
     """Return PyYAML's safe loader (in C where there is one) with the scalars of JSON only."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's words are enough here.
+    # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's
+    # words are enough here.
     for tag, pattern, starts in (
         ("bool", r"(?:true|false)\Z", ("t", "f")),
         ("null", r"(?:null|~|)\Z", ("n", "~", "")),
         ("int", r"-?(?:0|[1-9][0-9]*)\Z", _NUMBER_START),
-        ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)\Z", _NUMBER_START),
+        (
+            "float",
+            r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)\Z",
+            _NUMBER_START,
+        ),
     ):
         for start in starts:
             resolvers.setdefault(start, []).append((_TAG + tag, re.compile(pattern)))
     return type("CardLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def refuse_bombs(text: str, where: str, most_depth: int = MAX_CARD_DEPTH, loader_class: Any = None) -> None:
-    """Raise a `CardError` where YAML, as the loader would read it, has aliases (a few lines expand to gigabytes) or is deep."""
+def refuse_bombs(
+    text: str, where: str, most_depth: int = MAX_CARD_DEPTH, loader_class: Any = None
+) -> None:
+    """Raise a `CardError` where YAML, as the loader would read it, has aliases (a few lines expand
+    to gigabytes) or is deep.
+    """
     # Events come before any tree is built, which a recursive reader would stumble over.
     loader = (loader_class or _loader_class())(text)
     try:
         depth = 0
         while loader.check_event():
             event = loader.get_event()
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             line = event.start_mark.line + 1
             if isinstance(event, yaml.AliasEvent):
                 raise CardError(f"{where} uses a YAML alias in line {line}. Write the value out.")
             if depth > most_depth:
-                raise CardError(f"{where} nests deeper than {most_depth} levels in line {line}. Flatten it.")
+                raise CardError(
+                    f"{where} nests deeper than {most_depth} levels in line {line}. Flatten it."
+                )
     finally:
         loader.dispose()
 
 
 def _refuse_odd_nodes(path: Path, root: Any) -> None:
-    """Refuse tags beyond JSON's, keys that are no text, and keys that stand twice in one mapping."""
+    """Refuse tags beyond JSON's, keys that are no text, and keys that stand twice in one
+    mapping.
+    """
     for node in _nodes(root):
         line = node.start_mark.line + 1
         if node.tag not in _JSON_TAGS:
             raise CardError(
-                f"The card {path} uses the YAML tag {shorten(node.tag)} in line {line}. Write plain values."
+                f"The card {path} uses the YAML tag {shorten(node.tag)} in line {line}. Write plain"
+                " values."
             )
         seen: set[str] = set()
         for key, _ in node.value if node.id == "mapping" else ():
             line = key.start_mark.line + 1
             if key.tag != _TAG + "str":
-                raise CardError(f"The card {path} has a key in line {line} that is not text. Put it in quotes.")
+                raise CardError(
+                    f"The card {path} has a key in line {line} that is not text. Put it in quotes."
+                )
             if key.value in seen:
                 raise CardError(
-                    f"The card {path} has the key {shorten(key.value)} twice, again in line {line}. Keep one."
+                    f"The card {path} has the key {shorten(key.value)} twice, again in line {line}."
+                    " Keep one."
                 )
             seen.add(key.value)
 
@@ -248,4 +306,6 @@ def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
     else:
         line = ""
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it is not YAML"
-    return f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
+    return (
+        f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
+    )

@@ -1,7 +1,8 @@
 """The paper's names of datasets and LLMs, as constants.
 
-`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. Any other
-text works wherever these do. The spelling is the reference package's, mistakes included, because code out there uses it.
+`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini",
+the name of an LLM. Any other text works wherever these do. The spelling is the reference package's,
+mistakes included, because code out there uses it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ class ReferenceDataset(StrEnum):
 
     @property
     def is_output_number(self) -> bool:
-        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
+        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and
+        MATH-500.
+        """
         return self.name in {"GSM8K", "SVAMP", "MATH_500"}
 
     @property
     def is_output_choice(self) -> bool:
-        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
+        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA,
+        SVAMP (too) and BIG-Bench Hard.
+        """
         return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
 
 

@@ -1,4 +1,6 @@
-"""Price lists: dated USD per million tokens, never edited, only superseded. `billing` makes dollars of them."""
+"""Price lists: dated USD per million tokens, never edited, only superseded. `billing` makes dollars
+of them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    ValidationError,
+    model_validator,
+)
 
 from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
@@ -19,7 +28,13 @@ from feval.cards.fields import Card, Day, Text
 from feval.cards.front_matter import card_files, read_card_text, read_front_matter
 from feval.cards.reading import parse_json
 from feval.cards.validation import sentence, shorten
-from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.errors import (
+    CardError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    UnknownNameError,
+    UsageError,
+)
 
 
 def _list_id(text: str) -> str:
@@ -67,7 +82,10 @@ class _PriceCard(Card):
     id: Annotated[str, AfterValidator(_list_id)]
     date: Day
     source: Text
-    prices: dict[Annotated[str, AfterValidator(base_name)], Annotated[InstanceOf[Price], BeforeValidator(_as_price)]]
+    prices: dict[
+        Annotated[str, AfterValidator(base_name)],
+        Annotated[InstanceOf[Price], BeforeValidator(_as_price)],
+    ]
     title: Text = "prices"
     notes: dict[str, str] = Field(default_factory=dict)
 
@@ -102,7 +120,13 @@ class PriceList:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
-        facts = {"id": self.id, "date": self.date, "source": self.source, "prices": self.prices, "notes": self.notes}
+        facts = {
+            "id": self.id,
+            "date": self.date,
+            "source": self.source,
+            "prices": self.prices,
+            "notes": self.notes,
+        }
         try:
             card = _PriceCard.model_validate(facts)
         except ValidationError as error:
@@ -112,22 +136,31 @@ class PriceList:
     @property
     def digest(self) -> str:
         """The sha256, in hex, over a canonical JSON of id, date and prices: what a receipt pins."""
-        pairs = {llm: [p.input_usd_per_mtok, p.output_usd_per_mtok] for llm, p in self.prices.items()}
+        pairs = {
+            llm: [p.input_usd_per_mtok, p.output_usd_per_mtok] for llm, p in self.prices.items()
+        }
         facts = {"id": self.id, "date": self.date, "prices": pairs}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
     def find(self, llm: str) -> Price | None:
-        """Return the price of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8"); `None` where the list has none."""
+        """Return the price of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8"); `None`
+        where the list has none.
+        """
         return self.prices.get(llm.split("@", 1)[0])
 
     def price(self, llm: str) -> Price:
-        """Return the price of an LLM or of a variant's base; raise `PriceNotFoundError` where the list has none."""
+        """Return the price of an LLM or of a variant's base; raise `PriceNotFoundError` where the
+        list has none.
+        """
         price = self.find(llm)
         if price is None:
             known = ", ".join(sorted(self.prices)) or "none"
             raise PriceNotFoundError(
-                f"The price list {self.id!r} has no price for the LLM {llm!r}. It has: {known}."
-                " Use another list (an id, a .md card or a .json file), or 'none' to leave dollars out."
+                f"The price list {self.id!r} has no price for the LLM {llm!r}. It has: {known}. Use"
+                " another list (an id, a .md card or a .json file), or 'none' to leave dollars"
+                " out."
             )
         return price
 
@@ -137,15 +170,22 @@ def price_list(id_or_path: str | Path) -> PriceList:
     """Read a price list.
 
     Args:
-        id_or_path: the id of a card, such as "2025-06-02"; or the path of a file: a card (`.md`), or JSON (`.json`) such as
-            `{"id": "mine", "date": "2026-01-31", "source": "...", "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD per
-            million input and output tokens. A string with a slash or one of these endings is a path.
+        id_or_path: the id of a card, such as "2025-06-02"; or the path of a file: a card (`.md`),
+            or JSON (`.json`) such as `{"id": "mine", "date": "2026-01-31", "source": "...",
+            "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD per million input and output
+            tokens. A string with a slash or one of these endings is a path.
 
     Raises:
         UnknownNameError: no card has this id.
-        CardError: the file cannot be read, or is no price list, or gives the id of a published list to other prices.
+        CardError: the file cannot be read, or is no price list, or gives the id of a published list
+            to other prices.
     """
-    if isinstance(id_or_path, Path) or id_or_path.endswith((".md", ".json")) or "/" in id_or_path or "\\" in id_or_path:
+    if (
+        isinstance(id_or_path, Path)
+        or id_or_path.endswith((".md", ".json"))
+        or "/" in id_or_path
+        or "\\" in id_or_path
+    ):
         path = Path(id_or_path).expanduser()
         prices = _read_json(path) if path.suffix == ".json" else _read_card(path)
         _refuse_second(prices, path)
@@ -156,17 +196,23 @@ def price_list(id_or_path: str | Path) -> PriceList:
         raise UnknownNameError.of("price list", id_or_path, card_files("prices"), advice)
     prices = _read_card(paths[0])
     if prices.id != id_or_path:
-        raise CardError(f"The price list {paths[0]} has the id {prices.id!r}: rename the file to {prices.id}.md.")
+        raise CardError(
+            f"The price list {paths[0]} has the id {prices.id!r}: rename the file to"
+            f" {prices.id}.md."
+        )
     _refuse_second(prices, paths[0])
     return prices
 
 
 def _refuse_second(prices: PriceList, path: Path) -> None:
-    """Refuse a list with the id of another one: a published list is superseded under a new id, never changed."""
+    """Refuse a list with the id of another one: a published list is superseded under a new id,
+    never changed.
+    """
     for other in card_files("prices").get(prices.id, ()):
         if other.resolve() != path.resolve() and _read_card(other).digest != prices.digest:
             raise CardError(
-                f"The price lists {path} and {other} both have the id {prices.id!r} but differ. Rename yours."
+                f"The price lists {path} and {other} both have the id {prices.id!r} but differ."
+                " Rename yours."
             )
 
 
@@ -179,11 +225,15 @@ def _read_json(path: Path) -> PriceList:
     try:
         facts = parse_json(text)
     except json.JSONDecodeError as error:
-        raise CardError(f"The price list {path} is not JSON: {error.msg} in line {error.lineno}.") from error
+        raise CardError(
+            f"The price list {path} is not JSON: {error.msg} in line {error.lineno}."
+        ) from error
     except ValueError as error:
         raise CardError(f"The price list {path} is not a usable JSON file: {error}.") from error
     if not isinstance(facts, dict):
-        raise CardError(f"The price list {path} is not a JSON object. Write id, date, source and prices.")
+        raise CardError(
+            f"The price list {path} is not a JSON object. Write id, date, source and prices."
+        )
     return _from_facts(path, facts)
 
 
@@ -191,5 +241,7 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
     try:
         card = _PriceCard.model_validate(facts)
     except ValidationError as error:
-        raise CardError(f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields.") from error
+        raise CardError(
+            f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields."
+        ) from error
     return PriceList(card.id, card.date, card.source, card.prices, card.notes)

@@ -2,8 +2,9 @@
 
 The models are for JSON in and out; inside, feval works on arrays and frozen dataclasses.
 
-Source: FEval-TTC (arXiv 2511.01203), Listing 3. Where we differ: an answer may be `None` everywhere (the paper's own section 2.2
-needs it), a CoT's metadata has its finish reason, and dollars may be `None` for an LLM without a price.
+Source: FEval-TTC (arXiv 2511.01203), Listing 3. Where we differ: an answer may be `None` everywhere
+(the paper's own section 2.2 needs it), a CoT's metadata has its finish reason, and dollars may be
+`None` for an LLM without a price.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class _Frozen(BaseModel):
 
 
 class CoTMetadata(_Frozen):
-    """What one CoT cost and how it ended. `dollar_cost` is in USD, `None` where the LLM has no price."""
+    """What one CoT cost and how it ended. `dollar_cost` is in USD, `None` where the LLM has no
+    price.
+    """
 
     dollar_cost: float | None
     tokens: int = Field(ge=0)
@@ -26,7 +29,9 @@ class CoTMetadata(_Frozen):
 
 
 class CoT(_Frozen):
-    """One recorded chain of thought (Listing 3). `answer` is `None` where none could be extracted."""
+    """One recorded chain of thought (Listing 3). `answer` is `None` where none could be
+    extracted.
+    """
 
     raw_text: str | None
     answer: str | None

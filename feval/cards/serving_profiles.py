@@ -1,4 +1,6 @@
-"""Serving profiles: how fast LLMs are served, dated and with a source, for seconds that are modelled and not recorded."""
+"""Serving profiles: how fast LLMs are served, dated and with a source, for seconds that are
+modelled and not recorded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class ServingProfile(Card):
     id: Text
     date: Day
     source: Text
-    llms: Annotated[dict[Annotated[str, AfterValidator(base_name)], ServingSpeed], Field(min_length=1)]
+    llms: Annotated[
+        dict[Annotated[str, AfterValidator(base_name)], ServingSpeed], Field(min_length=1)
+    ]
     title: Text = "serving profile"
 
     def speed(self, llm: str) -> ServingSpeed:
@@ -54,8 +58,8 @@ class ServingProfile(Card):
         speed = self.llms.get(llm.split("@", 1)[0])
         if speed is None:
             raise NotRecordedError(
-                f"The serving profile {self.id!r} says nothing about the LLM {llm!r}; it has: {', '.join(sorted(self.llms))}. "
-                "Add a line for it in a profile of your own."
+                f"The serving profile {self.id!r} says nothing about the LLM {llm!r}; it has:"
+                f" {', '.join(sorted(self.llms))}. Add a line for it in a profile of your own."
             )
         return speed
 
@@ -64,7 +68,8 @@ def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> S
     """Return a serving profile.
 
     Args:
-        given: the name of a card; the path of a file, a card (`.md`) or TOML (`.toml`); its fields; or the profile itself.
+        given: the name of a card; the path of a file, a card (`.md`) or TOML (`.toml`); its fields;
+            or the profile itself.
 
     Raises:
         UnknownNameError: no card has this name.
@@ -86,7 +91,11 @@ def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> S
             raise UnknownNameError.of("serving profile", str(given), known, advice)
         path = known[str(given)][0]
     advice = "data_cards/README.md lists the fields."
-    facts = read_front_matter(path) if path.suffix == ".md" else read_toml(path, "The serving profile", advice)
+    facts = (
+        read_front_matter(path)
+        if path.suffix == ".md"
+        else read_toml(path, "The serving profile", advice)
+    )
     try:
         return ServingProfile.model_validate(facts)
     except ValidationError as error:

@@ -2,9 +2,9 @@
 
 A recording names its counter; counts by different counters are not comparable.
 
-tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made, and caches it in the folder
-named by TIKTOKEN_CACHE_DIR. Only imports and recordings need counters: a recording stores the counts. Whoever cuts a recorded CoT
-(`beginnings`) fetches nothing.
+tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made,
+and caches it in the folder named by TIKTOKEN_CACHE_DIR. Only imports and recordings need counters:
+a recording stores the counts. Whoever cuts a recorded CoT (`beginnings`) fetches nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _LOADING = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of a reply as recordings have them: thoughts are part of the output, cached tokens part of the prompt.
+    """Token counts of a reply as recordings have them: thoughts are part of the output, cached
+    tokens part of the prompt.
 
     `None`: not known. `added` says what was counted beside these by the source, and was added.
     """
@@ -67,23 +68,33 @@ class Usage:
     ) -> Usage:
         """Return the counts of a reply from those that its source states.
 
-        OpenAI, DeepSeek, Anthropic and Ollama count thoughts inside the output. Gemini counts them beside it: `thoughts`, its own
-        name, or (its OpenAI-compatible endpoint, xAI) what the total has beyond prompt and output. OpenAI, DeepSeek and Gemini
-        count cached tokens inside the prompt (`cached`); Anthropic counts those that it read from and wrote to a cache beside it,
-        `cache_read` and `cache_write`. A total that is the sum of prompt and output says that all is inside.
+        OpenAI, DeepSeek, Anthropic and Ollama count thoughts inside the output. Gemini counts them
+        beside it: `thoughts`, its own name, or (its OpenAI-compatible endpoint, xAI) what the total
+        has beyond prompt and output. OpenAI, DeepSeek and Gemini count cached tokens inside the
+        prompt (`cached`); Anthropic counts those that it read from and wrote to a cache beside it,
+        `cache_read` and `cache_write`. A total that is the sum of prompt and output says that all
+        is inside.
         """
         added = []
         both = None if prompt is None or output is None else prompt + output
         in_cache = (cache_read or 0) + (cache_write or 0)
         if cached is None and not (cache_read is None and cache_write is None):
-            if in_cache and prompt is not None and (both is None or total not in (both, both + (reasoning or 0))):
+            if (
+                in_cache
+                and prompt is not None
+                and (both is None or total not in (both, both + (reasoning or 0)))
+            ):
                 prompt += in_cache
                 added.append("tokens read from or written to a cache")
             cached = cache_read
             both = None if prompt is None or output is None else prompt + output
         rest = None if both is None or total is None or total <= both else total - both
         apart = thoughts if thoughts is not None and (both is None or total != both) else None
-        if thoughts is None and rest is not None and (rest == reasoning or (reasoning is None and rest != cached)):
+        if (
+            thoughts is None
+            and rest is not None
+            and (rest == reasoning or (reasoning is None and rest != cached))
+        ):
             apart = rest
         if apart and output is not None:
             output, reasoning = output + apart, apart
@@ -101,7 +112,8 @@ class Usage:
 
 
 def count_words(text: str) -> int:
-    """Return the reference package's token estimate: 1.365 times the words between white space, rounded half to even.
+    """Return the reference package's token estimate: 1.365 times the words between white space,
+    rounded half to even.
 
     Computed in integers, so the result is that of exact arithmetic for a text of any length.
     """
@@ -114,27 +126,31 @@ def _tokens_of_words(words: int) -> int:
 
 
 def is_usage(counter: str) -> bool:
-    """Return whether a counter's numbers rest on what the provider reported, exactly or as shares of its totals."""
+    """Return whether a counter's numbers rest on what the provider reported, exactly or as shares
+    of its totals.
+    """
     return counter in (USAGE, SPLIT_USAGE)
 
 
 def token_counter(name: str) -> Callable[[str], int]:
-    """Return the function that counts the tokens of a text; a vocabulary that is not on this machine is fetched by tiktoken.
+    """Return the function that counts the tokens of a text; a vocabulary that is not on this
+    machine is fetched by tiktoken.
 
     Args:
         name: `words` or `tiktoken:ENCODING`.
 
     Raises:
         UnknownNameError: no counter, or no encoding, has this name.
-        TokenCounterError: the counter is known but cannot count here: `usage`, or an encoding whose vocabulary is not on
-            this machine and cannot be fetched; the message says which file to put where.
+        TokenCounterError: the counter is known but cannot count here: `usage`, or an encoding whose
+            vocabulary is not on this machine and cannot be fetched; the message says which file to
+            put where.
     """
     if name == "words":
         return count_words
     if is_usage(name):
         raise TokenCounterError(
-            f"The token counter {name!r} means the counts that the provider reported, and there are none for this text."
-            " Use 'words' or 'tiktoken:ENCODING' to count the text itself."
+            f"The token counter {name!r} means the counts that the provider reported, and there are"
+            " none for this text. Use 'words' or 'tiktoken:ENCODING' to count the text itself."
         )
     if name.startswith(_TIKTOKEN):
         return _TiktokenCounter(name.removeprefix(_TIKTOKEN))
@@ -149,10 +165,12 @@ class Beginning(NamedTuple):
 
 
 def beginnings(name: str) -> Callable[[str, int], Beginning]:
-    """Return the function that gives at most so many first tokens of a text, as a counter counts them. It fetches nothing.
+    """Return the function that gives at most so many first tokens of a text, as a counter counts
+    them. It fetches nothing.
 
     Raises:
-        UnknownNameError, TokenCounterError: as `token_counter` does; also for a vocabulary that is not on this machine.
+        UnknownNameError, TokenCounterError: as `token_counter` does; also for a vocabulary that is
+            not on this machine.
     """
     if not name.startswith(_TIKTOKEN):
         token_counter(name)
@@ -191,7 +209,9 @@ def _fetching_nothing(tiktoken: ModuleType) -> Iterator[None]:
 
 
 def check_counter(name: str) -> str:
-    """Return the name of a counter; raise as `token_counter` does if there is none, and fetch nothing."""
+    """Return the name of a counter; raise as `token_counter` does if there is none, and fetch
+    nothing.
+    """
     if name.startswith(_TIKTOKEN):
         _tiktoken_of(name.removeprefix(_TIKTOKEN))
     elif name != USAGE:
@@ -209,7 +229,9 @@ def _tiktoken_of(encoding_name: str) -> ModuleType:
         ) from error
     known = tiktoken.list_encoding_names()
     if encoding_name not in known:
-        raise UnknownNameError.of("tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'.")
+        raise UnknownNameError.of(
+            "tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'."
+        )
     return tiktoken
 
 
@@ -231,11 +253,15 @@ class _TiktokenCounter:
         return len(self._encoding.encode_ordinary(text))
 
     def beginning(self, text: str, tokens: int) -> Beginning:
-        """Return at most so many first tokens of a text, less the bytes of a character that they cut in two."""
+        """Return at most so many first tokens of a text, less the bytes of a character that they
+        cut in two.
+        """
         encoded = self._encoding.encode_ordinary(text)
         if len(encoded) <= tokens:
             return Beginning(text, len(encoded))
-        return Beginning(self._encoding.decode_bytes(encoded[:tokens]).decode("utf-8", "ignore"), tokens)
+        return Beginning(
+            self._encoding.decode_bytes(encoded[:tokens]).decode("utf-8", "ignore"), tokens
+        )
 
     def __reduce__(self) -> tuple[type[_TiktokenCounter], tuple[str]]:
         return _TiktokenCounter, (self._name,)
@@ -248,18 +274,23 @@ def _how_to_place(encoding_name: str, error: Exception) -> str:
     reason = str(error) if len(str(error)) <= 160 else f"{str(error)[:157]}..."
     file = f"{address}, which it keeps as {name}" if name else "it"
     return (
-        f"The vocabulary of the tiktoken encoding {encoding_name!r} is not on this machine (TIKTOKEN_CACHE_DIR {place}), and"
-        f" tiktoken could not fetch {file} ({type(error).__name__}: {reason}). To place it by hand, run"
-        f" TIKTOKEN_CACHE_DIR=FOLDER python -c 'import tiktoken; tiktoken.get_encoding(\"{encoding_name}\")' where there is"
-        f" a network, copy what is then in FOLDER, under the names it has there, into a folder here, and set"
-        f" TIKTOKEN_CACHE_DIR to that folder; or take the counter 'words'."
+        f"The vocabulary of the tiktoken encoding {encoding_name!r} is not on this machine"
+        f" (TIKTOKEN_CACHE_DIR {place}), and tiktoken could not fetch {file}"
+        f" ({type(error).__name__}: {reason}). To place it by hand, run TIKTOKEN_CACHE_DIR=FOLDER"
+        f" python -c 'import tiktoken; tiktoken.get_encoding(\"{encoding_name}\")' where there is a"
+        " network, copy what is then in FOLDER, under the names it has there, into a folder here,"
+        " and set TIKTOKEN_CACHE_DIR to that folder; or take the counter 'words'."
     )
 
 
 def _file_of(error: Exception) -> tuple[str, str]:
-    """Address and name in the cache of the file that tiktoken failed to get; it is named in the frames of its loader alone."""
+    """Address and name in the cache of the file that tiktoken failed to get; it is named in the
+    frames of its loader alone.
+    """
     for frame, _ in walk_tb(error.__traceback__):
         if frame.f_code.co_name == "read_file_cached":
             names = frame.f_locals
-            return str(names.get("blobpath", "")), os.path.basename(str(names.get("cache_path", "")))  # noqa: PTH119  a name, whatever the system that wrote it
+            return str(names.get("blobpath", "")), os.path.basename(  # noqa: PTH119  a name, whatever the system that wrote it
+                str(names.get("cache_path", ""))
+            )
     return "", ""

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
 
 
 def sentence(error: ValidationError, most: int = 3) -> str:
-    """Describe what is wrong, as the predicate of a sentence: "lacks the field 'title'; has 'x' in the field 'seed' (...)".
+    """Describe what is wrong, as the predicate of a sentence: "lacks the field 'title'; has 'x' in
+    the field 'seed' (...)".
 
-    The caller puts the subject before it and what to do behind it: `f"The price list {path} {sentence(error)}. Correct it."`.
+    The caller puts the subject before it and what to do behind it: `f"The price list {path}
+    {sentence(error)}. Correct it."`.
 
     Args:
-        error: what pydantic raised. The text of a `ValueError` that a validator of ours raised is used as it is.
+        error: what pydantic raised. The text of a `ValueError` that a validator of ours raised is
+            used as it is.
         most: faults to spell out; the rest is counted.
     """
     faults = [_fault(details) for details in error.errors(include_url=False)]
@@ -40,9 +43,9 @@ def _fault(details: ErrorDetails) -> str:
         case "is_instance_of" if details["ctx"]["class"] == "Path":
             reason = "input should be a path, written as text"
         case _:
-            reason = details["msg"][:1].lower() + details["msg"][1:].replace("a valid string", "text").replace(
-                "dictionary", "mapping"
-            )
+            reason = details["msg"][:1].lower() + details["msg"][1:].replace(
+                "a valid string", "text"
+            ).replace("dictionary", "mapping")
     if not details["loc"]:
         return f"is not usable: {reason}"
     return f"has {'the key ' * is_key}{shorten(details['input'])} in the field {field} ({reason})"

@@ -1,4 +1,6 @@
-"""What `feval record` and `feval score` share: settings of asking, from options and a file, and the display of a run."""
+"""What `feval record` and `feval score` share: settings of asking, from options and a file, and the
+display of a run.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
 
 _LONG_WAIT_S = 60.0
-_SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
+_SETTINGS_HELP = (
+    "TOML file with options, such as `retries = 3`; rarer ones are set there only. See"
+    " docs/recording.md."
+)
 
 
 def _usable_url(url: str | None) -> str | None:
@@ -46,33 +51,45 @@ def _usable_variable(name: str | None) -> str | None:
 
 
 class AskingSettings(Request):
-    """Settings that recording and scoring share: where an LLM is, how fast and for how much it may be asked.
+    """Settings that recording and scoring share: where an LLM is, how fast and for how much it may
+    be asked.
 
-    A field annotated with a `typer.Option` is an option of the command line; any field may be in a file, `--settings FILE`.
+    A field annotated with a `typer.Option` is an option of the command line; any field may be in a
+    file, `--settings FILE`.
     """
 
     base_url: Annotated[
         str | None,
         AfterValidator(_usable_url),
-        typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."),
+        typer.Option(
+            "--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."
+        ),
     ] = None
     api_key_env: Annotated[
         str | None,
         AfterValidator(_usable_variable),
-        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
+        typer.Option(
+            "--api-key-env",
+            metavar="VARIABLE",
+            help="Variable with the API key. Default: OPENAI_API_KEY.",
+        ),
     ] = None
     concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Most requests in flight. Default: 64.")
+        int,
+        typer.Option("--concurrency", metavar="N", help="Most requests in flight. Default: 64."),
     ] = 64
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     retries: int = 8
     timeout: float = 600.0
     cost_limit: Annotated[
-        float | None, Field(gt=0), typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
+        float | None,
+        Field(gt=0),
+        typer.Option("--cost-limit", metavar="USD", help="Stop before spending more."),
     ] = None
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+        str | None,
+        typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02."),
     ] = None
 
     _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -100,7 +117,9 @@ class AskingSettings(Request):
 
 
 def settings_options(model: type[AskingSettings]) -> Decorator:
-    """Give a command --settings and the options of a model, its own fields first; it gets an instance as `settings`."""
+    """Give a command --settings and the options of a model, its own fields first; it gets an
+    instance as `settings`.
+    """
     names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
     fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
     parameters = [
@@ -114,21 +133,33 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
 
     def build(values: dict[str, Any]) -> AskingSettings:
         path = values.pop("settings")
-        options = {fields[name].alias or name: value for name, value in values.items() if value is not None}
+        options = {
+            fields[name].alias or name: value for name, value in values.items() if value is not None
+        }
         return _read(model, path, options)
 
     return expanded("settings", parameters, build)
 
 
-def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any]) -> AskingSettings:
-    """Settings of a file and of the command line, which comes first. Paths in the file start from its folder."""
-    content = {} if path is None else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
+def _read(
+    model: type[AskingSettings], path: Path | None, options: dict[str, Any]
+) -> AskingSettings:
+    """Settings of a file and of the command line, which comes first. Paths in the file start from
+    its folder.
+    """
+    content = (
+        {}
+        if path is None
+        else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
+    )
     in_file = {name: value for name, value in content.items() if name not in options}
     values = content | options
     for name, field in model.model_fields.items():
         key = field.alias or name
         if field.is_required() and key not in values:
-            raise UsageError(f"--{key} is missing; give it, or `{key} = ...` in a file for --settings.")
+            raise UsageError(
+                f"--{key} is missing; give it, or `{key} = ...` in a file for --settings."
+            )
         value = in_file.get(key)
         if path is None or not isinstance(value, str):
             continue
@@ -140,7 +171,10 @@ def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any
     settings.in_file.update(
         {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}
     )
-    stored = {f"the setting {name}": value for name, value in settings.model_dump(mode="json", by_alias=True).items()}
+    stored = {
+        f"the setting {name}": value
+        for name, value in settings.model_dump(mode="json", by_alias=True).items()
+    }
     refuse_secrets(stored, known_secrets(settings.api_key_env))
     return settings
 
@@ -150,7 +184,8 @@ def _is_file(path: Path) -> bool:
 
 
 class RunDisplay(RunBar):
-    """Shows progress in a bar, and prints what it would hide: what was there before, the first failure and stop, warnings.
+    """Shows progress in a bar, and prints what it would hide: what was there before, the first
+    failure and stop, warnings.
 
     Args:
         bar: shows the counts.
@@ -176,7 +211,8 @@ class RunDisplay(RunBar):
                 self._show.note(sentence)
             if kept := state.done - state.new:
                 self._show.note(
-                    f"{kept:,} of {state.total:,} were there before and are kept; only the others are asked for."
+                    f"{kept:,} of {state.total:,} were there before and are kept; only the others"
+                    " are asked for."
                 )
         if state.trouble is not None and not self._has_trouble:
             self._has_trouble = True
@@ -185,7 +221,9 @@ class RunDisplay(RunBar):
             self._is_waiting = False
         elif not self._is_waiting:
             self._is_waiting = True
-            self._show.note(f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then.")
+            self._show.note(
+                f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then."
+            )
         if state.warning is not None and state.warning not in self.printed:
             self.printed.add(state.warning)
             self._show.note(state.warning)
@@ -199,4 +237,7 @@ def estimated_usd(estimate: CostEstimate, prices: str) -> str:
     """Return an estimate's dollars in words."""
     if estimate.usd is None:
         return "no price known"
-    return f"{'at most' if estimate.at_most else 'about'} ${dollars(estimate.usd)} by price list {prices}"
+    return (
+        f"{'at most' if estimate.at_most else 'about'} ${dollars(estimate.usd)} by price list"
+        f" {prices}"
+    )

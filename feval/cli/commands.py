@@ -1,7 +1,7 @@
 """The table of commands, and what happens around each: exit codes, error sentences, signals.
 
-Exit codes: 0 done; 1 the work failed; 2 wrong usage; 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user;
-FEVAL_DEBUG=1 shows the one of an unexpected error.
+Exit codes: 0 done; 1 the work failed; 2 wrong usage; 128 + n ended by signal n (130: Ctrl-C). No
+traceback reaches a user; FEVAL_DEBUG=1 shows the one of an unexpected error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its heading and its line in `feval --help`, and `module:function` below `feval.cli`, imported on demand."""
+    """A command: its heading and its line in `feval --help`, and `module:function` below
+    `feval.cli`, imported on demand.
+    """
 
     group: str
     summary: str
@@ -45,31 +47,53 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "demo": Command("Start here", "See it work, offline, in seconds.", "demo:demo"),
-    "record": Command("Start here", "Ask an LLM once per CoT and keep everything.", "record:record"),
+    "record": Command(
+        "Start here", "Ask an LLM once per CoT and keep everything.", "record:record"
+    ),
     "curve": Command("Start here", "Accuracy against cost of one method.", "evaluate:curve"),
-    "import": Command("Recordings", "Make a recording from an existing file.", "recordings.files:import_"),
+    "import": Command(
+        "Recordings", "Make a recording from an existing file.", "recordings.files:import_"
+    ),
     "info": Command("Recordings", "Show what a recording holds.", "recordings.files:info"),
     "show": Command(
-        "Recordings", "List the questions, show one with its CoTs, or make a page.", "recordings.look:show"
+        "Recordings",
+        "List the questions, show one with its CoTs, or make a page.",
+        "recordings.look:show",
     ),
-    "verify": Command("Recordings", "Check a recording, or the numbers of a receipt.", "recordings.verify:verify"),
+    "verify": Command(
+        "Recordings", "Check a recording, or the numbers of a receipt.", "recordings.verify:verify"
+    ),
     "select": Command("Recordings", "Make a smaller recording.", "recordings.derive:select"),
     "merge": Command("Recordings", "Join recordings into a new one.", "recordings.derive:merge"),
     "extract": Command("Recordings", "Extract the answers again.", "recordings.derive:extract"),
-    "export": Command("Recordings", "Write the CoTs as a table, or for another tool.", "recordings.files:export"),
-    "score": Command("Recordings", "Score the CoTs with a reward model, judge or table.", "recordings.score:score"),
-    "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "recordings.hub:push"),
+    "export": Command(
+        "Recordings", "Write the CoTs as a table, or for another tool.", "recordings.files:export"
+    ),
+    "score": Command(
+        "Recordings",
+        "Score the CoTs with a reward model, judge or table.",
+        "recordings.score:score",
+    ),
+    "push": Command(
+        "Recordings", "Publish a recording on the Hugging Face Hub.", "recordings.hub:push"
+    ),
     "pull": Command("Recordings", "Fetch a recording from the Hub.", "recordings.hub:pull"),
     "run": Command("Methods", "Run one method on a dataset.", "evaluate:run"),
     "surface": Command("Methods", "Accuracy over width and depth of traces.", "evaluate:surface"),
     "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
-    "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"),
+    "couple": Command(
+        "Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"
+    ),
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
     "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
     "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
-    "grade": Command("Servers", "Grade a client's answers by the server's ledger.", "evaluate:grade"),
+    "grade": Command(
+        "Servers", "Grade a client's answers by the server's ledger.", "evaluate:grade"
+    ),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
-    "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
+    "tiny-server": Command(
+        "Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"
+    ),
     "ls": Command("Look up", "Datasets and their questions, LLMs, prices, methods.", "known:ls"),
 }
 """Name -> command, in the order of `feval --help`."""
@@ -139,7 +163,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _feval(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -149,10 +176,12 @@ def run() -> None:
     """Run the command that was asked for."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+            # a terminal that lacks a letter is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is to be ignored
+        # under nohup, SIGHUP is to be ignored
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _interrupt)
     try:
         app(prog_name="feval")
@@ -164,7 +193,9 @@ def run() -> None:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """End on SIGTERM (a scheduler) or SIGHUP (a closed terminal) as on Ctrl-C, so that half a recording is removed."""
+    """End on SIGTERM (a scheduler) or SIGHUP (a closed terminal) as on Ctrl-C, so that half a
+    recording is removed.
+    """
     raise KeyboardInterrupt(number)
 
 
@@ -172,8 +203,12 @@ def _interrupted_code(error: KeyboardInterrupt) -> int:
     return 128 + int(error.args[0] if error.args else signal.SIGINT)
 
 
-def expanded(name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]) -> Decorator:
-    """Make a decorator that puts parameters in place of the one of this name, which is built from their values."""
+def expanded(
+    name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]
+) -> Decorator:
+    """Make a decorator that puts parameters in place of the one of this name, which is built from
+    their values.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -183,7 +218,11 @@ def expanded(name: str, parameters: Sequence[inspect.Parameter], build: Callable
             values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
             command(**arguments, **{name: build(values)})
 
-        every = [new for old in signature.parameters.values() for new in (parameters if old.name == name else [old])]
+        every = [
+            new
+            for old in signature.parameters.values()
+            for new in (parameters if old.name == name else [old])
+        ]
         every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
         run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
@@ -194,13 +233,17 @@ def expanded(name: str, parameters: Sequence[inspect.Parameter], build: Callable
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     """Make a keyword parameter."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --json and --quiet; what it prints with comes as `show`."""
     as_json = typer.Option("--json", help="Print one JSON object and nothing else.")
-    quiet = typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")
+    quiet = typer.Option(
+        "--quiet", "-q", help="Print nothing but errors (and what --json asks for)."
+    )
     parameters = [
         keyword("as_json", Annotated[bool, as_json], default=False),
         keyword("quiet", Annotated[bool, quiet], default=False),
@@ -224,7 +267,8 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
         except FevalError as error:
             _fail(str(error), error.exit_code)
         except BrokenPipeError:
-            # The reader (`| head`) has seen enough. What Python still buffers goes nowhere, or it would complain at exit.
+            # The reader (`| head`) has seen enough. What Python still buffers goes nowhere, or it
+            # would complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except KeyboardInterrupt as error:
@@ -239,8 +283,9 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             if os.environ.get("FEVAL_DEBUG"):
                 print(shown("".join(traceback.format_exception(error))), file=sys.stderr)
             _fail(
-                f"feval {__version__} met something it did not expect ({type(error).__name__}: {error}). This is a bug in "
-                "feval: please report it with what you ran and what FEVAL_DEBUG=1 prints in front of the same command.",
+                f"feval {__version__} met something it did not expect ({type(error).__name__}:"
+                f" {error}). This is a bug in feval: please report it with what you ran and what"
+                " FEVAL_DEBUG=1 prints in front of the same command.",
                 1,
             )
 
@@ -249,8 +294,11 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise a `KeyboardInterrupt` while a command works, so that what is half done is removed."""
-    if signal.getsignal(signal.SIGINT) is not end_at_once:  # not the main program, or one in the background
+    """Let Ctrl-C raise a `KeyboardInterrupt` while a command works, so that what is half done is
+    removed.
+    """
+    # not the main program, or one in the background
+    if signal.getsignal(signal.SIGINT) is not end_at_once:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -290,8 +338,14 @@ def _warnings_as_notes(*, quiet: bool) -> Iterator[None]:
 def _disk_sentence(error: OSError) -> str:
     where = f"{error.filename}" if error.filename else "The output"
     if error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}:
-        return f"{where} could not be written because the disk is full. Make room there, or write to another disk."
-    return f"{where} could not be read or written: {error.strerror or error}. Check the path and its permissions."
+        return (
+            f"{where} could not be written because the disk is full. Make room there, or write to"
+            " another disk."
+        )
+    return (
+        f"{where} could not be read or written: {error.strerror or error}. Check the path and its"
+        " permissions."
+    )
 
 
 def _fail(sentence: str, code: int) -> NoReturn:

@@ -48,20 +48,29 @@ if TYPE_CHECKING:
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The comparison file; see docs/comparing.md.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="FILE", help="The comparison file; see docs/comparing.md.", show_default=False
+        ),
     ],
     *,
     init: Annotated[
-        bool, typer.Option("--init", help="Write a comparison file for what a recording holds; compute nothing.")
+        bool,
+        typer.Option(
+            "--init", help="Write a comparison file for what a recording holds; compute nothing."
+        ),
     ] = False,
     recordings: Annotated[
-        list[Path] | None, typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several.")
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
         typer.Option(
-            "--llm", metavar="NAME", help="For --init. Repeat for several, the cheap ones first. Default: all."
+            "--llm",
+            metavar="NAME",
+            help="For --init. Repeat for several, the cheap ones first. Default: all.",
         ),
     ] = None,
     methods: UsersMethods = None,
@@ -78,29 +87,32 @@ def compare(
 ) -> None:
     """Compare methods on the same questions and draws.
 
-    Prints the best method at three budgets, the frontier, significant differences and what failed; --all prints the rest.
-    Options such as --replicates override the file.
+    Prints the best method at three budgets, the frontier, significant differences and what failed;
+    --all prints the rest. Options such as --replicates override the file.
 
-    Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
+    Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml
+    --out comparison
     """
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
     if (init or dry_run) and (saved.out is not None or saved.receipt is not None):
         raise UsageError(
-            f"{'--init' if init else '--dry-run'} computes nothing; --out and receipts belong to the comparison."
+            f"{'--init' if init else '--dry-run'} computes nothing; --out and receipts belong to"
+            " the comparison."
         )
     if init:
         _init(show, file, recordings, dataset, llms, options, overwrite=saved.force)
         return
     if recordings or dataset or llms:
         raise UsageError(
-            f"The comparison file {file} says which recording, dataset and LLMs are compared; change it there, or write another "
-            "with --init."
+            f"The comparison file {file} says which recording, dataset and LLMs are compared;"
+            " change it there, or write another with --init."
         )
     plan = Plan.read(file).changed(**options)
     if sandbox and not methods:
         raise UsageError(
-            "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
+            "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or"
+            " leave it out."
         )
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     if dry_run:
@@ -109,11 +121,19 @@ def compare(
             workers: int = getattr(executor, "workers", 1)
         _show_durations(show, planned, workers)
         return
-    show_comparison(plan, saved, show, machines, show_all=show_all, methods=given, time_limit=time_limit)
+    show_comparison(
+        plan, saved, show, machines, show_all=show_all, methods=given, time_limit=time_limit
+    )
 
 
 def show_comparison(
-    plan: Plan, saved: ResultFiles, show: Output, machines: Machines, *, show_all: bool = False, **given: Any
+    plan: Plan,
+    saved: ResultFiles,
+    show: Output,
+    machines: Machines,
+    *,
+    show_all: bool = False,
+    **given: Any,
 ) -> None:
     """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
     count = counted(len(plan.entries), "method")
@@ -125,7 +145,8 @@ def show_comparison(
             show.note(f"Missing: {one.label}. {one.reason}")
     if plan.costs and len(comparison.curves) > 1 and not comparison.differences:
         show.note(
-            "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
+            "No two methods share any of the given costs, so no accuracies are compared; change"
+            " `costs` in the file."
         )
     if comparison.loaded and any(mean.usd_per_question is None for mean in comparison.baselines):
         note_missing_dollars(show, plan.prices, list(comparison.loaded[1].values()))
@@ -138,20 +159,26 @@ def show_comparison(
             *headline(comparison, complete=show_all),
             *(comparison_tables(comparison) if show_all else ()),
             receipt=lambda folder: comparison_receipt(comparison, comparison.base, folder),
-            files=lambda folder: result_files(comparison, folder, cast("BinaryIO", questions), time_limit=limit),
+            files=lambda folder: result_files(
+                comparison, folder, cast("BinaryIO", questions), time_limit=limit
+            ),
         )
 
 
 def _show_durations(show: Output, planned: Durations, workers: int) -> None:
-    rows = [(one.label, str(one.points), ", ".join(one.kinds), duration(one.seconds)) for one in planned.methods]
+    rows = [
+        (one.label, str(one.points), ", ".join(one.kinds), duration(one.seconds))
+        for one in planned.methods
+    ]
     draws = counted(planned.plan.replicates or 1, "draw")
     show.result(
         planned.to_dict(workers),
-        f"{planned.plan.dataset}, {counted(planned.questions, 'question')}; seeded methods take {draws} of each",
+        f"{planned.plan.dataset}, {counted(planned.questions, 'question')}; seeded methods take"
+        f" {draws} of each",
         Table("Time in one process", columns("method", "#points", "kind", "#time"), tuple(rows)),
         *(f"missing: {one.label}: {one.reason}" for one in planned.missing),
-        f"About {duration(planned.seconds(workers))} with {counted(workers, 'worker')}, measured on the first questions; "
-        "statistics and files come on top.",
+        f"About {duration(planned.seconds(workers))} with {counted(workers, 'worker')}, measured on"
+        " the first questions; statistics and files come on top.",
     )
 
 
@@ -167,17 +194,30 @@ def _init(
 ) -> None:
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
-    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
+    dataset = only_name(
+        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
+    )
     prices = options.get("prices")
-    price_list = str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
-    plan = listed_plan(opened, (), dataset=dataset, llms=llms, price_list=price_list, **options).plan
-    places = [str(parse_address(place)) if is_address(place) else path_from(file.parent, place) for place in folders]
+    price_list = (
+        str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
+    )
+    plan = listed_plan(
+        opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
+    ).plan
+    places = [
+        str(parse_address(place)) if is_address(place) else path_from(file.parent, place)
+        for place in folders
+    ]
     plan = plan.changed(recordings=tuple(places))
     content = plan.to_toml().encode()
     if file.is_dir():
-        raise UsageError(f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}.")
+        raise UsageError(
+            f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}."
+        )
     if file.is_file() and not overwrite and file.read_bytes() != content:
-        raise ConflictError(f"{file} exists, with other content. Name another file, or pass --force to replace it.")
+        raise ConflictError(
+            f"{file} exists, with other content. Name another file, or pass --force to replace it."
+        )
     save_files(file.parent, {file.name: content}, replace=overwrite, option="FILE")
     show.result(
         {"file": str(file), "plan": plan.to_dict()},

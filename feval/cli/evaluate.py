@@ -1,4 +1,6 @@
-"""`feval run`, `curve`, `surface` and `grade`: one method, at one setting or over budgets; the answers of another program."""
+"""`feval run`, `curve`, `surface` and `grade`: one method, at one setting or over budgets; the
+answers of another program.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def run(
     method: Annotated[
         str,
         typer.Argument(
-            metavar="METHOD", help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.", show_default=False
+            metavar="METHOD",
+            help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.",
+            show_default=False,
         ),
     ],
     *,
@@ -79,7 +83,8 @@ def run(
 ) -> None:
     """Run one method on a dataset.
 
-    Shows accuracy with its interval, CoTs, requests, tokens and dollars, and how wrong answers came about.
+    Shows accuracy with its interval, CoTs, requests, tokens and dollars, and how wrong answers came
+    about.
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
@@ -87,15 +92,21 @@ def run(
     chosen = make_method(method, fields, sandbox=sandbox)
     with show.progress(method) as progress, machines.opened() as executor:
         opened = open_recordings(recordings, dataset, llms)
-        request = RunRequest(method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options)
+        request = RunRequest(
+            method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options
+        )
         questions, replayed = opened.load(request)
 
         def draws(total: int) -> str:
-            replicates = 1 if request.order == "recorded" else request.with_replicates(total).replicates
+            replicates = (
+                1 if request.order == "recorded" else request.with_replicates(total).replicates
+            )
             return f"{counted(total, 'question')} x {counted(replicates or 1, 'draw')}"
 
         running: dict[str, Any] = {"executor": executor, "progress": foretell(progress, draws)}
-        result = evaluate(chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit)
+        result = evaluate(
+            chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit
+        )
     if result.usd is None:
         note_missing_dollars(show, request.prices, replayed)
     source = chosen.source_sha256 if isinstance(chosen, MethodFile) else None
@@ -106,17 +117,23 @@ def run(
         show,
         numbers,
         *evaluation_tables([result]),
-        receipt=lambda folder: receipts.writing.receipt(request, result, questions, replayed, folder),
+        receipt=lambda folder: receipts.writing.receipt(
+            request, result, questions, replayed, folder
+        ),
         files=lambda _: {"result.json": encoded(numbers)},
     )
 
 
 @request_options(EvaluationOptions)
 @machine_options
-@result_options("curve.csv, .parquet, .json, .png, .svg and receipt.json (of several what `feval compare` writes)")
+@result_options(
+    "curve.csv, .parquet, .json, .png, .svg and receipt.json (of several what `feval compare`"
+    " writes)"
+)
 def curve(
     methods: Annotated[
-        list[str], typer.Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False)
+        list[str],
+        typer.Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False),
     ],
     *,
     recordings: RecordingFolders = None,
@@ -126,12 +143,18 @@ def curve(
         str | None,
         typer.Option(
             metavar="COUNTS",
-            help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
+            help=(
+                "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
+                " question has, 40 at most."
+            ),
         ),
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
+        typer.Option(
+            metavar="FIELD=VALUES",
+            help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7.",
+        ),
     ] = None,
     settings: Settings = None,
     show_all: ShowAll = False,
@@ -142,23 +165,33 @@ def curve(
 ) -> None:
     """Show accuracy against cost for a method.
 
-    One point for each number of CoTs per question, or each value of another field, with a 95 % interval over questions and the
-    ceiling pass@n. Several methods, or one method on several LLMs, are compared, in one picture.
+    One point for each number of CoTs per question, or each value of another field, with a 95 %
+    interval over questions and the ceiling pass@n. Several methods, or one method on several LLMs,
+    are compared, in one picture.
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
-        running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show, "show_all": show_all}
-        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running)
+        running: dict[str, Any] = {
+            "machines": machines,
+            "saved": saved,
+            "show": show,
+            "show_all": show_all,
+        }
+        _curves(
+            methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running
+        )
         return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
-        raise UsageError(f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out.")
+        raise UsageError(
+            f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out."
+        )
     if options["short_pools"] == "drop" and not values:
         raise UsageError(
-            f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
-            f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
+            f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field};"
+            f" say which with {'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
     with machines.opened() as executor:
         opened = open_recordings(recordings, dataset, llms)
@@ -179,13 +212,17 @@ def curve(
     if any(point.usd_per_question is None for point in result.points):
         note_missing_dollars(show, request.prices, replayed)
     request = request.changed(
-        values=tuple(point.n for point in result.points), order=result.points[0].kind, replicates=result.replicates or 1
+        values=tuple(point.n for point in result.points),
+        order=result.points[0].kind,
+        replicates=result.replicates or 1,
     )
     saved.show(
         show,
         result.to_dict(),
         curve_table(result),
-        receipt=lambda folder: receipts.writing.receipt(request, result, questions, replayed, folder),
+        receipt=lambda folder: receipts.writing.receipt(
+            request, result, questions, replayed, folder
+        ),
         files=lambda _: _files(result),
     )
 
@@ -203,7 +240,8 @@ def _curves(
     **running: Any,
 ) -> None:
     """Compare several methods, or one on several LLMs, without a comparison file."""
-    from feval.cli.compare import show_comparison  # one curve does without the modules of comparisons
+    # one curve does without the modules of comparisons
+    from feval.cli.compare import show_comparison
     from feval.comparison.listed import listed_plan
 
     for field, value in fields.items():
@@ -213,35 +251,41 @@ def _curves(
     if sweep is not None:
         budgets = dict([_swept(methods[0], None, n, sweep)])
     opened = [open_place(folder) for folder in recording_folders(recordings)]
-    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
+    dataset = only_name(
+        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
+    )
     given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
     shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
     show_comparison(plan, **running, recordings=opened, methods=users)
 
 
-def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[int | float]]:
+def _swept(
+    method: str, budget: str | None, n: str | None, sweep: str | None
+) -> tuple[str, Sequence[int | float]]:
     """The field that varies, and its values where they are given."""
     if n is not None and sweep is not None:
         raise UsageError("--n and --sweep both say what varies; give one of them.")
     if sweep is None:
         if budget is None:
             raise UsageError(
-                f"{method} has no field that counts CoTs; say what varies, such as --sweep threshold=0.5,0.7. "
-                f"`feval ls {method}` shows its fields."
+                f"{method} has no field that counts CoTs; say what varies, such as --sweep"
+                f" threshold=0.5,0.7. `feval ls {method}` shows its fields."
             )
         return budget, () if n is None else parse_counts(n)
     field, equals, values = sweep.partition("=")
     if not equals or not values:
-        raise UsageError(f"--sweep takes FIELD=VALUES, such as threshold=0.5,0.7; {sweep!r} was given.")
+        raise UsageError(
+            f"--sweep takes FIELD=VALUES, such as threshold=0.5,0.7; {sweep!r} was given."
+        )
     if ".." in values:
         return field, parse_counts(values)
     try:
         return field, [_number(value) for value in values.split(",")]
     except ValueError as error:
         raise UsageError(
-            f"The values of --sweep are finite numbers such as 0.5,0.7 or a range such as 1..10; {values!r} was given. "
-            "Compare words with one `feval run` each."
+            "The values of --sweep are finite numbers such as 0.5,0.7 or a range such as 1..10;"
+            f" {values!r} was given. Compare words with one `feval run` each."
         ) from error
 
 
@@ -272,13 +316,18 @@ def surface(
     llm: LLMName = None,
     n: Annotated[
         str | None,
-        typer.Option(metavar="COUNTS", help="Traces per question: 1..64 or 1,2,3,128. Default: all numbers."),
+        typer.Option(
+            metavar="COUNTS", help="Traces per question: 1..64 or 1,2,3,128. Default: all numbers."
+        ),
     ] = None,
     tokens: Annotated[
         str | None,
         typer.Option(
             metavar="LIMITS",
-            help="Tokens after which a trace is cut: 500,1000,none. Default: wherever there are probes.",
+            help=(
+                "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are"
+                " probes."
+            ),
         ),
     ] = None,
     *,
@@ -288,10 +337,11 @@ def surface(
 ) -> None:
     """Show accuracy and cost of votes over n traces that are cut after t tokens, for all n and t.
 
-    Exact, from the probes of a recording. Shows the Pareto frontier; --json has every point, --out a heat map with lines of equal
-    cost, too.
+    Exact, from the probes of a recording. Shows the Pareto frontier; --json has every point, --out
+    a heat map with lines of equal cost, too.
 
-    Example: feval surface --recording my-recording --n 1..64 --tokens 500..16000..500,none --out my-surface
+    Example: feval surface --recording my-recording --n 1..64 --tokens 500..16000..500,none --out
+    my-surface
     """
     opened = open_recordings(recordings, dataset, [llm] if llm else None)
     request = SurfaceRequest(
@@ -310,7 +360,9 @@ def surface(
         show,
         result.to_dict(),
         surface_table(result),
-        receipt=lambda folder: receipts.writing.receipt(request, result, questions, [replayed], folder),
+        receipt=lambda folder: receipts.writing.receipt(
+            request, result, questions, [replayed], folder
+        ),
         files=lambda _: _surface_files(result),
     )
 
@@ -350,30 +402,43 @@ def _files(curve: Curve) -> dict[str, bytes]:
 @result_options("result.json and receipt.json")
 def grade(
     ledger: Annotated[
-        Path, typer.Option(metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."
+        ),
     ],
     answers: Annotated[
-        Path, typer.Option(metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."
+        ),
     ],
     *,
-    run: Annotated[str | None, typer.Option(metavar="NAME", help="Needed where there are several.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Needed where there are several.")
+    ] = None,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     prices: Annotated[
-        str | None, typer.Option(metavar="LIST", help="File of a price list that is not among the cards.")
+        str | None,
+        typer.Option(metavar="LIST", help="File of a price list that is not among the cards."),
     ] = None,
     saved: ResultFiles,
     show: Output,
 ) -> None:
     """Grade the answers of a program that asked feval serve.
 
-    The ledger says what the program was handed. Shows accuracy with its interval, CoTs, requests, tokens and dollars.
+    The ledger says what the program was handed. Shows accuracy with its interval, CoTs, requests,
+    tokens and dollars.
 
-    Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
+    Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording
+    my-recording
     """
     served = serving.grading.read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
-    graded = serving.grading.grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
+    graded = serving.grading.grade_saved(
+        served, run, read_answers(answers), opened, dataset=dataset, prices=prices
+    )
     for sentence in graded.remarks():
         show.note(sentence)
     saved.show(

@@ -54,7 +54,9 @@ def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    g: Annotated[int, typer.Option(metavar="CALLS", help="Calls per question to estimate from.")] = 5,
+    g: Annotated[
+        int, typer.Option(metavar="CALLS", help="Calls per question to estimate from.")
+    ] = 5,
     m: Annotated[
         str, typer.Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
     ] = "1..40",
@@ -62,7 +64,10 @@ def estimate(
         str,
         typer.Option(
             metavar="NAMES",
-            help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by commas.",
+            help=(
+                "unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by"
+                " commas."
+            ),
         ),
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
     machines: Machines,
@@ -72,17 +77,23 @@ def estimate(
 ) -> None:
     """Forecast the accuracy of M votes from a few calls.
 
-    Estimates with their intervals, beside the exact curve of the whole pool, so that their error is visible. Notes say what would
-    mislead.
+    Estimates with their intervals, beside the exact curve of the whole pool, so that their error is
+    visible. Notes say what would mislead.
 
-    Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
+    Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out
+    my-estimate
     """
     votes = parse_counts(m, "--m", "votes")
     methods = tuple(name.strip() for name in method.split(","))
     with machines.opened() as executor:
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
         request = EstimateRequest(
-            dataset=opened.dataset, llms=opened.llms, g=g, m=tuple(votes), methods=methods, **options
+            dataset=opened.dataset,
+            llms=opened.llms,
+            g=g,
+            m=tuple(votes),
+            methods=methods,
+            **options,
         )
         questions, [replayed] = opened.load(request)
         result = forecast_votes(questions, replayed, **request.arguments(), executor=executor)
@@ -99,7 +110,10 @@ def estimate(
 
 @request_options(BudgetPlanRequest)
 def plan(
-    budget: Annotated[str, typer.Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)],
+    budget: Annotated[
+        str,
+        typer.Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False),
+    ],
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -109,7 +123,8 @@ def plan(
 ) -> None:
     """Say what a budget buys, before it is spent.
 
-    From a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
+    From a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to
+    help, what it costs.
 
     Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
@@ -137,39 +152,54 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
+        typer.Option(
+            metavar="DIR", help="The same LLMs with noise of their own; repeat for several."
+        ),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
-        typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
+        typer.Option(
+            "--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."
+        ),
     ] = None,
     areas: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."),
+        typer.Option(
+            metavar="FILE",
+            help="CSV with a column area or subject, and ids or rows in the dataset's order.",
+        ),
     ] = None,
     scorer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
+        str | None,
+        typer.Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness."),
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
+        str | None,
+        typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
     ] = None,
     unlabelled: Unlabelled = "refuse",
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace existing files in --out.")
+    ] = False,
     *,
     show: Output,
 ) -> None:
     """Compare LLMs that were recorded with shared noise.
 
-    Prints covariance and variances of their differences, the calls that coupling saves, and win-rates and ranks with and
-    without it.
+    Prints covariance and variances of their differences, the calls that coupling saves, and
+    win-rates and ranks with and without it.
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
     questions, together, apart = _opened(recordings, independent, dataset, llms)
     by_area = None if areas is None else _areas(areas, questions)
-    result = couple_llms(questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled)
+    result = couple_llms(
+        questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
+    )
     written = []
     if out is not None:
         quiet_matplotlib()
@@ -185,12 +215,17 @@ def couple(
 
 
 def _opened(
-    folders: Sequence[Path] | None, others: Sequence[Path] | None, dataset: str | None, llms: Sequence[str] | None
+    folders: Sequence[Path] | None,
+    others: Sequence[Path] | None,
+    dataset: str | None,
+    llms: Sequence[str] | None,
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
+    dataset = only_name(
+        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
+    )
     questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
@@ -201,12 +236,15 @@ def _opened(
     names = [llm.name for llm in together]
     if both := set(names) & set(counterparts):
         raise UsageError(
-            f"{min(both)} has the same name in both recordings, so they cannot be loaded "
-            "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
+            f"{min(both)} has the same name in both recordings, so they cannot be loaded together;"
+            " rename the independent one to a variant, such as NAME@independent (`feval record"
+            " --llm`)."
         )
     loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
     others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
-    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], prices="none")
+    questions, everything = load(
+        dataset, [*names, *counterparts], [*opened, *others_only], prices="none"
+    )
     return questions, everything[: len(names)], everything[len(names) :]
 
 
@@ -216,9 +254,12 @@ def _counterpart(name: str, recorded: Sequence[str]) -> str:
     variants = [other for other in dict.fromkeys(recorded) if other.partition("@")[0] == base]
     variants = [other for other in variants if other != name] or variants
     if len(variants) != 1:
-        names = ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+        names = (
+            ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+        )
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {names}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {names}."
+            " Name it so."
         )
     return variants[0]
 
@@ -229,19 +270,22 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
         text = read_regular(path, _MOST_AREA_BYTES).decode("utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(f"{path} cannot be read as CSV: {getattr(error, 'strerror', None) or error}.") from error
+        raise SourceError(
+            f"{path} cannot be read as CSV: {getattr(error, 'strerror', None) or error}."
+        ) from error
     columns = set(rows[0]) if rows else set()
     column = next((name for name in ("area", "subject") if name in columns), None)
     if column is None:
         raise SourceError(
-            f"{path} has no column area or subject; its columns are {', '.join(sorted(map(str, columns))) or 'none'}."
+            f"{path} has no column area or subject; its columns are"
+            f" {', '.join(sorted(map(str, columns))) or 'none'}."
         )
     if "id" in columns:
         return {text_of_cell(row["id"] or ""): row[column] for row in rows}
     ids = list(questions.question_ids)
     if len(rows) != len(ids):
         raise SourceError(
-            f"{path} has {len(rows)} rows and no column id, and {questions.id} has {len(ids)} questions; give each row the id of "
-            "its question."
+            f"{path} has {len(rows)} rows and no column id, and {questions.id} has {len(ids)}"
+            " questions; give each row the id of its question."
         )
     return {name: row[column] for name, row in zip(ids, rows, strict=True)}

@@ -1,4 +1,6 @@
-"""Ctrl-C before and after a command works; it imports next to nothing, since it is there while all else is loaded."""
+"""Ctrl-C before and after a command works; it imports next to nothing, since it is there while all
+else is loaded.
+"""
 
 from __future__ import annotations
 

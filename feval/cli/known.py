@@ -24,7 +24,10 @@ def ls(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="datasets, llms, prices, methods, formats, answer-kinds, the name of a method for its fields, or questions.",
+            help=(
+                "datasets, llms, prices, methods, formats, answer-kinds, the name of a method for"
+                " its fields, or questions."
+            ),
             show_default=False,
         ),
     ],
@@ -33,11 +36,16 @@ def ls(
     ] = None,
     questions_file: Annotated[
         Path | None,
-        typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
+        typer.Option(
+            "--questions",
+            metavar="FILE",
+            help="Read them from FILE. Default: the cache, else the Hub.",
+        ),
     ] = None,
     answer_kind: AnswerKind = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the questions to this file, as JSON Lines.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the questions to this file, as JSON Lines."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     *,
@@ -45,16 +53,17 @@ def ls(
 ) -> None:
     """List what feval knows by name, or the questions of a dataset.
 
-    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. A dataset or LLM without a card
-    works, too. Questions are fetched from the Hugging Face Hub once, at the commit that the dataset's card pins, and compared
-    with the card.
+    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. A
+    dataset or LLM without a card works, too. Questions are fetched from the Hugging Face Hub once,
+    at the commit that the dataset's card pins, and compared with the card.
 
     Example: feval ls questions gsm8k --out gsm8k.jsonl
     """
     if what == "questions":
         if dataset is None:
             raise UsageError(
-                "Whose questions? Name a dataset behind `questions`, such as gsm8k; see `feval ls datasets`."
+                "Whose questions? Name a dataset behind `questions`, such as gsm8k; see `feval ls"
+                " datasets`."
             )
         _questions(show, dataset, questions_file, answer_kind, out, force=force)
         return
@@ -62,7 +71,8 @@ def ls(
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS, "questions"))
     if dataset or questions_file or answer_kind or out or force:
         raise UsageError(
-            "DATASET, --questions, --answer-kind, --out and --force belong to `feval ls questions DATASET`."
+            "DATASET, --questions, --answer-kind, --out and --force belong to `feval ls questions"
+            " DATASET`."
         )
     rows = KNOWN[what]() if what in KNOWN else method_fields(what)
     if not rows and not show.json:
@@ -72,14 +82,24 @@ def ls(
 
 
 def _questions(
-    show: Output, dataset: str, source: Path | None, answer_kind: str | None, out: Path | None, *, force: bool
+    show: Output,
+    dataset: str,
+    source: Path | None,
+    answer_kind: str | None,
+    out: Path | None,
+    *,
+    force: bool,
 ) -> None:
     from feval.hub import datasets  # loads pyarrow, which other lists can do without
 
     rows = datasets.questions(dataset, source=source, answer_kind=answer_kind)
     for sentence in datasets.remarks(rows):
         show.note(sentence)
-    written = [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)
+    written = (
+        []
+        if out is None
+        else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)
+    )
     summary = {
         "dataset": dataset,
         "count": len(rows),

@@ -26,65 +26,118 @@ if TYPE_CHECKING:
 _MAX_COUNTS = 10_000
 DEFAULT_COUNTS = 40
 
-DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
-LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")
+]
+LLMName = Annotated[
+    str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")
+]
 LLMNames = Annotated[
     list[str] | None,
-    typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+    typer.Option(
+        "--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."
+    ),
 ]
 RecordingFolders = Annotated[
     list[Path] | None,
-    typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+    typer.Option(
+        "--recording",
+        metavar="DIR",
+        help="Repeat for several. Default: the folders in FEVAL_RECORDING.",
+    ),
 ]
 OnlyDatasets = Annotated[
-    list[str] | None, typer.Option("--dataset", metavar="ID", help="Only this; repeat for several. Default: all.")
+    list[str] | None,
+    typer.Option("--dataset", metavar="ID", help="Only this; repeat for several. Default: all."),
 ]
 OnlyLLMs = Annotated[
-    list[str] | None, typer.Option("--llm", metavar="NAME", help="Only this; repeat for several. Default: all.")
+    list[str] | None,
+    typer.Option("--llm", metavar="NAME", help="Only this; repeat for several. Default: all."),
 ]
 AnswerKind = Annotated[
     str | None,
-    typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset's own."),
+    typer.Option(
+        "--answer-kind",
+        metavar="KIND",
+        help="See `feval ls answer-kinds`. Default: the dataset's own.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."),
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="A field of the method (`feval ls METHOD`). Repeat for several.",
+    ),
 ]
 Prices = Annotated[
     str | None,
-    typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    typer.Option(
+        "--prices",
+        metavar="LIST",
+        help="Id or file of a price list, or none. Default: the recording's.",
+    ),
 ]
 Unlabelled = Annotated[
-    str, typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read.")
+    str,
+    typer.Option(
+        "--unlabelled",
+        metavar="refuse|drop",
+        help="Questions without a gold answer that can be read.",
+    ),
 ]
 UsersMethods = Annotated[
     list[str] | None,
-    typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that may run. Repeat for several."),
+    typer.Option(
+        "--method",
+        metavar="FILE.py:FUNCTION",
+        help="A method of your own that may run. Repeat for several.",
+    ),
 ]
 TimeLimit = Annotated[
-    float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
+    float,
+    typer.Option(
+        "--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question."
+    ),
 ]
 Sandbox = Annotated[
-    bool, typer.Option("--sandbox", help="For a method of your own: run it in bubblewrap, without network and home.")
+    bool,
+    typer.Option(
+        "--sandbox",
+        help="For a method of your own: run it in bubblewrap, without network and home.",
+    ),
 ]
-ShowAll = Annotated[bool, typer.Option("--all", help="Print every table of a comparison, after the headline.")]
+ShowAll = Annotated[
+    bool, typer.Option("--all", help="Print every table of a comparison, after the headline.")
+]
 RecordingFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="RECORDING", help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.", show_default=False
+        metavar="RECORDING",
+        help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.",
+        show_default=False,
     ),
 ]
 Equality = Annotated[
     str | None,
     typer.Option(
-        "--equality", metavar="NAME", help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX."
+        "--equality",
+        metavar="NAME",
+        help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX.",
     ),
 ]
-_Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
-_Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster instead: tcp://HOST:PORT.")
+_Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")
 ]
-NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
+_Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Of a Dask cluster instead: tcp://HOST:PORT."
+    ),
+]
+NewFolder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")
+]
 
 
 @dataclass(frozen=True)
@@ -115,15 +168,21 @@ def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise NotRecordedError(f"No {noun} is recorded there; `feval info` shows what a recording holds.")
-    raise UsageError(f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}.")
+        raise NotRecordedError(
+            f"No {noun} is recorded there; `feval info` shows what a recording holds."
+        )
+    raise UsageError(
+        f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}."
+    )
 
 
 def recording_folders(options: Sequence[Path] | None) -> list[Path]:
     """Return the folders that options name, else those in FEVAL_RECORDING."""
     folders = options or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
     if not folders:
-        raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
+        raise UsageError(
+            "No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder."
+        )
     return list(folders)
 
 
@@ -133,10 +192,14 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
     if prices == "none":
         return
     if llm.prices is None:
-        reason = "the recording names no price list. Give one with --prices (`feval ls prices`, or a file)."
+        reason = (
+            "the recording names no price list. Give one with --prices (`feval ls prices`, or a"
+            " file)."
+        )
     elif llm.price is None:
         reason = (
-            f"price list {llm.prices.id!r} has no LLM {llm.name!r}. Give one that has with --prices, or --prices none."
+            f"price list {llm.prices.id!r} has no LLM {llm.name!r}. Give one that has with"
+            " --prices, or --prices none."
         )
     else:
         reason = f"the recording does not say how many tokens the prompts of {llm.name!r} have."
@@ -144,14 +207,16 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
 
 
 def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:
-    """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
+    """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these
+    with commas.
 
     Returns them in ascending order, each once; at most 10,000 numbers from 1 up.
     """
     ranges = [_count_range(piece.strip(), text, option, noun) for piece in text.split(",")]
     if sum(map(len, ranges)) > _MAX_COUNTS:
         raise OutOfRangeError(
-            f"{option} {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the most."
+            f"{option} {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the"
+            " most."
         )
     return sorted({count for counts in ranges for count in counts})
 
@@ -160,14 +225,19 @@ def _count_range(piece: str, text: str, option: str, noun: str) -> range:
     numbers = piece.split("..")
     if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
         raise UsageError(
-            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or 1..40..3{', or none' * (noun == 'tokens')}; found "
-            f"{text!r:.100}."
+            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or"
+            f" 1..40..3{', or none' * (noun == 'tokens')}; found {text!r:.100}."
         )
-    if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
-        raise OutOfRangeError(f"{option} takes numbers of {noun} up to 999,999,999; found {text!r:.100}.")
+    # no pool is larger, and Python refuses to read thousands of digits
+    if max(map(len, numbers)) > 9:
+        raise OutOfRangeError(
+            f"{option} takes numbers of {noun} up to 999,999,999; found {text!r:.100}."
+        )
     first, *rest = map(int, numbers)
     last, step = (*rest, 1)[:2] if rest else (first, 1)
     if first < 1 or step < 1 or last < first:
         one = noun.removesuffix("s")
-        raise OutOfRangeError(f"{option} counts up from 1 {one} or more, by 1 or more; found {text!r}.")
+        raise OutOfRangeError(
+            f"{option} counts up from 1 {one} or more, by 1 or more; found {text!r}."
+        )
     return range(first, last + 1, step)

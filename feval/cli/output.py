@@ -50,7 +50,9 @@ class Output:
                     print_table(piece, apart=before is not None and not isinstance(before, str))
 
     def pages(self, value: dict[str, Any], *pieces: Line | Table) -> None:
-        """Print the JSON object, or else lines and tables: on a terminal in colour and through a pager."""
+        """Print the JSON object, or else lines and tables: on a terminal in colour and through a
+        pager.
+        """
         if self.json or self.quiet:
             self.result(value)
         elif sys.stdout is None or not sys.stdout.isatty():
@@ -72,7 +74,8 @@ def _page(pieces: Sequence[Line | Table]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    os.environ.setdefault("LESS", "FRX")  # as git does: colours, and no waiting for what fits the screen
+    # as git does: colours, and no waiting for what fits the screen
+    os.environ.setdefault("LESS", "FRX")
     console = Console(markup=False, highlight=False, emoji=False)
     with console.pager(styles=True):
         for piece in pieces:
@@ -83,7 +86,9 @@ def _page(pieces: Sequence[Line | Table]) -> None:
 
 
 def print_table(table: Table, *, apart: bool) -> None:
-    """Print a table; `apart` leaves a line between it and the table above, which rich does by itself."""
+    """Print a table; `apart` leaves a line between it and the table above, which rich does by
+    itself.
+    """
     if sys.stdout is None or not sys.stdout.isatty():
         print("\n" if apart else "", plain(table), sep="", end="")
         return
@@ -103,18 +108,23 @@ def _draw(table: Table, console: Console) -> None:
         tables.rich_table(short, narrow=True, folded=True),
     )
     wide = console.options.update(max_width=_WIDEST_TABLE)
-    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)
-    if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
+    fitting = next(
+        (drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width),
+        None,
+    )
+    # nothing may give way: better wrapped by the terminal than cut
+    if fitting is None and table.columns[-1].number:
         console.print(plain(table), end="", soft_wrap=True)
     else:
         console.print(fitting or forms[0])
 
 
 def foretell(bar: ProgressBar, work: Callable[[int], str]) -> Callable[[int, int], None]:
-    """Return progress for a bar that says once, on a terminal, what work of more than half a minute will take.
+    """Return progress for a bar that says once, on a terminal, what work of more than half a minute
+    will take.
 
-    The sentence comes with the first step after a second of work; what was done by then is its measure. `work` puts all steps
-    into words.
+    The sentence comes with the first step after a second of work; what was done by then is its
+    measure. `work` puts all steps into words.
     """
     began, told = time.monotonic(), False
 

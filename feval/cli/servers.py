@@ -35,16 +35,25 @@ if TYPE_CHECKING:
 _RUN = "my-run"
 _MOST_NAMED = 8
 
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")
+]
 Host = Annotated[
-    str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
+    str,
+    typer.Option(
+        "--host", metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN."
+    ),
 ]
 
 
 def serve(
     recordings: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
+        typer.Argument(
+            metavar="RECORDING",
+            help="Folders. Default: those in FEVAL_RECORDING.",
+            show_default=False,
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
     host: Host = "127.0.0.1",
@@ -52,26 +61,37 @@ def serve(
     llm: OnlyLLMs = None,
     seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
     order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[bool, typer.Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
+    recycle: Annotated[
+        bool, typer.Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Answer only requests that were recorded.")
+    ] = False,
     few_shot: Annotated[
         str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
     ] = "none",
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too.")
+        bool,
+        typer.Option(
+            "--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."
+        ),
     ] = False,
     prices: Prices = None,
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every request to this file, for grading.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every request to this file, for grading."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue where that file ends.")
+    ] = False,
     *,
     show: Output,
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
-    Runs until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives
-    the next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
+    Runs until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its
+    API key. Asking again gives the next CoTs of the pool; every run has its own place in it and its
+    own ledger. Needs feval[serve].
 
     Example: feval serve my-recording --port 8000
     """
@@ -83,7 +103,8 @@ def serve(
         raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
     token = _token()
     server = serving.serve(
-        list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
+        list(recordings) if recordings else None, host=host, port=port, token=token,
+        datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, ledger=ledger, resume=resume,
     )  # fmt: skip
@@ -102,12 +123,15 @@ def _announce_replay(show: Output, server: Server[Application], *, protected: bo
     """Print the URL at once: a script waits for this line."""
     _note_reach(show, server, "read the recording")
     llms = server.application.library.model_names()
-    named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
+    named = ", ".join(llms[:_MOST_NAMED]) + (
+        f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else ""
+    )
     if begun := [run["run"] for run in server.application.ledger()["runs"]]:
         shown = ", ".join(begun[:_MOST_NAMED]) + ", ..." * (len(begun) > _MOST_NAMED)
         show.note(
-            f"The ledger holds {counted(len(begun), 'run')} ({shown}). A run that asks again continues with its next "
-            "CoTs; to start again, take a new name or POST /run/NAME/feval/reset."
+            f"The ledger holds {counted(len(begun), 'run')} ({shown}). A run that asks again"
+            " continues with its next CoTs; to start again, take a new name or POST"
+            " /run/NAME/feval/reset."
         )
     # The token stays out of sight: it would end up in logs and on screens.
     base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
@@ -124,12 +148,16 @@ def _account_runs(show: Output, application: Application) -> None:
     runs = application.ledger()["runs"]
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
-        show.note(f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of {counted(len(runs), 'run')}.")
+        show.note(
+            f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of"
+            f" {counted(len(runs), 'run')}."
+        )
         for run in runs:
             if run["asked_again"]:
                 show.note(
-                    f"{run['run']} asked {counted(run['asked_again'], 'question')} again in a later pass, for other CoTs and for "
-                    "more money. A program that is run again wants another key."
+                    f"{run['run']} asked {counted(run['asked_again'], 'question')} again in a later"
+                    " pass, for other CoTs and for more money. A program that is run again wants"
+                    " another key."
                 )
             _account_prompts(show, run)
 
@@ -137,7 +165,9 @@ def _account_runs(show: Output, application: Application) -> None:
 def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
     """Print a note if a run used several prompts."""
     for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
-        for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):
+        for sentence in prompt_remarks(
+            [use for use in run["prompts"] if use["dataset"] == dataset]
+        ):
             show.note(f"{run['run']} on {dataset}: {sentence}")
 
 
@@ -145,14 +175,16 @@ def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
     model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Serve only this one; repeat for several.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Serve only this one; repeat for several."),
     ] = None,
     *,
     show: Output,
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
-    Runs until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
+    Runs until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream;
+    needs no key. Needs feval[serve].
 
     Example: feval tiny-server --port 8123
     """
@@ -164,45 +196,73 @@ def tiny_server(
 
 
 def proxy(
-    upstream: Annotated[str, typer.Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")],
-    record: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")],
-    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
+    upstream: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end."),
+    ],
+    record: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal."),
+    ],
+    dataset: Annotated[
+        str, typer.Option(metavar="ID", help="Id of the recorded dataset.")
+    ] = "proxied",
     questions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON Lines or CSV; looked for in the last user message.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="JSON Lines or CSV; looked for in the last user message."
+        ),
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: Annotated[
-        str | None, typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
+        str | None,
+        typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys."),
     ] = None,
     allow_field: Annotated[
         list[str] | None,
-        typer.Option("--allow-field", metavar="NAME", help="Record requests with this field, named like a key's."),
+        typer.Option(
+            "--allow-field",
+            metavar="NAME",
+            help="Record requests with this field, named like a key's.",
+        ),
     ] = None,
     counter: Annotated[
-        str, typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+        str,
+        typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING."),
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
-    seal: Annotated[bool, typer.Option("--seal", help="Only make the recording; serve nothing.")] = False,
+    seal: Annotated[
+        bool, typer.Option("--seal", help="Only make the recording; serve nothing.")
+    ] = False,
     *,
     show: Output,
 ) -> None:
     """Record existing code by forwarding its requests.
 
-    Point code that asks an OpenAI-compatible server at the URL that is printed. A request is answered from the journal while that
-    has unused samples of it, else forwarded with the client's own key, which is never written. If FEVAL_SERVE_TOKEN is set,
-    clients send that token as their key, and the upstream's comes from --api-key-env. Ctrl-C seals the recording; the journal
-    stays for the next time. Needs feval[serve].
+    Point code that asks an OpenAI-compatible server at the URL that is printed. A request is
+    answered from the journal while that has unused samples of it, else forwarded with the client's
+    own key, which is never written. If FEVAL_SERVE_TOKEN is set, clients send that token as their
+    key, and the upstream's comes from --api-key-env. Ctrl-C seals the recording; the journal stays
+    for the next time. Needs feval[serve].
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
-    endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
-    stored: dict[str, object] = {"--upstream": upstream, "--record": str(record), "--dataset": dataset}
+    endpoint = (
+        Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
+    )
+    stored: dict[str, object] = {
+        "--upstream": upstream,
+        "--record": str(record),
+        "--dataset": dataset,
+    }
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
-    stored["--questions"] = [(question.text, question.answer, question.choices) for question in known]
+    stored["--questions"] = [
+        (question.text, question.answer, question.choices) for question in known
+    ]
     refuse_secrets(stored, known_secrets(api_key_env))
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
@@ -210,17 +270,24 @@ def proxy(
     folder = journal_folder(record)
     if seal and not (folder / JOURNAL).exists():
         raise StorageError(
-            f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
+            f"There is no journal in {folder}, so there is nothing to seal. Record first, without"
+            " --seal."
         )
-    with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal, never_empty(journal):
-        proxy = servers.proxy.Proxy(endpoint, journal, dataset, token=_token(), allowed_fields=allow_field or ())
+    with (
+        Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal,
+        never_empty(journal),
+    ):
+        proxy = servers.proxy.Proxy(
+            endpoint, journal, dataset, token=_token(), allowed_fields=allow_field or ()
+        )
         if not seal:
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
             if proxy.token and not (endpoint.has_key or endpoint.headers):
                 show.note(
-                    f"Clients send the token as their key, so {endpoint.host} gets none; --api-key-env names one."
+                    f"Clients send the token as their key, so {endpoint.host} gets none;"
+                    " --api-key-env names one."
                 )
             _note_reach(show, server, "use the upstream's key")
             if show.quiet:
@@ -228,7 +295,13 @@ def proxy(
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = servers.proxied.seal_proxied(
-            journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter, equality=named
+            journal,
+            record,
+            dataset=dataset,
+            answer_kind=kind,
+            questions=known,
+            counter=counter,
+            equality=named,
         )
         _account(show, proxy, sealed)
 
@@ -239,7 +312,9 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
     if kind not in KINDS:
         raise UnknownNameError.of("answer kind", kind, KINDS)
     if kind == "verbatim":
-        raise UsageError("Verbatim answers cannot be extracted from texts; choose another --answer-kind.")
+        raise UsageError(
+            "Verbatim answers cannot be extracted from texts; choose another --answer-kind."
+        )
     return kind
 
 
@@ -250,24 +325,41 @@ def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
         "replayed": proxy.replayed,
         "unrecorded": proxy.unrecorded,
     }
-    where = "Nothing was recorded, and nothing sealed." if sealed is None else f"The recording is {sealed}."
-    recorded = f"{counted(proxy.recorded, 'CoT')} {'was' if proxy.recorded == 1 else 'were'} recorded"
+    where = (
+        "Nothing was recorded, and nothing sealed."
+        if sealed is None
+        else f"The recording is {sealed}."
+    )
+    recorded = (
+        f"{counted(proxy.recorded, 'CoT')} {'was' if proxy.recorded == 1 else 'were'} recorded"
+    )
     show.result(account, f"{recorded}, {proxy.replayed:,} given again. {where}")
     if proxy.unrecorded:
-        show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
+        show.note(
+            f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as"
+            " they are."
+        )
 
 
 def _token() -> str | None:
-    """Return what every client has to send; an environment variable stays out of the list of processes."""
+    """Return what every client has to send; an environment variable stays out of the list of
+    processes.
+    """
     return os.environ.get("FEVAL_SERVE_TOKEN") or None
 
 
 def _note_reach(show: Output, server: Server[Any], power: str) -> None:
     if not server.only_loopback:
-        show.note(f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can {power}.")
+        show.note(
+            f"{server.host} can be reached from other machines, unencrypted. Whoever has the token"
+            f" can {power}."
+        )
 
 
 def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
     """Print the URL at once: a script waits for this line."""
-    show.result({"url": server.url, "port": server.port} | account, f"{what} at {server.url} (Ctrl-C ends it).")
+    show.result(
+        {"url": server.url, "port": server.port} | account,
+        f"{what} at {server.url} (Ctrl-C ends it).",
+    )
     print(end="", flush=True)

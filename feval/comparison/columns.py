@@ -1,6 +1,8 @@
-"""Numbers per question of a large comparison, in one temporary file: each column is mapped when it is read, and kept by nobody.
+"""Numbers per question of a large comparison, in one temporary file: each column is mapped when it
+is read, and kept by nobody.
 
-Ten methods over ten budgets have close to a thousand numbers per question, but every statistic needs only a few columns at once.
+Ten methods over ten budgets have close to a thousand numbers per question, but every statistic
+needs only a few columns at once.
 """
 
 from __future__ import annotations
@@ -19,13 +21,24 @@ from feval.methods.arrays import Floats
 from feval.methods.error_shares import ErrorShares, MonteCarloPart
 
 NUMBERS = (
-    *("right", "calls", "samples", "tokens", "usd", "tokens_per_round", "usd_per_round", "output_tokens"),
+    *(
+        "right",
+        "calls",
+        "samples",
+        "tokens",
+        "usd",
+        "tokens_per_round",
+        "usd_per_round",
+        "output_tokens",
+    ),
     *("generated_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens", "seconds"),
 )
 _SHARES = ("no_answer", "stopped_early", "routed_wrong")
 
 Place = int | Floats | None
-"""Where a column is in the file; one that is not there itself: the same number everywhere, or not known."""
+"""Where a column is in the file; one that is not there itself: the same number everywhere, or not
+known.
+"""
 
 
 class ColumnFile:
@@ -38,7 +51,9 @@ class ColumnFile:
         self._shared: dict[str, Any] = {}
 
     def stored(self, evaluation: Evaluation) -> StoredEvaluation:
-        """The same evaluation with its columns in the file; averages are kept, and ids shared with the others."""
+        """The same evaluation with its columns in the file; averages are kept, and ids shared with
+        the others.
+        """
         evaluation.to_dict()  # fills in the averages
         shares = evaluation.error_shares()
         columns = {name: getattr(evaluation, name) for name in NUMBERS}
@@ -61,7 +76,9 @@ class ColumnFile:
         places: dict[str, Place] = {}
         for name, column in columns.items():
             if column is None or (column == column[0]).all():
-                places[name] = None if column is None else np.broadcast_to(column[0], self._questions)
+                places[name] = (
+                    None if column is None else np.broadcast_to(column[0], self._questions)
+                )
             else:
                 same = (place for other, place in written if np.array_equal(other, column))
                 if (place := next(same, None)) is None:
@@ -78,18 +95,25 @@ class ColumnFile:
                 data = data[self._file.write(data) :]
         except OSError as error:
             raise StorageError(
-                f"Column {self._columns + 1} of {self._questions:,} questions could not be written to the temporary folder "
-                f"{tempfile.gettempdir()}: {error.strerror or error}. Set TMPDIR to a folder with space, or compare fewer points."
+                f"Column {self._columns + 1} of {self._questions:,} questions could not be written"
+                f" to the temporary folder {tempfile.gettempdir()}: {error.strerror or error}. Set"
+                " TMPDIR to a folder with space, or compare fewer points."
             ) from error
         self._columns += 1
         return self._columns - 1
 
 
 class StoredEvaluation(Evaluation):
-    """An evaluation whose numbers per question lie in a file; each column is read anew when it is asked for."""
+    """An evaluation whose numbers per question lie in a file; each column is read anew when it is
+    asked for.
+    """
 
     def __init__(
-        self, file: ColumnFile, places: Mapping[str, Place], values: Mapping[str, Any], estimate: MonteCarloPart | None
+        self,
+        file: ColumnFile,
+        places: Mapping[str, Place],
+        values: Mapping[str, Any],
+        estimate: MonteCarloPart | None,
     ) -> None:
         shares = partial(_shares, file, places, estimate)
         vars(self).update(values, _file=file, _places=places, error_shares=shares)
@@ -102,5 +126,7 @@ class StoredEvaluation(Evaluation):
         return self._file.column(places[name])
 
 
-def _shares(file: ColumnFile, places: Mapping[str, Place], estimate: MonteCarloPart | None) -> ErrorShares:
+def _shares(
+    file: ColumnFile, places: Mapping[str, Place], estimate: MonteCarloPart | None
+) -> ErrorShares:
     return ErrorShares(**{name: file.column(places[name]) for name in _SHARES}, estimate=estimate)

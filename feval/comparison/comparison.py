@@ -1,7 +1,9 @@
-"""Compare methods on the same questions and the same draws: differences, savings, the frontier, areas, a ranking.
+"""Compare methods on the same questions and the same draws: differences, savings, the frontier,
+areas, a ranking.
 
-Accuracies and their differences have Student's intervals, all else one set of bootstrap resamples of questions, in which every
-method sees the same questions. `docs/comparing.md` says what each number means.
+Accuracies and their differences have Student's intervals, all else one set of bootstrap resamples
+of questions, in which every method sees the same questions. `docs/comparing.md` says what each
+number means.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from feval.arguments import checked
 from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, marked, prepared, with_intervals
+from feval.comparison.runner import (
+    FailedMethod,
+    MethodCurve,
+    Runner,
+    kinds_of,
+    marked,
+    prepared,
+    with_intervals,
+)
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
@@ -42,7 +52,8 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
     from feval.replay.clock import Timing
 
-_SKEWED = 0.2  # skewness over the square root of Q: tails of 2.5 % are wrong by more than 1.5 %, to first order
+# skewness over the square root of Q: tails of 2.5 % are wrong by more than 1.5 %, to first order
+_SKEWED = 0.2
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
@@ -55,12 +66,15 @@ class Comparison(Drawn, Statistics):
         curves: the methods that could be evaluated, in the plan's order.
         missing: the methods and points that could not, and why.
         baselines: a single call of each LLM.
-        ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its answers can do better.
+        ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its
+            answers can do better.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
         base: the folder that the plan's paths start from.
-        loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where they are needed.
-        inexact: why all methods are on seeded draws though each has an exact expectation; `None` where they are not.
+        loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where
+            they are needed.
+        inexact: why all methods are on seeded draws though each has an exact expectation; `None`
+            where they are not.
     """
 
     plan: Plan
@@ -76,13 +90,20 @@ class Comparison(Drawn, Statistics):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
+        """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the
+        plan mixes them.
+        """
         return kinds_of(self.curves)
 
     @property
     def timing(self) -> Timing | None:
         """Where seconds come from; `None` where nobody asked for them."""
-        timings = [point.timing for curve in self.curves for point in curve.points if point.timing is not None]
+        timings = [
+            point.timing
+            for curve in self.curves
+            for point in curve.points
+            if point.timing is not None
+        ]
         return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
@@ -98,37 +119,57 @@ class Comparison(Drawn, Statistics):
         few = few_questions(points[0][1].questions, points[0][1].clusters) if points else []
         of_points = (sentence for _, point in points for sentence in point.cautions)
         cautions = dict.fromkeys((*mixed_counters(self.counters), *of_points))
-        return (*few, *billed_once(self.plan.billing, points), *cautions, *self._skewed(), *self._not_exact())
+        return (
+            *few,
+            *billed_once(self.plan.billing, points),
+            *cautions,
+            *self._skewed(),
+            *self._not_exact(),
+        )
 
     def _skewed(self) -> list[str]:
-        """A warning about differences that are significant by few questions, where Student's law fits least."""
+        """A warning about differences that are significant by few questions, where Student's law
+        fits least.
+        """
         level = 1 - self.plan.confidence
         found = [
-            row for row in (*self.differences, *self.unequal_costs) if row.p_holm is not None and row.p_holm <= level
+            row
+            for row in (*self.differences, *self.unequal_costs)
+            if row.p_holm is not None and row.p_holm <= level
         ]
         if not (count := sum(abs(row.skewness) > _SKEWED for row in found)):
             return []
         sentence = (
-            f"Few questions with large differences on one side decide {count} of the {len(found)} significant differences"
-            f"{', those not at equal cost included' * bool(self.unequal_costs)}: there, equally good methods have p-values below "
-            "0.001 in up to 0.6 % of cases."
+            f"Few questions with large differences on one side decide {count} of the {len(found)}"
+            " significant"
+            f" differences{', those not at equal cost included' * bool(self.unequal_costs)}: there,"
+            " equally good methods have p-values below 0.001 in up to 0.6 % of cases."
         )
         return [sentence]
 
     def _not_exact(self) -> list[str]:
         """A warning that kinds are mixed, or why figures differ from those of `feval curve`."""
         if len(self.kinds) > 1:
-            return ["Exact and seeded methods are mixed: differences between them include the noise of the draws."]
+            return [
+                (
+                    "Exact and seeded methods are mixed: differences between them include the noise of"  # noqa: E501
+                    " the draws."
+                )
+            ]
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
         exact = [name for name in names if name in METHODS and has_exact_form(METHODS[name])]
         if self.kinds != ("seeded",) or not exact:
             return []
         without = next((name for name in names if name not in exact), None)
-        why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
+        why = (
+            f"{without} has no exact expectation"
+            if self.plan.order is None and without
+            else "their order is seeded"
+        )
         since = f", since {why}." if self.inexact is None else f". {self.inexact}"
         sentence = (
-            f"All methods are seeded{since} Exact figures of `feval run` and `feval curve` ({', '.join(exact)}) differ from "
-            "these by the noise of the draws."
+            f"All methods are seeded{since} Exact figures of `feval run` and `feval curve`"
+            f" ({', '.join(exact)}) differ from these by the noise of the draws."
         )
         return [sentence]
 
@@ -144,23 +185,36 @@ class Comparison(Drawn, Statistics):
 
     @property
     def evidence(self) -> tuple[int, str]:
-        """How many questions, or clusters of them, tests count, and which: "question" or "cluster"."""
+        """How many questions, or clusters of them, tests count, and which: "question" or
+        "cluster".
+        """
         first = self.curves[0].points[0]
-        return (first.questions, "question") if first.clusters is None else (first.clusters.number, "cluster")
+        return (
+            (first.questions, "question")
+            if first.clusters is None
+            else (first.clusters.number, "cluster")
+        )
 
     def least_p(self, tests: int) -> float:
-        """A bound of adjusted p-values with this much evidence and these tests: one method always right, one always wrong."""
+        """A bound of adjusted p-values with this much evidence and these tests: one method always
+        right, one always wrong.
+        """
         surest = difference_test(np.ones((self.evidence[0], 1)))
         return min(1.0, max(tests, 1) * float(surest.p_value[0]))
 
     def per_question(self) -> dict[str, Any]:
         """Columns of one row per point of a method and question: lists of text, and arrays.
 
-        `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as text), `llms`, `kind`,
-        `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
-        `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
+        `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as
+        text), `llms`, `kind`, `question` (id), and means over the draws: `right` (probability),
+        `usd` and `tokens` (NaN where not known), `samples`, `calls`, and how errors came about:
+        `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [point_columns(curve, place) for curve in self.curves for place in range(len(curve.points))]
+        points = [
+            point_columns(curve, place)
+            for curve in self.curves
+            for place in range(len(curve.points))
+        ]
         columns: dict[str, Any] = {}
         for name in points[0]:
             values = [(point[name], len(point["question"])) for point in points]
@@ -169,28 +223,34 @@ class Comparison(Drawn, Statistics):
             elif name == "question":
                 columns[name] = [question for ids, _ in values for question in ids]
             else:
-                columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
+                columns[name] = np.concatenate(
+                    [np.broadcast_to(value, questions) for value, questions in values]
+                )
         return columns
 
     @reports("writing")
     def save(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their receipt; return the paths.
+        """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their
+        receipt; return the paths.
 
-        A function that stands in no file, such as one of a notebook, cannot be run again by others: then a warning takes the
-        place of the receipt.
+        A function that stands in no file, such as one of a notebook, cannot be run again by others:
+        then a warning takes the place of the receipt.
 
         Args:
             folder: made where it does not exist.
             overwrite: whether files with other content are replaced.
 
         Raises:
-            StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
+            StorageError: a file exists with other content, the folder is inside a recording, or
+                writing failed.
         """
         paths: list[Path] = views().save(self, Path(folder), overwrite=overwrite)
         return paths
 
     def to_dict(self) -> dict[str, Any]:
-        """All averages and statistics as JSON values; `None` for what has no finite value, see the classes."""
+        """All averages and statistics as JSON values; `None` for what has no finite value, see the
+        classes.
+        """
         first = self.curves[0].points[0]
         content: dict[str, Any] = {
             "dataset": self.plan.dataset,
@@ -215,9 +275,14 @@ class Comparison(Drawn, Statistics):
 
 
 def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
-    """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and what all of them share."""
+    """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and
+    what all of them share.
+    """
     point = curve.points[place]
-    numbers = {name: getattr(point, name) for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)}
+    numbers = {
+        name: getattr(point, name)
+        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)
+    }
     return {
         "method": curve.label,
         "budget": curve.budget(place),
@@ -256,42 +321,52 @@ def compare(
     """Compare methods on the same questions and draws.
 
         compare("my-recording", ["self-consistency", "early-stopping"])
-        compare("my-recording", [SelfConsistency(20), my_method, ("ours", "best-of-n", "gpt-4o-mini", [1, 5, 20])])
-        compare(Plan.read("plan.toml"))
+        compare("my-recording", [SelfConsistency(20), my_method, ("ours", "best-of-n",
+        "gpt-4o-mini", [1, 5, 20])]) compare(Plan.read("plan.toml"))
 
     Args:
-        recording: a recording or several, opened or by their places; or a plan, which names its recordings.
-        methods: with a recording, what to compare; none for the usual ones that it supports. Each is
+        recording: a recording or several, opened or by their places; or a plan, which names its
+            recordings.
+        methods: with a recording, what to compare; none for the usual ones that it supports. Each
+            is
 
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;
             - a function `(question, *llms) -> answer`, or the name FILE.py:FUNCTION of one;
-            - (label, method, LLMs, budgets), of which each of the last two may be left out: names, and {field: values} or
-              values of the field that counts CoTs; or a table of a comparison file.
+            - (label, method, LLMs, budgets), of which each of the last two may be left out: names,
+              and {field: values} or values of the field that counts CoTs; or a table of a
+              comparison file.
 
-            A method of one LLM is compared on each LLM, one of several on all together. With a plan, users' methods that it may
-            run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their name in the plan, in place of the
-            files it names: for an error, the method is missing and the error is the reason.
+            A method of one LLM is compared on each LLM, one of several on all together. With a
+            plan, users' methods that it may run, as FILE.py:FUNCTION, since a plan runs no code by
+            itself; or methods by their name in the plan, in place of the files it names: for an
+            error, the method is missing and the error is the reason.
         dataset: id; needed where several are recorded.
         llms: names; `None` for all that were recorded, in recorded order.
         budgets: of methods that name none themselves, as above.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
-        base: the folder that the plan's paths start from; `None`: that of the file that it was read from.
-        time_limit: seconds that a user's method from a file may take on one question; `None` for no limit.
+        base: the folder that the plan's paths start from; `None`: that of the file that it was read
+            from.
+        time_limit: seconds that a user's method from a file may take on one question; `None` for no
+            limit.
         recordings: opened recordings, in place of those that the plan names.
-        prices: a price list, its id or its file, in place of the recordings' own or of the one that the plan names.
-        progress: called with (CoTs handed out per question, those of all methods and draws), which is how long they take.
-        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost`, `unlabelled` and `clusters` (or its file).
+        prices: a price list, its id or its file, in place of the recordings' own or of the one that
+            the plan names.
+        progress: called with (CoTs handed out per question, those of all methods and draws), which
+            is how long they take.
+        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost`, `unlabelled` and
+            `clusters` (or its file).
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
         UnlabelledError: questions have no gold answer that can be read.
-        ShortPoolError: every question is to be left out because a pool is too small for the plan's largest budget.
+        ShortPoolError: every question is to be left out because a pool is too small for the plan's
+            largest budget.
         RecordingError: a recording cannot be read.
         UnknownNameError: no such method or field.
-        UsageError: the plan names a user's method that was not given, or no method of it could be evaluated; the message gives
-            the reasons.
+        UsageError: the plan names a user's method that was not given, or no method of it could be
+            evaluated; the message gives the reasons.
     """
     price_list = prices
     if options.get("clusters") is not None:
@@ -302,10 +377,20 @@ def compare(
         plan = recording.changed(**options) if options else recording
     else:
         recordings = open_recordings(recording)
-        given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
+        given: dict[str, Any] = {
+            "dataset": dataset,
+            "llms": llms,
+            "budgets": budgets,
+            "price_list": price_list,
+        }
         plan, methods = listed_plan(recordings, methods, **given, **options)
     base = plan.folder if base is None else Path(base)
-    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
+    running: dict[str, Any] = {
+        "base": base,
+        "time_limit": time_limit,
+        "recordings": recordings,
+        "prices": prices,
+    }
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
 
@@ -320,7 +405,9 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
 
     def evaluated(runner: Runner) -> tuple[Runner, list[MethodCurve], list[FailedMethod]]:
         failed: list[FailedMethod] = []
-        found = [curve for entry in plan.entries if (curve := runner.curve(entry, failed)) is not None]
+        found = [
+            curve for entry in plan.entries if (curve := runner.curve(entry, failed)) is not None
+        ]
         return runner, marked(found), failed
 
     runner, curves, failed = runner.or_seeded(evaluated)
@@ -329,7 +416,8 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]  # steps are no calls
+    # steps are no calls
+    whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]
     baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
     ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
     clusters = question_clusters(loaded[0], plan.split(loaded[0], runner.rows)[1], plan.clusters)

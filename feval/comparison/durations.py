@@ -1,4 +1,6 @@
-"""What a comparison will take, before it starts: every method measured on the first questions, in this process."""
+"""What a comparison will take, before it starts: every method measured on the first questions, in
+this process.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ from feval.comparison.runner import FailedMethod, Runner, kinds_of, prepared
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
-_TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0  # a trial is enough if it takes the one and grew, or the other
+# a trial is enough if it takes the one and grew, or the other
+_TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0
 
 
 @dataclass(frozen=True)
 class MethodDuration:
-    """Seconds that a method will take at all its budgets in one process, from those on `measured_questions`."""
+    """Seconds that a method will take at all its budgets in one process, from those on
+    `measured_questions`.
+    """
 
     label: str
     kinds: tuple[str, ...]
@@ -45,8 +50,12 @@ class Durations:
     missing: tuple[FailedMethod, ...]
 
     def seconds(self, workers: int = 1) -> float:
-        """All methods together; exact ones stay in one process, others are shared by the workers."""
-        return sum(each.seconds / (1 if each.kinds == ("exact",) else workers) for each in self.methods)
+        """All methods together; exact ones stay in one process, others are shared by the
+        workers.
+        """
+        return sum(
+            each.seconds / (1 if each.kinds == ("exact",) else workers) for each in self.methods
+        )
 
     def to_dict(self, workers: int = 1) -> dict[str, Any]:
         """The durations as JSON values."""
@@ -76,17 +85,24 @@ def durations(
 
     def measured(runner: Runner) -> tuple[list[MethodDuration], list[FailedMethod]]:
         failed: list[FailedMethod] = []
-        return [one for entry in plan.entries if (one := _measured(runner, entry, failed)) is not None], failed
+        return [
+            one for entry in plan.entries if (one := _measured(runner, entry, failed)) is not None
+        ], failed
 
     found, failed = runner.or_seeded(measured)
     return Durations(runner.plan, len(runner.rows), tuple(found), (*missing, *failed))
 
 
-def _measured(runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodDuration | None:
-    """Evaluate a method on ever more questions until that takes a while; the first trial also loads what it needs."""
+def _measured(
+    runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]
+) -> MethodDuration | None:
+    """Evaluate a method on ever more questions until that takes a while; the first trial also loads
+    what it needs.
+    """
     if not set(entry.llms) <= set(runner.llms):
         return None  # said already
-    clock = time.perf_counter if ":" in entry.method else time.process_time  # a user's method runs in another process
+    # a user's method runs in another process
+    clock = time.perf_counter if ":" in entry.method else time.process_time
     trials: list[tuple[int, float]] = []
     most = min(_MOST_QUESTIONS, len(runner.rows))
     size = min(_FIRST_QUESTIONS, most)
@@ -97,7 +113,9 @@ def _measured(runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]
         for point in () if curve is None else curve.points:
             point.errors()
         trials.append((size, max(clock() - began, 1e-9)))
-        if size == most or (len(trials) > 1 and _is_enough(trials[-2][1], trials[-1][1], len(trials))):
+        if size == most or (
+            len(trials) > 1 and _is_enough(trials[-2][1], trials[-1][1], len(trials))
+        ):
             break
         size = min(4 * size, most)
     missing.extend(failed)
@@ -114,7 +132,9 @@ def _is_enough(shorter: float, seconds: float, trials: int) -> bool:
 
 
 def _extrapolated(trials: Sequence[tuple[int, float]], questions: int, *, exact: bool) -> float:
-    """Seconds for all questions: in proportion beside a fixed part; a power for exact methods, which solve each vector once."""
+    """Seconds for all questions: in proportion beside a fixed part; a power for exact methods,
+    which solve each vector once.
+    """
     size, seconds = trials[-1]
     before, shorter = trials[-2] if len(trials) > 2 else (0, 0.0)
     if exact and before:

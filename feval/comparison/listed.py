@@ -1,4 +1,6 @@
-"""A comparison from a recording and a list of methods, as `feval.compare` takes them in Python, without a comparison file."""
+"""A comparison from a recording and a list of methods, as `feval.compare` takes them in Python,
+without a comparison file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feval.cards.prices import PriceList
-from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
+from feval.comparison.plan import (
+    ComparedMethod,
+    Plan,
+    suggested_methods,
+    suggested_plan,
+    usual_counts,
+)
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method, takes_several
@@ -52,7 +60,8 @@ def listed_plan(
         methods: what `feval.compare` takes; none for the usual ones that the recordings support.
         dataset: id; needed where several are recorded.
         llms: names; `None` for all that were recorded.
-        budgets: of methods that name none themselves: {field: values}, or values of the field that counts CoTs.
+        budgets: of methods that name none themselves: {field: values}, or values of the field that
+            counts CoTs.
         fields: of every method that has them.
         price_list: what the LLMs are paid by, where it is not what the recordings name.
         options: other fields of `Plan`.
@@ -70,8 +79,9 @@ def listed_plan(
     most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
     if empty := next((name for name, cots in most.items() if not cots), None):
         raise ShortPoolError(
-            f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave such questions out with "
-            "--short-pools drop (in Python: short_pools='drop'), or name other LLMs."
+            f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave"
+            " such questions out with --short-pools drop (in Python: short_pools='drop'), or name"
+            " other LLMs."
         )
     places = [recording.address or str(recording.path) for recording in recordings]
     options = {"cost": _usual_cost(replayed)} | options
@@ -79,8 +89,18 @@ def listed_plan(
     if not methods:
         scored = {llm.name: _rated(llm.pool.channels.scorers()) for llm in replayed}
         whole = {name: cots for name, cots in most.items() if name not in trees}
-        others = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
-        others += [table for llm in replayed if llm.name not in trees for table in _depths(llm, most[llm.name])]
+        others = [
+            table
+            for llm in replayed
+            if llm.name in trees
+            for table in _searches(llm, scored[llm.name])
+        ]
+        others += [
+            table
+            for llm in replayed
+            if llm.name not in trees
+            for table in _depths(llm, most[llm.name])
+        ]
         plan = suggested_plan(dataset, places, whole, scored=scored, others=others)
         return Listed(plan.changed(**options), {})
     lister = _Lister(most, trees, budgets, fields or {})
@@ -90,21 +110,30 @@ def listed_plan(
 
 
 def _rated(scorers: Sequence[str]) -> list[dict[str, str]]:
-    """For each scorer of single CoTs the fields of a method that name it: none where it is the only scorer."""
-    return [{"scorer": name} if len(scorers) > 1 else {} for name in scorers if not are_verdicts(name)]
+    """For each scorer of single CoTs the fields of a method that name it: none where it is the only
+    scorer.
+    """
+    return [
+        {"scorer": name} if len(scorers) > 1 else {} for name in scorers if not are_verdicts(name)
+    ]
 
 
 def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, Any]]:
-    """Methods for an LLM that was recorded as trees or turn by turn, with paths that every question with CoTs can serve."""
+    """Methods for an LLM that was recorded as trees or turn by turn, with paths that every question
+    with CoTs can serve.
+    """
     parents = llm.pool.steps().parents.astype(np.int64)
     places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
     roots, children = (parents == -1).sum(axis=1), np.bincount(places[parents >= -1])
-    first, branch = (int(counts[counts > 0].min()) for counts in (roots, children))  # where there are any
+    # where there are any
+    first, branch = (int(counts[counts > 0].min()) for counts in (roots, children))
     tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
         # Several replies to a CoT have no exact form.
         answer = {} if np.bincount(places[parents >= 0]).max(initial=0) <= 1 else {"answer": "all"}
-        tables = {"sequential-revision": ({"turns": 2} | answer, [2 * n for n in usual_counts(first)])}
+        tables = {
+            "sequential-revision": ({"turns": 2} | answer, [2 * n for n in usual_counts(first)])
+        }
     elif scored:
         width, own = min(branch, 2), scored[0]
         counts = [width * n for n in usual_counts(first // width)]
@@ -117,17 +146,27 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
 
 
 def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
-    """Methods for probed traces, on the scale of their probes; `most` traces can be had on every question.
+    """Methods for probed traces, on the scale of their probes; `most` traces can be had on every
+    question.
 
-    These have exact forms. With Parallel-Probe, which has none, all methods of the comparison would be drawn.
+    These have exact forms. With Parallel-Probe, which has none, all methods of the comparison would
+    be drawn.
     """
     if not llm.pool.channels.has_probes or not ((probes := llm.pool.probes()).codes >= 0).any():
         return
     longest, last = int(probes.counts().max()), int(probes.offsets.max())
     first, width = probes.interval or max(1, last // longest), min(16, most)
     tables: dict[str, tuple[dict[str, Any], str, list[int]]] = {
-        "token-budget": ({"n": width}, "tokens", [first << k for k in range(16) if first << k <= last]),
-        "answer-convergence": ({"width": width}, "streak", [n for n in (2, 3, 5, 8, 14, 20) if n <= longest]),
+        "token-budget": (
+            {"n": width},
+            "tokens",
+            [first << k for k in range(16) if first << k <= last],
+        ),
+        "answer-convergence": (
+            {"width": width},
+            "streak",
+            [n for n in (2, 3, 5, 8, 14, 20) if n <= longest],
+        ),
     }
     for name, (fields, swept, values) in tables.items():
         if values:
@@ -142,12 +181,18 @@ def _usual_cost(llms: Sequence[LLM]) -> str:
 
 
 def _only_dataset(recordings: Sequence[Recording]) -> str:
-    names = list(dict.fromkeys(name for recording in recordings for name in recording.dataset_ids()))
+    names = list(
+        dict.fromkeys(name for recording in recordings for name in recording.dataset_ids())
+    )
     if len(names) == 1:
         return names[0]
     if not names:
-        raise NotRecordedError(f"{recordings[0].path} holds no dataset, so there is nothing to compare on.")
-    raise UsageError(f"{len(names)} datasets are recorded ({', '.join(names)}); name one with dataset=.")
+        raise NotRecordedError(
+            f"{recordings[0].path} holds no dataset, so there is nothing to compare on."
+        )
+    raise UsageError(
+        f"{len(names)} datasets are recorded ({', '.join(names)}); name one with dataset=."
+    )
 
 
 @dataclass(frozen=True)
@@ -182,7 +227,9 @@ class _Lister:
         groups = self._groups(method if ":" in name else METHODS.get(name), llms)
         budgets = self.budgets if budgets is None else budgets
         known = () if ":" in name else field_names(name)
-        settings = {field: value for field, value in self.fields.items() if field in known} | settings
+        settings = {
+            field: value for field, value in self.fields.items() if field in known
+        } | settings
         for group in groups:
             table: dict[str, Any] = {"name": name, "llms": list(group), "fields": settings}
             if budgets is not None:
@@ -195,7 +242,9 @@ class _Lister:
             yield table
 
     def _named(self, method: Any) -> tuple[str, dict[str, Any]]:
-        """Name and fields of a method: text, a value or a class of `feval.methods`, or a function of the caller's."""
+        """Name and fields of a method: text, a value or a class of `feval.methods`, or a function
+        of the caller's.
+        """
         if isinstance(method, str):
             made = make_method(method)
             if ":" in method:
@@ -207,8 +256,8 @@ class _Lister:
             return name, {} if kind is method else _settings(method)
         if not callable(method):
             raise UsageError(
-                f"A method is a name of `feval ls methods`, a value such as SelfConsistency(20), a function, or {_FORM}; "
-                f"{method!r:.80} was given."
+                "A method is a name of `feval ls methods`, a value such as SelfConsistency(20), a"
+                f" function, or {_FORM}; {method!r:.80} was given."
             )
         name = _place(method)
         if self.users.setdefault(name, method) is not method:
@@ -216,7 +265,9 @@ class _Lister:
         return name, {}
 
     def _groups(self, method: Any, llms: Sequence[str] | None) -> list[tuple[str, ...]]:
-        """The LLMs of each entry: those of a method that takes several together, else each alone."""
+        """The LLMs of each entry: those of a method that takes several together, else each
+        alone.
+        """
         names = tuple(llms) if llms is not None else tuple(self.most)
         if takes_several(method):
             return [names]
@@ -225,7 +276,9 @@ class _Lister:
         return [(name,) for name in names]
 
     def _usual(self, name: str, llms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What `feval compare --init` would write for a method, or the usual numbers of CoTs that it accepts."""
+        """What `feval compare --init` would write for a method, or the usual numbers of CoTs that
+        it accepts.
+        """
         most = min((self.most[llm] for llm in llms if llm in self.most), default=1)
         for table in suggested_methods(llms, most):
             if table["name"] == name and settings.keys().isdisjoint(table["budgets"]):
@@ -237,12 +290,18 @@ class _Lister:
 
 
 def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, Any]:
-    """The fields and budgets of an entry, for budgets that a caller gave; a method that counts no CoTs has none."""
+    """The fields and budgets of an entry, for budgets that a caller gave; a method that counts no
+    CoTs has none.
+    """
     if not isinstance(budgets, Mapping):
         counted = None if ":" in name else budget_field(name)
         budgets = {} if counted is None else {counted: budgets}
     sweep = {
-        field: list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        field: (
+            list(values)
+            if isinstance(values, Iterable) and not isinstance(values, str)
+            else [values]
+        )
         for field, values in budgets.items()
     }
     kept = {field: value for field, value in settings.items() if field not in sweep}
@@ -250,18 +309,24 @@ def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, An
 
 
 def _parts(given: Any) -> tuple[str | None, Any, Sequence[str] | None, Any]:
-    """Label, method, LLMs and budgets of what was given for a method; `None` for what is left out."""
+    """Label, method, LLMs and budgets of what was given for a method; `None` for what is left
+    out.
+    """
     if not isinstance(given, (tuple, list)):
         return None, given, None, None
     if not 2 <= len(given) <= 4 or not isinstance(given[0], str):
         raise UsageError(
-            f"A method with a label is {_FORM}, of which the last two may be left out; {given!r:.100} was given."
+            f"A method with a label is {_FORM}, of which the last two may be left out;"
+            f" {given!r:.100} was given."
         )
     label, method, llms, budgets = (*given, None, None)[:4]
     if len(given) == 3 and not _are_names(llms):
         llms, budgets = None, llms  # the LLMs were left out
     if llms is not None and not _are_names(llms):
-        raise UsageError(f"The LLMs of the method labelled {label!r:.80} are names, {_FORM}; {llms!r:.100} was given.")
+        raise UsageError(
+            f"The LLMs of the method labelled {label!r:.80} are names, {_FORM}; {llms!r:.100} was"
+            " given."
+        )
     return label, method, [llms] if isinstance(llms, str) else llms, budgets
 
 
@@ -273,12 +338,18 @@ def _are_names(llms: Any) -> bool:
 
 def _settings(method: Any) -> dict[str, Any]:
     """The fields in which a method differs from its defaults."""
-    known = [each for each in dataclasses.fields(method) if each.init] if is_dataclass(method) else []
-    return {each.name: value for each in known if (value := getattr(method, each.name)) != each.default}
+    known = (
+        [each for each in dataclasses.fields(method) if each.init] if is_dataclass(method) else []
+    )
+    return {
+        each.name: value for each in known if (value := getattr(method, each.name)) != each.default
+    }
 
 
 def _place(function: Any) -> str:
-    """The name of a function in a plan: FILE.py:FUNCTION where it stands in a file, so that `feval verify` can find it."""
+    """The name of a function in a plan: FILE.py:FUNCTION where it stands in a file, so that `feval
+    verify` can find it.
+    """
     name = getattr(function, "__name__", type(function).__name__)
     try:
         path = inspect.getsourcefile(function)
@@ -300,9 +371,12 @@ def _accepted(name: str, settings: Mapping[str, Any]) -> bool:
 
 def _labelled(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same tables, all with a label: where several have it, with their LLMs."""
-    labels = [table.get("label") or str(table.get("name", "")).rpartition(":")[2] for table in tables]
+    labels = [
+        table.get("label") or str(table.get("name", "")).rpartition(":")[2] for table in tables
+    ]
     several = {label for label, count in Counter(labels).items() if count > 1}
     return [
-        {"label": f"{label} ({' > '.join(table.get('llms', ()))})" if label in several else label} | table
+        {"label": f"{label} ({' > '.join(table.get('llms', ()))})" if label in several else label}
+        | table
         for label, table in zip(labels, tables, strict=True)
     ]

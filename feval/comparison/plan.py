@@ -1,4 +1,5 @@
-"""What a comparison computes: a `Plan`, and the small TOML file that holds one (a "comparison file").
+"""What a comparison computes: a `Plan`, and the small TOML file that holds one (a "comparison
+file").
 
     dataset = "tiny_sums"
     recordings = ["feval-demo/recording"]
@@ -9,9 +10,9 @@
     llms = ["feval/tiny-42k"]
     budgets = { n = [1, 2, 5, 10, 20, 40] }
 
-A file that cannot be understood (an unknown key, a value of the wrong type) is refused as a whole. What only shows when methods
-are made and run (an unknown method, a budget above the pool) is not checked here; `feval.compare` lists it as missing, with the
-reason.
+A file that cannot be understood (an unknown key, a value of the wrong type) is refused as a whole.
+What only shows when methods are made and run (an unknown method, a budget above the pool) is not
+checked here; `feval.compare` lists it as missing, with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+)
 
 from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
@@ -34,7 +43,15 @@ from feval.errors import FevalError, OutOfRangeError, UsageError
 from feval.evaluation.clusters import read_clusters
 from feval.evaluation.costs import COSTS
 from feval.evaluation.method_names import make_method
-from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
+from feval.evaluation.requests import (
+    MOST_NAMES,
+    EvaluationOptions,
+    Names,
+    Request,
+    not_empty,
+    one_of,
+    option,
+)
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
 from feval.lazy import Shown
@@ -51,20 +68,25 @@ def _listed(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a method's field that JSON can hold: infinities become text, which every field takes in their place."""
+    """A value of a method's field that JSON can hold: infinities become text, which every field
+    takes in their place.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    if value is None or (isinstance(value, (str, int, float)) and value == value):  # only NaN differs from itself
+    # only NaN differs from itself
+    if value is None or (isinstance(value, (str, int, float)) and value == value):
         return value
     raise ValueError(f"{value!r:.80} is not text, a number, true, false or a list")
 
 
 def _swept(budgets: Any) -> Any:
-    """The field that varies and its values, as a comparison file writes them: { n = [1, 5, 20] }."""
+    """The field that varies and its values, as a comparison file writes them: { n = [1, 5, 20]
+    }.
+    """
     if not isinstance(budgets, Mapping):
         return budgets
     if len(budgets) != 1:
@@ -112,17 +134,24 @@ class ComparedMethod(Request):
     def model_post_init(self, _: Any) -> None:
         """Check that the budget is not among the fields as well."""
         if self.sweep is not None and self.sweep[0] in self.fields:
-            raise UsageError(f"The method {self.label!r} has {self.sweep[0]} both among its fields and as its budget.")
+            raise UsageError(
+                f"The method {self.label!r} has {self.sweep[0]} both among its fields and as its"
+                " budget."
+            )
 
     def points(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Every point: its label, and its fields with that of the budget."""
         if self.sweep is None:
             return ((self.label, dict(self.fields)),)
         name, values = self.sweep
-        return tuple((f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values)
+        return tuple(
+            (f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values
+        )
 
     def make(self, settings: Mapping[str, Any], users_methods: Mapping[str, Any]) -> Any:
-        """The method itself, as `make_method` gives it; a user's method is the one given, or the error given for it."""
+        """The method itself, as `make_method` gives it; a user's method is the one given, or the
+        error given for it.
+        """
         if ":" not in self.method:
             return make_method(self.method, settings)
         method = users_methods.get(self.method) or UsageError(_unnamed(self.method, self.method))
@@ -130,7 +159,8 @@ class ComparedMethod(Request):
             raise method
         if settings:
             raise UsageError(
-                f"{self.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
+                f"{self.method} is a user's method, which has no fields; {', '.join(settings)}"
+                " cannot be set."
             )
         return method
 
@@ -146,62 +176,89 @@ class ComparedMethod(Request):
 
 def _unnamed(method: str, place: str) -> str:
     return (
-        f"The comparison names {method!r}, Python code in a file. A comparison file runs no code by itself: read that code, and "
-        f"pass --method {place} to have it run."
+        f"The comparison names {method!r}, Python code in a file. A comparison file runs no code by"
+        f" itself: read that code, and pass --method {place} to have it run."
     )
 
 
 def _methods(tables: Any) -> Any:
-    """The methods in a comparison file; one without a label is called by its name, with its LLMs where several share it."""
+    """The methods in a comparison file; one without a label is called by its name, with its LLMs
+    where several share it.
+    """
     if not isinstance(tables, (list, tuple)) or not all(
         isinstance(table, (Mapping, ComparedMethod)) for table in tables
     ):
-        raise UsageError("The methods of a comparison file are tables, each under a line [[method]].")
+        raise UsageError(
+            "The methods of a comparison file are tables, each under a line [[method]]."
+        )
     names = [table.get("name") for table in tables if isinstance(table, Mapping)]
     return tuple(
-        _method(place, table, names.count(table.get("name")) > 1) if isinstance(table, Mapping) else table
+        (
+            _method(place, table, names.count(table.get("name")) > 1)
+            if isinstance(table, Mapping)
+            else table
+        )
         for place, table in enumerate(tables, 1)
     )
 
 
 def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMethod:
     name = table.get("name")
-    where = f"Method {place} of the comparison file" + (f" ({name})" if isinstance(name, str) and name else "")
-    misplaced = next((key for key in ("dataset", "recordings", "seed", "billing") if key in table), None)
+    where = f"Method {place} of the comparison file" + (
+        f" ({name})" if isinstance(name, str) and name else ""
+    )
+    misplaced = next(
+        (key for key in ("dataset", "recordings", "seed", "billing") if key in table), None
+    )
     if misplaced is not None:
         raise UsageError(
-            f"{where} has a {misplaced} of its own, but methods are compared on one {misplaced}; move it to the top of the file."
+            f"{where} has a {misplaced} of its own, but methods are compared on one {misplaced};"
+            " move it to the top of the file."
         )
     llms = _listed(table.get("llms"))
-    by_llms = shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms)
-    label = {"label": f"{name} ({' > '.join(llms)})" if by_llms else name} if isinstance(name, str) else {"label": "?"}
+    by_llms = (
+        shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms)
+    )
+    label = (
+        {"label": f"{name} ({' > '.join(llms)})" if by_llms else name}
+        if isinstance(name, str)
+        else {"label": "?"}
+    )
     return ComparedMethod.parse(where, label | dict(table))
 
 
 class Plan(Shown, EvaluationOptions):
-    """A comparison before it is computed: the options of `evaluate` that all methods share, and the methods.
+    """A comparison before it is computed: the options of `evaluate` that all methods share, and the
+    methods.
 
     Attributes:
         dataset: id; every method is judged on its questions.
         recordings: folders, relative to the comparison file.
         entries: the methods.
         seed: random seed for draws, split and resamples.
-        replicates: draws of every question where there is no exact expectation; `None` as for `evaluate`.
-        order: "exact", "seeded" or "recorded", for all methods; `None` for exact if every method has such a form, else seeded;
-            "mixed" for exact where there is such a form and seeded elsewhere, each method marked with its kind.
+        replicates: draws of every question where there is no exact expectation; `None` as for
+            `evaluate`.
+        order: "exact", "seeded" or "recorded", for all methods; `None` for exact if every method
+            has such a form, else seeded; "mixed" for exact where there is such a form and seeded
+            elsewhere, each method marked with its kind.
         billing: how prompts are paid.
         prices: id or file of a price list, "none", or `None` for the recordings' own.
-        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, for all methods.
-        short_pools: "refuse" a budget that some pool cannot serve, or "drop" questions with fewer CoTs of an LLM than the largest
-            budget of the comparison, for all methods.
-        train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, for all
+            methods.
+        short_pools: "refuse" a budget that some pool cannot serve, or "drop" questions with fewer
+            CoTs of an LLM than the largest budget of the comparison, for all methods.
+        train_fraction: share of the questions that methods which learn are fitted on; all methods
+            are judged on the others.
         split_seed: random seed of that split.
         confidence: of every interval.
         resamples: of the bootstrap over questions.
         cost: what a budget is counted in, one of `COSTS`.
-        serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the profile's name, file or table.
-        clusters: question id -> cluster, of those that are one piece of evidence; a comparison file has these, or names a file.
-        costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
+        serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the
+            profile's name, file or table.
+        clusters: question id -> cluster, of those that are one piece of evidence; a comparison file
+            has these, or names a file.
+        costs: budgets per question, counted in this, at which methods are compared; none for a few
+            that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
 
@@ -211,14 +268,18 @@ class Plan(Shown, EvaluationOptions):
 
     dataset: str
     recordings: Annotated[Names, BeforeValidator(_listed)]
-    entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), AfterValidator(not_empty)] = Field(
-        validation_alias="method", max_length=MOST_NAMES
-    )
+    entries: Annotated[
+        tuple[ComparedMethod, ...], BeforeValidator(_methods), AfterValidator(not_empty)
+    ] = Field(validation_alias="method", max_length=MOST_NAMES)
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, ge=1, le=100_000)
-    cost: Annotated[str, one_of("cost", COSTS)] = option("usd", "What a budget is counted in.", _ONE_OF_COSTS)
-    costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)] = ()
+    cost: Annotated[str, one_of("cost", COSTS)] = option(
+        "usd", "What a budget is counted in.", _ONE_OF_COSTS
+    )
+    costs: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)
+    ] = ()
     accuracies: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
@@ -227,14 +288,18 @@ class Plan(Shown, EvaluationOptions):
 
     @property
     def folder(self) -> Path:
-        """Where its paths start from: the folder of the file that it was read from, else the working folder."""
+        """Where its paths start from: the folder of the file that it was read from, else the
+        working folder.
+        """
         return self._folder
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.to_dict() == other.to_dict()
 
     def changed(self, **values: Any) -> Self:
-        """The same plan, of the same file, with other values in some fields, checked like a new one."""
+        """The same plan, of the same file, with other values in some fields, checked like a new
+        one.
+        """
         return super().changed(**values).in_folder(self.folder)
 
     def in_folder(self, folder: Path) -> Self:
@@ -249,22 +314,26 @@ class Plan(Shown, EvaluationOptions):
         points = sum(1 if entry.sweep is None else len(entry.sweep[1]) for entry in self.entries)
         if points > _MAX_ALL_POINTS:
             raise OutOfRangeError(
-                f"A comparison has at most {_MAX_ALL_POINTS:,} points, which are the budgets of all its methods; this one has "
-                f"{points:,}. Leave out some."
+                f"A comparison has at most {_MAX_ALL_POINTS:,} points, which are the budgets of all"
+                f" its methods; this one has {points:,}. Leave out some."
             )
         labels = [entry.label for entry in self.entries]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:
             raise UsageError(
-                f"Two methods of the comparison are labelled {twice!r}; give each a label of its own (label = ...), since tables "
-                "and pictures tell them apart by it."
+                f"Two methods of the comparison are labelled {twice!r}; give each a label of its"
+                " own (label = ...), since tables and pictures tell them apart by it."
             )
 
     @classmethod
     @checked
     def read(cls, path: str | Path) -> Plan:
-        """Read a comparison file, from whose folder paths start; the `UsageError` for a bad one names the method and the key."""
-        content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
+        """Read a comparison file, from whose folder paths start; the `UsageError` for a bad one
+        names the method and the key.
+        """
+        content = read_toml(
+            Path(path), "The comparison file", "See docs/comparing.md for an example."
+        )
         if isinstance(profile := content.get("serving"), str):
             own = Path(path).parent / profile
             content["serving"] = serving_profile(own if os.path.isfile(own) else profile)  # noqa: PTH113  this never raises
@@ -274,14 +343,21 @@ class Plan(Shown, EvaluationOptions):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
-        """The plan in the content of a comparison file; unknown keys and wrong types are a `UsageError`."""
-        return cls.parse("The comparison file", {key: value for key, value in content.items() if value is not None})
+        """The plan in the content of a comparison file; unknown keys and wrong types are a
+        `UsageError`.
+        """
+        return cls.parse(
+            "The comparison file",
+            {key: value for key, value in content.items() if value is not None},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values; `from_dict` takes it back."""
         names = dict.fromkeys(("dataset", "recordings", *type(self).model_fields))
         values = {name: _lists(getattr(self, name)) for name in names if name != "entries"}
-        content = {name: value for name, value in values.items() if value is not None and value != []}
+        content = {
+            name: value for name, value in values.items() if value is not None and value != []
+        }
         return content | {"method": [entry.to_dict() for entry in self.entries]}
 
     def to_toml(self) -> str:
@@ -296,14 +372,20 @@ class Plan(Shown, EvaluationOptions):
 
     def places(self, base: Path) -> tuple[list[str | Path], str | None]:
         """Where the recordings and the price list are, for a file in the folder `base`."""
-        prices = str(base / self.prices) if self.prices and os.path.isfile(base / self.prices) else self.prices  # noqa: PTH113  this never raises
+        prices = (
+            str(base / self.prices)
+            if self.prices and os.path.isfile(base / self.prices)  # noqa: PTH113  this never raises
+            else self.prices
+        )
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
     def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:
-        """The users' methods of the plan by their name in it; one whose file is absent stands as the error that says so.
+        """The users' methods of the plan by their name in it; one whose file is absent stands as
+        the error that says so.
 
         Raises:
-            UsageError: a file is there and is none of those that `names` give as FILE.py:FUNCTION: a plan runs no code by itself.
+            UsageError: a file is there and is none of those that `names` give as FILE.py:FUNCTION:
+                a plan runs no code by itself.
         """
         given = [method for name in names if isinstance(method := make_method(name), MethodFile)]
         methods: dict[str, Any] = {}
@@ -315,14 +397,20 @@ class Plan(Shown, EvaluationOptions):
             except FevalError as error:
                 methods[name] = error
                 continue
-            same = (method for method in given if method.function == function and method.path.samefile(named.path))
+            same = (
+                method
+                for method in given
+                if method.function == function and method.path.samefile(named.path)
+            )
             if (method := next(same, None)) is None:
                 raise UsageError(_unnamed(name, place))
             methods[name] = method
         return methods
 
     def moved(self, old: Path, new: Path) -> Plan:
-        """The plan for a file in another folder: paths of recordings, price lists and users' methods lead to the same files."""
+        """The plan for a file in another folder: paths of recordings, price lists and users'
+        methods lead to the same files.
+        """
 
         def along(path: str) -> str:
             return path if is_address(path) else path_from(new, old / path)
@@ -331,9 +419,13 @@ class Plan(Shown, EvaluationOptions):
             path, colon, function = method.method.rpartition(":")
             return method.changed(method=f"{along(path)}:{function}") if colon else method
 
-        prices = along(self.prices) if self.prices and os.path.isfile(old / self.prices) else self.prices  # noqa: PTH113  this never raises
+        prices = (
+            along(self.prices) if self.prices and os.path.isfile(old / self.prices) else self.prices  # noqa: PTH113  this never raises
+        )
         recordings = tuple(map(along, self.recordings))
-        plan = self.changed(recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices)
+        plan = self.changed(
+            recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices
+        )
         return plan.in_folder(new)
 
 
@@ -346,7 +438,8 @@ def _parsed(content: Any) -> Any:
 class ComparisonRequest(Request):
     """What `feval compare` computes; in a receipt the plan's paths start from the receipt's folder.
 
-    `sources` has the hash of the file of each user's method, by its name in the plan; `None` where it could not be read.
+    `sources` has the hash of the file of each user's method, by its name in the plan; `None` where
+    it could not be read.
     """
 
     plan: Annotated[Plan, BeforeValidator(_parsed), PlainSerializer(Plan.to_dict)]
@@ -355,16 +448,20 @@ class ComparisonRequest(Request):
 
 def suggested_plan(
     dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
-    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}), others: Sequence[dict[str, Any]] = (),
+    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}),
+    others: Sequence[dict[str, Any]] = (),
 ) -> Plan:  # fmt: skip
-    """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
+    """A comparison to start from: methods that the recordings support, over budgets that the pools
+    can serve.
 
     Args:
         dataset: id.
         recordings: folders, relative to the comparison file.
-        most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
+        most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap
+            ones first.
         cost: what a budget is counted in; one that every LLM has.
-        scored: LLM -> for each scorer of its CoTs the fields that name it, none for the only one; best-of-n joins for each.
+        scored: LLM -> for each scorer of its CoTs the fields that name it, none for the only one;
+            best-of-n joins for each.
         others: methods on trees, turns and probed traces, as a comparison file writes them.
     """
     entries: list[dict[str, Any]] = []
@@ -381,7 +478,9 @@ def suggested_plan(
     for entry in entries:
         if several and len(entry["llms"]) == 1:
             entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"
-    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
+    return Plan.from_dict(
+        {"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries}
+    )
 
 
 def usual_counts(most: int) -> list[int]:
@@ -390,22 +489,39 @@ def usual_counts(most: int) -> list[int]:
 
 
 def suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison file writes them."""
+    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison
+    file writes them.
+    """
     return _of_one(llms[0], most) if len(llms) == 1 else _of_several(tuple(llms), most)
 
 
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
     counts = usual_counts(pool)
-    tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
+    tables: list[dict[str, Any]] = [
+        {"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}
+    ]
     most = min(40, pool)
-    # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
+    # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds,
+    # the other answer's seconds.
     if windows := [n for n in (3, 4, 5, 8, 10) if 2 * n <= most]:
         fields = {"budget": most, "answer": "window"}
-        tables.append({"name": "early-stopping", "llms": [llm], "fields": fields, "budgets": {"window": windows}})
+        tables.append(
+            {
+                "name": "early-stopping",
+                "llms": [llm],
+                "fields": fields,
+                "budgets": {"window": windows},
+            }
+        )
     if most >= 5:
         fields, shares = {"budget": most}, ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"]
         tables.append(
-            {"name": "adaptive-consistency", "llms": [llm], "fields": fields, "budgets": {"threshold": shares}}
+            {
+                "name": "adaptive-consistency",
+                "llms": [llm],
+                "fields": fields,
+                "budgets": {"threshold": shares},
+            }
         )
     return tables
 
@@ -425,10 +541,11 @@ def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
 
 
 def path_from(folder: Path, path: Path) -> str:
-    """A path with "/" between its parts, as it starts from a folder; on another drive it stays absolute.
+    """A path with "/" between its parts, as it starts from a folder; on another drive it stays
+    absolute.
 
-    Where links lead on the way, ".." is the folder above the one that they lead to; so the way is one without links, but for the
-    last name, which may be a link that somebody changes.
+    Where links lead on the way, ".." is the folder above the one that they lead to; so the way is
+    one without links, but for the last name, which may be a link that somebody changes.
     """
     real = Path(os.path.realpath(path.parent), path.name)
     try:
@@ -448,16 +565,22 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON escapes are TOML escapes, but for the delete character, which TOML wants escaped as well.
+        # JSON escapes are TOML escapes, but for the delete character, which TOML wants escaped as
+        # well.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{_toml_key(key)} = {_toml(inner)}" for key, inner in value.items())
+            + " }"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, (int, float)):
         return repr(value)
     raise UsageError(
-        f"A comparison file holds text, numbers, true, false, lists and tables; {value!r:.80} cannot be written."
+        f"A comparison file holds text, numbers, true, false, lists and tables; {value!r:.80}"
+        " cannot be written."
     )
 
 

@@ -1,4 +1,6 @@
-"""Evaluate the methods of a comparison, each on the same questions and draws, and note which fail and why."""
+"""Evaluate the methods of a comparison, each on the same questions and draws, and note which fail
+and why.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ class MethodCurve:
     Attributes:
         label: what tables and pictures call it.
         entry: the method as the plan has it.
-        points: evaluations in the order of the sweep, all on the same questions, without those that failed.
+        points: evaluations in the order of the sweep, all on the same questions, without those that
+            failed.
     """
 
     label: str
@@ -60,7 +63,11 @@ class MethodCurve:
 
     def budget(self, point: int) -> str:
         """The value of the swept field at a point, as text; empty without a sweep."""
-        return "" if self.entry.sweep is None else str(self.points[point].fields.get(self.entry.sweep[0]))
+        return (
+            ""
+            if self.entry.sweep is None
+            else str(self.points[point].fields.get(self.entry.sweep[0]))
+        )
 
     def budget_text(self, point: int) -> str:
         """The swept field and its value, such as "n=5"; empty without a sweep."""
@@ -92,17 +99,25 @@ def load_compared_llms(
         if absent is not None:
             advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
             missing.append(
-                FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
+                FailedMethod(
+                    entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice))
+                )
             )
     names = [name for name in llm_names if not recorded or name in recorded]
     if not names:
-        raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
-    dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
+        raise UsageError(
+            f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}"
+        )
+    dataset, llms = load(
+        plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices}
+    )
     return dataset, {llm.name: llm for llm in llms}
 
 
 class Prepared(NamedTuple):
-    """A runner on the questions of a plan, what was loaded for it, and the questions that were left out."""
+    """A runner on the questions of a plan, what was loaded for it, and the questions that were left
+    out.
+    """
 
     runner: Runner
     loaded: tuple[Dataset, dict[str, LLM]]
@@ -121,20 +136,37 @@ def prepared(
     time_limit: float | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Prepared:
-    """Load what a plan names, choose its questions and the number of replicates; arguments and errors are those of `compare`."""
+    """Load what a plan names, choose its questions and the number of replicates; arguments and
+    errors are those of `compare`.
+    """
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
     drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
-    runner = Runner(plan, dataset, drawing, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
+    runner = Runner(
+        plan,
+        dataset,
+        drawing,
+        np.arange(len(dataset)),
+        executor,
+        time_limit,
+        methods,
+        Work(progress),
+    )
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
-    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
+    questions = question_set(
+        dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools
+    )
     plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
-    return Prepared(replace(runner, plan=plan, rows=questions.rows), (dataset, llms), questions.left_out)
+    return Prepared(
+        replace(runner, plan=plan, rows=questions.rows), (dataset, llms), questions.left_out
+    )
 
 
 @dataclass
 class Work:
-    """Work that was done, in CoTs handed out per question, and a function that is told of it and of all work."""
+    """Work that was done, in CoTs handed out per question, and a function that is told of it and of
+    all work.
+    """
 
     report: Callable[[int, int], None]
     done: int = 0
@@ -144,8 +176,8 @@ class Work:
 class Runner:
     """Evaluates the methods of a plan on the questions in some rows, and notes why one fails.
 
-    `columns` is where numbers per question go; `None` for memory. `inexact` is why all draws are seeded though every method has
-    an exact expectation; `None` where they are not.
+    `columns` is where numbers per question go; `None` for memory. `inexact` is why all draws are
+    seeded though every method has an exact expectation; `None` where they are not.
     """
 
     plan: Plan
@@ -160,14 +192,18 @@ class Runner:
     inexact: str | None = None
 
     def or_seeded(self, compute: Callable[[Runner], _Result]) -> _Result:
-        """What a function makes of this runner; where an expectation by default cannot be computed, of one of seeded draws."""
+        """What a function makes of this runner; where an expectation by default cannot be computed,
+        of one of seeded draws.
+        """
         try:
             return compute(self)
         except NotExactError as error:
             return compute(replace(self, inexact=error.reason, work=Work(self.work.report)))
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
-        """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
+        """The most CoTs that any point of any method may ask each LLM for; points that cannot be
+        made ask for none.
+        """
         return [budget for method, llms in self._possible() for budget in _budgets(method, llms)]
 
     @cached_property
@@ -177,13 +213,17 @@ class Runner:
             return None if self.plan.order == "mixed" else self.plan.order
         if self.inexact is not None:
             return "seeded"
-        return "exact" if all(self._is_exact(method) for method, _ in self._possible()) else "seeded"
+        return (
+            "exact" if all(self._is_exact(method) for method, _ in self._possible()) else "seeded"
+        )
 
     def _is_exact(self, method: Any) -> bool:
         return is_exact(method, self.plan.cost, self.plan.parallel)
 
     def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
-        """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
+        """The methods that can be made, with their LLMs; the others go missing when they are
+        evaluated.
+        """
         for entry in self.plan.entries:
             for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
                 with suppress(FevalError):
@@ -201,7 +241,9 @@ class Runner:
         return cots * (1 if order == "recorded" else self.plan.replicates or 1)
 
     def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
-        """A method over its budgets; `None`, and a reason among `missing`, where none can be evaluated."""
+        """A method over its budgets; `None`, and a reason among `missing`, where none can be
+        evaluated.
+        """
         if not set(entry.llms) <= set(self.llms):
             return None
         llms = [self.llms[name] for name in entry.llms]
@@ -232,7 +274,9 @@ class Runner:
         """pass@n of an LLM."""
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
-        entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))
+        entry = ComparedMethod(
+            label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts)
+        )
         try:
             points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
         except FevalError as error:
@@ -243,14 +287,19 @@ class Runner:
     def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
         if entry.method == "oracle":
             raise UsageError(
-                "The oracle looks at the gold answers, so it cannot be compared with methods; its curve is always drawn, as the "
-                "ceiling of each LLM."
+                "The oracle looks at the gold answers, so it cannot be compared with methods; its"
+                " curve is always drawn, as the ceiling of each LLM."
             )
         return entry.make(settings, self.methods)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
         # The questions are chosen already, once for all methods, and so are the intervals, later.
-        chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
+        chosen = {
+            "order": order,
+            "unlabelled": "refuse",
+            "short_pools": "refuse",
+            "confidence": None,
+        }
         options = self.plan.arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)
 
@@ -258,12 +307,17 @@ class Runner:
             self.work.done = before + size * done // total
             self.work.report(min(self.work.done, self.all_work), self.all_work)
 
-        running: dict[str, Any] = {"executor": self.executor, "time_limit": self.time_limit, "progress": progress}
+        running: dict[str, Any] = {
+            "executor": self.executor,
+            "time_limit": self.time_limit,
+            "progress": progress,
+        }
         evaluation = evaluate(method, self.dataset, llms, rows=self.rows, **running, **options)
         progress(1, 1)
         if not known_costs(evaluation, self.plan.cost).mean() > 0:
             raise UsageError(
-                f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic; choose another cost."
+                f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic;"
+                " choose another cost."
             )
         return evaluation if self.columns is None else self.columns.stored(evaluation)
 
@@ -282,10 +336,14 @@ def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
 
 
 def marked(curves: list[MethodCurve]) -> list[MethodCurve]:
-    """The curves, their labels with their kind where kinds differ: exact and seeded points are not on the same draws."""
+    """The curves, their labels with their kind where kinds differ: exact and seeded points are not
+    on the same draws.
+    """
     if len(kinds_of(curves)) < 2:
         return curves
-    return [replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]") for curve in curves]
+    return [
+        replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]") for curve in curves
+    ]
 
 
 def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
@@ -300,8 +358,12 @@ def with_intervals(
     ceilings: Sequence[MethodCurve],
     clusters: Integers | None = None,
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The same with the intervals that `evaluate` would have given each point, computed for many points at once."""
-    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
+    """The same with the intervals that `evaluate` would have given each point, computed for many
+    points at once.
+    """
+    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(
+        baselines
+    )
     order = by_key(everything[0])
     step = max(1, _MOST_NUMBERS // len(order))
     complete: list[Evaluation] = []
@@ -309,11 +371,14 @@ def with_intervals(
     finish = partial(_with_interval, plan.confidence, cluster_sizes(clusters))
     for start in range(0, len(everything), step):
         some = everything[start : start + step]
-        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence, grouped)
+        ends = accuracy_interval(
+            np.stack([point.right[order] for point in some], axis=1), plan.confidence, grouped
+        )
         complete += map(finish, some, ends.low.tolist(), ends.high.tolist())
     rest = iter(complete)
     methods, tops = (
-        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part] for part in (curves, ceilings)
+        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part]
+        for part in (curves, ceilings)
     )
     return methods, list(rest), tops
 
@@ -323,5 +388,7 @@ def _with_interval(
 ) -> Evaluation:
     """A copy of an evaluation, wherever its columns are, with an interval."""
     other = copy(point)
-    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters)
+    vars(other).update(
+        accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters
+    )
     return other

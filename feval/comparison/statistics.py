@@ -1,8 +1,9 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Differences in accuracy have tests over questions (`difference_test`). Every other interval comes from one set of bootstrap
-resamples of questions, in which every curve sees the same questions, so whatever is compared between curves is paired. `low` and
-`high` are the ends of confidence intervals; costs are means per question, counted as the plan says.
+Differences in accuracy have tests over questions (`difference_test`). Every other interval comes
+from one set of bootstrap resamples of questions, in which every curve sees the same questions, so
+whatever is compared between curves is paired. `low` and `high` are the ends of confidence
+intervals; costs are means per question, counted as the plan says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from feval.estimators.inference.bootstrap import Clusters, bootstrap_means
 from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
 from feval.estimators.inference.intervals import DifferenceTest, difference_test
-from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
+from feval.estimators.inference.paired import (
+    accuracy_at,
+    cost_to_reach,
+    flip_probability,
+    holm,
+    percentiles,
+)
 from feval.evaluation.costs import known_costs
 from feval.methods.arrays import Floats, Integers, Rows
 
@@ -27,13 +34,18 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
 _GRID = 3
-"""Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan names none. Few, since Holm's
-adjustment pays for each."""
+"""Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan
+names none. Few, since Holm's adjustment pays for each.
+"""
 _SAME_COST = 1e-9
 _ROUNDING = 1e-12
-_SAME_POINT = 0.01  # relative difference of costs below which interpolation between points is meaningless
+# relative difference of costs below which interpolation between points is meaningless
+_SAME_POINT = 0.01
 _SAME_ANSWERS = 1e-9
-_ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; only interpolation differs there."
+_ALIKE = (
+    "Both curves begin with the same answers at the same cost, to 1 %; only interpolation differs"
+    " there."
+)
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
@@ -55,15 +67,17 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class BestPoint:
-    """The most accurate point within a budget, of equals the cheapest, and those that may be as good.
+    """The most accurate point within a budget, of equals the cheapest, and those that may be as
+    good.
 
     Attributes:
         budget: mean cost per question.
         chosen: label of the curve and index of the point; `None` where no point is that cheap.
         settings: number of points within the budget, of all curves, that it was chosen from.
-        close: the others whose paired difference from it is within noise, the most accurate first: p times the
-            number of the others is above 1 - confidence. With this confidence the truly best point is among these and the one
-            that was chosen (subset selection, S. S. Gupta 1965, doi:10.1080/00401706.1965.10490251, by Bonferroni's bound).
+        close: the others whose paired difference from it is within noise, the most accurate first:
+            p times the number of the others is above 1 - confidence. With this confidence the truly
+            best point is among these and the one that was chosen (subset selection, S. S. Gupta
+            1965, doi:10.1080/00401706.1965.10490251, by Bonferroni's bound).
     """
 
     budget: float
@@ -74,10 +88,12 @@ class BestPoint:
 
 @dataclass(frozen=True)
 class HullArea:
-    """Average height of a curve's non-decreasing convex hull over the costs that all curves share (RouterBench's AIQ).
+    """Average height of a curve's non-decreasing convex hull over the costs that all curves share
+    (RouterBench's AIQ).
 
     Attributes:
-        low_cost: lower end of the range of costs: the most expensive of the curves' cheapest points.
+        low_cost: lower end of the range of costs: the most expensive of the curves' cheapest
+            points.
         high_cost: upper end: the most expensive point of all; a hull is level beyond its own.
         area: in accuracy, [0, 1].
     """
@@ -92,17 +108,19 @@ class HullArea:
 
 @dataclass(frozen=True)
 class AccuracyDifference:
-    """Accuracy of one method minus another's: at one cost, or each at its most expensive point where they share none.
+    """Accuracy of one method minus another's: at one cost, or each at its most expensive point
+    where they share none.
 
     Attributes:
         cost_a, cost_b: where each is taken.
-        difference: accuracy_a - accuracy_b, in [-1, 1]; its interval holds those that the test does not reject.
+        difference: accuracy_a - accuracy_b, in [-1, 1]; its interval holds those that the test does
+            not reject.
         flips: share of resamples in which the difference has the other sign; ties count half.
         p_value: two-sided, for "no difference"; `None` where it is not tested.
         p_holm: adjusted for all tested differences of its table (`differences` or `unequal_costs`).
         untested: a sentence that says why it is not tested; `None` where it is.
-        skewness: of the questions' differences, or of clusters' sums of them, over the square root of their number: far from 0
-            where few decide.
+        skewness: of the questions' differences, or of clusters' sums of them, over the square root
+            of their number: far from 0 where few decide.
     """
 
     a: str
@@ -126,7 +144,8 @@ class CostToReach:
     """What one method costs at a given accuracy.
 
     Attributes:
-        cost: `None` where the curve never reaches the accuracy; so is an end of the interval that is beyond the curve.
+        cost: `None` where the curve never reaches the accuracy; so is an end of the interval that
+            is beyond the curve.
         never: share of resamples in which the curve never reaches it.
     """
 
@@ -142,14 +161,16 @@ class CostToReach:
 class Saving:
     """What one method costs more or less than another at the same accuracy.
 
-    A cost is `None` where the method never reaches the accuracy; then so are the difference and the ratio. An end of an interval
-    is `None` where it is infinite, or for `ratio_low` where nothing is known.
+    A cost is `None` where the method never reaches the accuracy; then so are the difference and the
+    ratio. An end of an interval is `None` where it is infinite, or for `ratio_low` where nothing is
+    known.
 
     Attributes:
         difference: cost_a - cost_b.
         ratio: cost_a / cost_b; savings are 1 - ratio.
         never_a: share of resamples in which the first never reaches it.
-        never_b: share in which the second never does. Resamples in which neither does are left out of the interval.
+        never_b: share in which the second never does. Resamples in which neither does are left out
+            of the interval.
     """
 
     a: str
@@ -173,7 +194,8 @@ class Rank:
 
     Attributes:
         rank: from 1; equals share one.
-        cost: where it is judged: the highest cost that all curves share, or its own most expensive point where they share none.
+        cost: where it is judged: the highest cost that all curves share, or its own most expensive
+            point where they share none.
         strength: Bradley-Terry, natural logarithm, mean 0 over the methods.
         first: share of resamples in which it is the strongest; ties are shared out.
     """
@@ -189,7 +211,9 @@ class Rank:
 
 
 def by_key(evaluation: Evaluation) -> Rows:
-    """[Q] rows of the questions sorted by key, so that their order in the recording makes no difference."""
+    """[Q] rows of the questions sorted by key, so that their order in the recording makes no
+    difference.
+    """
     return np.argsort(evaluation.question_keys, kind="stable")
 
 
@@ -221,7 +245,9 @@ class _CostCurve:
         first = np.unique(self.cost, return_index=True)[1]
         above = int(np.searchsorted(self.cost[first], cost))
         near = first[max(above - 1, 0) : above + 1]
-        return accuracy_at(cost, self.cost[near], np.stack([self.points[i].right for i in near.tolist()], axis=1))
+        return accuracy_at(
+            cost, self.cost[near], np.stack([self.points[i].right for i in near.tolist()], axis=1)
+        )
 
     def _at(self, cost: float, values: Floats) -> Floats:
         """Interpolate values [..., P]; of points at the same cost the first listed counts."""
@@ -243,7 +269,8 @@ class Statistics:
         frontier: the Pareto frontier, by cost.
         areas: one per curve; none where all points cost the same.
         differences: every pair of curves at the plan's costs, or at some that the pair shares.
-        unequal_costs: every pair of curves that share no cost, each at its most expensive point; tested apart from the others.
+        unequal_costs: every pair of curves that share no cost, each at its most expensive point;
+            tested apart from the others.
         savings: every pair at the plan's accuracies, or at some that the curves share.
         reaches: the cost at which every curve reaches those accuracies.
         ranking: strongest first; empty for a single curve.
@@ -259,8 +286,12 @@ class Statistics:
     ranking: tuple[Rank, ...]
 
 
-def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None) -> Statistics:
-    """Compare curves, given as label -> points on the same questions, with known costs; `clusters` as for `difference_test`."""
+def statistics(
+    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None
+) -> Statistics:
+    """Compare curves, given as label -> points on the same questions, with known costs; `clusters`
+    as for `difference_test`.
+    """
     lines = _lines(plan, curves, clusters)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
@@ -274,17 +305,24 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters:
     )
 
 
-def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None) -> list[_CostCurve]:
+def _lines(
+    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None
+) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
     order, seed = by_key(points[0]), plan.seed % (1 << 64)
     dealt = Clusters(len(order), seed, None if clusters is None else clusters[order])
     means, sums = np.empty((2, len(points))), []
-    columns_of = (point.right for point in points), (known_costs(point, plan.cost) for point in points)
+    columns_of = (
+        (point.right for point in points),
+        (known_costs(point, plan.cost) for point in points),
+    )
     for i, values in enumerate(chain(*columns_of)):
         ordered = values[order]
         means.flat[i] = ordered.mean()
         sums.append(dealt.sums(ordered))
-    resampled = bootstrap_means(np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt)
+    resampled = bootstrap_means(
+        np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt
+    )
     lines, start = [], 0
     for label, curve in curves.items():
         columns = np.arange(start, start + len(curve))
@@ -292,12 +330,18 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Int
         places = np.argsort(means[1, columns], kind="stable")
         at = columns[places]
         costs, rights = resampled[:, len(points) + at], resampled[:, at]
-        lines.append(_CostCurve(label, places, [points[i] for i in at], means[1, at], means[0, at], costs, rights))
+        lines.append(
+            _CostCurve(
+                label, places, [points[i] for i in at], means[1, at], means[0, at], costs, rights
+            )
+        )
     return lines
 
 
 def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
-    """Accuracies between the best of the cheapest points and the worst of the best points; without room there, between all."""
+    """Accuracies between the best of the cheapest points and the worst of the best points; without
+    room there, between all.
+    """
     low = max(float(line.right[0]) for line in lines)
     high = min(float(line.right.max()) for line in lines)
     if not high > low:
@@ -310,18 +354,32 @@ def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
     if planned := sorted(plan.costs):
         return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
-    low, high = min(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
+    low, high = (
+        min(float(line.cost[0]) for line in lines),
+        max(float(line.cost[-1]) for line in lines),
+    )
     return list(dict.fromkeys(np.geomspace(low, high, 4)[1:].tolist()))
 
 
-def _best(plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None) -> tuple[BestPoint, ...]:
+def _best(
+    plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None
+) -> tuple[BestPoint, ...]:
     """The best points at `_budgets`; differences that several budgets need are tested once."""
     ordered = sorted(
-        (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), line.points[i])
+        (
+            -round(float(line.right[i]), 11),
+            float(line.cost[i]),
+            curve,
+            int(line.places[i]),
+            line.points[i],
+        )
         for curve, line in enumerate(lines)
         for i in range(len(line.points))
     )
-    within = [[row for row in ordered if row[1] <= budget * (1 + _SAME_COST)] for budget in _budgets(plan, lines)]
+    within = [
+        [row for row in ordered if row[1] <= budget * (1 + _SAME_COST)]
+        for budget in _budgets(plan, lines)
+    ]
     pairs = {(rows[0][2:4], row[2:4]): (rows[0][4], row[4]) for rows in within for row in rows[1:]}
     order = by_key(lines[0].points[0])
     tests = {
@@ -330,8 +388,13 @@ def _best(plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None) ->
     }
     level, found = 1 - plan.confidence, []
     for budget, rows in zip(_budgets(plan, lines), within, strict=True):
-        close = [row[2:4] for row in rows[1:] if tests[rows[0][2:4], row[2:4]] * (len(rows) - 1) > level]
-        named = [(lines[curve].label, place) for curve, place in (*(row[2:4] for row in rows[:1]), *close)]
+        close = [
+            row[2:4] for row in rows[1:] if tests[rows[0][2:4], row[2:4]] * (len(rows) - 1) > level
+        ]
+        named = [
+            (lines[curve].label, place)
+            for curve, place in (*(row[2:4] for row in rows[:1]), *close)
+        ]
         found.append(BestPoint(budget, named[0] if named else None, len(rows), tuple(named[1:])))
     return tuple(found)
 
@@ -344,17 +407,24 @@ def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     for start in range(0, resamples, _CHUNK):
         chunk = slice(start, start + _CHUNK)
         costs, rights = (
-            np.concatenate([getattr(line, name)[chunk] for line in lines], axis=1) for name in ("costs", "rights")
+            np.concatenate([getattr(line, name)[chunk] for line in lines], axis=1)
+            for name in ("costs", "rights")
         )
         stays += pareto(costs, rights).sum(axis=0)
     names = [(line.label, int(place)) for line in lines for place in line.places]
     on = np.flatnonzero(pareto(cost, right))
     on = on[np.argsort(cost[on], kind="stable")]
-    return tuple(FrontierPoint(*names[i], float(cost[i]), float(right[i]), float(stays[i] / resamples)) for i in on)
+    return tuple(
+        FrontierPoint(*names[i], float(cost[i]), float(right[i]), float(stays[i] / resamples))
+        for i in on
+    )
 
 
 def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
-    low, high = max(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
+    low, high = (
+        max(float(line.cost[0]) for line in lines),
+        max(float(line.cost[-1]) for line in lines),
+    )
     if not high > low:
         return ()
     areas = []
@@ -368,21 +438,33 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
 def _differences(
     plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None
 ) -> dict[str, tuple[AccuracyDifference, ...]]:
-    """Differences at equal costs, and those of pairs that share none; each of the two is adjusted by itself."""
-    at = [(a, b, *costs) for a, b in combinations(lines, 2) for costs in _compared_costs(plan, a, b)]
+    """Differences at equal costs, and those of pairs that share none; each of the two is adjusted
+    by itself.
+    """
+    at = [
+        (a, b, *costs) for a, b in combinations(lines, 2) for costs in _compared_costs(plan, a, b)
+    ]
     rows = list(_difference_rows(plan, at, clusters)) if at else []
-    equal, unequal = ([row for row in rows if (row.cost_a == row.cost_b) is same] for same in (True, False))
+    equal, unequal = (
+        [row for row in rows if (row.cost_a == row.cost_b) is same] for same in (True, False)
+    )
     return {"differences": _adjusted(equal), "unequal_costs": _adjusted(unequal)}
 
 
 def _adjusted(rows: Sequence[AccuracyDifference]) -> tuple[AccuracyDifference, ...]:
     adjusted = iter(holm([row.p_value for row in rows if row.p_value is not None]).tolist())
-    return tuple(row if row.p_value is None else replace(row, p_holm=next(adjusted)) for row in rows)
+    return tuple(
+        row if row.p_value is None else replace(row, p_holm=next(adjusted)) for row in rows
+    )
 
 
-def _tested(plan: Plan, order: Rows, clusters: Integers | None, differences: Floats) -> DifferenceTest:
+def _tested(
+    plan: Plan, order: Rows, clusters: Integers | None, differences: Floats
+) -> DifferenceTest:
     """The test of one column [Q] of paired differences, in the order of the questions' keys."""
-    return difference_test(differences[order, None], plan.confidence, None if clusters is None else clusters[order])
+    return difference_test(
+        differences[order, None], plan.confidence, None if clusters is None else clusters[order]
+    )
 
 
 def _difference_rows(
@@ -407,29 +489,44 @@ def _difference_rows(
 
 
 def _skewness(values: Floats, clusters: Integers | None) -> float:
-    """Third standardised moment of values, or sums of clusters, over the square root of their number; 0 where all are equal."""
+    """Third standardised moment of values, or sums of clusters, over the square root of their
+    number; 0 where all are equal.
+    """
     distances = values - values.mean()
     if clusters is not None:
         distances = np.bincount(clusters, weights=distances)
     spread = float(np.sqrt((distances**2).mean()))
-    return float((distances**3).mean() / spread**3 / np.sqrt(len(distances))) if spread > _SAME_ANSWERS else 0.0
+    return (
+        float((distances**3).mean() / spread**3 / np.sqrt(len(distances)))
+        if spread > _SAME_ANSWERS
+        else 0.0
+    )
 
 
 def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:
-    """Whether two curves differ at a cost only because each is interpolated away from the same first point."""
+    """Whether two curves differ at a cost only because each is interpolated away from the same
+    first point.
+    """
     if max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
         return False
     return bool((np.abs(a.points[0].right - b.points[0].right) <= _SAME_ANSWERS).all())
 
 
 def _shared_range(lines: Sequence[_CostCurve]) -> tuple[float, float] | None:
-    """The range of costs that all curves have, if only one cost to rounding; `None` where they share none."""
-    low, high = max(float(line.cost[0]) for line in lines), min(float(line.cost[-1]) for line in lines)
+    """The range of costs that all curves have, if only one cost to rounding; `None` where they
+    share none.
+    """
+    low, high = (
+        max(float(line.cost[0]) for line in lines),
+        min(float(line.cost[-1]) for line in lines),
+    )
     return (low, high) if low <= high * (1 + _ROUNDING) else None
 
 
 def _compared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[tuple[float, float]]:
-    """Where each of two curves is taken: at the costs that both have, else at its most expensive point."""
+    """Where each of two curves is taken: at the costs that both have, else at its most expensive
+    point.
+    """
     if (shared := _shared_range((a, b))) is None:
         return [(float(a.cost[-1]), float(b.cost[-1]))]
     low, high = shared
@@ -442,7 +539,9 @@ def _compared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[tuple[floa
     return [(cost, cost) for cost in costs]
 
 
-def _at_equal_accuracy(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
+def _at_equal_accuracy(
+    plan: Plan, lines: Sequence[_CostCurve]
+) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
     targets = plan.accuracies or _targets(lines)
     costs = {(line.label, target): line.reaches(target) for line in lines for target in targets}
     savings = (
@@ -450,16 +549,32 @@ def _at_equal_accuracy(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[tuple[S
         for a, b in combinations(lines, 2)
         for target in targets
     )
-    return tuple(savings), tuple(_reach(plan, label, target, *cost) for (label, target), cost in costs.items())
+    return tuple(savings), tuple(
+        _reach(plan, label, target, *cost) for (label, target), cost in costs.items()
+    )
 
 
-def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Floats) -> CostToReach:
+def _reach(
+    plan: Plan, label: str, target: float, observed: float, resampled: Floats
+) -> CostToReach:
     low, high = percentiles(resampled, plan.confidence)
-    return CostToReach(label, target, _finite(observed), _finite(low), _finite(high), float(np.isinf(resampled).mean()))
+    return CostToReach(
+        label,
+        target,
+        _finite(observed),
+        _finite(low),
+        _finite(high),
+        float(np.isinf(resampled).mean()),
+    )
 
 
 def _saving(
-    plan: Plan, a: str, b: str, target: float, of_a: tuple[float, Floats], of_b: tuple[float, Floats]
+    plan: Plan,
+    a: str,
+    b: str,
+    target: float,
+    of_a: tuple[float, Floats],
+    of_b: tuple[float, Floats],
 ) -> Saving:
     (cost_a, costs_a), (cost_b, costs_b) = of_a, of_b
     with np.errstate(invalid="ignore"):  # neither reaches it: undefined
@@ -488,7 +603,9 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
         return ()
     shared = _shared_range(lines)
     costs = [float(line.cost[-1]) if shared is None else shared[1] for line in lines]
-    right, rights = zip(*(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True)
+    right, rights = zip(
+        *(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True
+    )
     strength = bradley_terry(pairwise_wins(np.array([right])))[0]
     stacked = np.stack(rights, axis=1)
     chunks = [stacked[start : start + _CHUNK] for start in range(0, len(stacked), _CHUNK)]
@@ -498,7 +615,9 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     ranks = [1 + int((strength > value + 1e-9).sum()) for value in strength]
     ends = [percentiles(column, plan.confidence) for column in resampled.T]
     rows = [
-        Rank(line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i]))
+        Rank(
+            line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i])
+        )
         for i, line in enumerate(lines)
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))

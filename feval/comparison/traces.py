@@ -1,7 +1,9 @@
-"""What each method of a comparison did on each question in one draw: how many CoTs it took of each LLM, and its answer.
+"""What each method of a comparison did on each question in one draw: how many CoTs it took of each
+LLM, and its answer.
 
-A comparison holds averages over draws; to look at a question, one draw is followed: the first seeded one (replicate 0), or the
-recorded order for a comparison in that order. Nothing is measured here.
+A comparison holds averages over draws; to look at a question, one draw is followed: the first
+seeded one (replicate 0), or the recorded order for a comparison in that order. Nothing is measured
+here.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ class Trace:
     Attributes:
         budget: the swept field and its value, such as "n = 5"; empty where nothing is swept.
         llms: names, in the order the method was given them.
-        answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT gave.
+        answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT
+            gave.
         cots: [L, Q] CoTs taken of each LLM.
-        grown: of the first questions, per LLM, recorded place and tokens of every trace or step that it was handed; empty for a
-            built-in method that takes CoTs whole.
+        grown: of the first questions, per LLM, recorded place and tokens of every trace or step
+            that it was handed; empty for a built-in method that takes CoTs whole.
     """
 
     label: str
@@ -61,7 +64,8 @@ class Traces:
     Attributes:
         order: "recorded", or "seeded" for replicate 0.
         rows: [Q] rows of the questions that were followed.
-        judged: number of questions that the methods were judged on; those followed are the first of them.
+        judged: number of questions that the methods were judged on; those followed are the first of
+            them.
         curves: per curve of the comparison, the traces of its points.
         missing: (label, reason) of every method that could not be followed.
     """
@@ -74,7 +78,9 @@ class Traces:
 
 
 def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
-    """What a comparison was made on: its dataset, and the LLMs that its curves name; paths start from `base`."""
+    """What a comparison was made on: its dataset, and the LLMs that its curves name; paths start
+    from `base`.
+    """
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
     if comparison.loaded is not None and list(comparison.loaded[1]) == names:
@@ -94,8 +100,8 @@ def traces(
 ) -> Traces:
     """Follow every method of a comparison through one draw of the first questions, or of all.
 
-    On the first `closely` of them methods on traces and searches are followed into traces and steps, too. `dataset` and `llms`
-    come from `load_compared`.
+    On the first `closely` of them methods on traces and searches are followed into traces and
+    steps, too. `dataset` and `llms` come from `load_compared`.
     """
     dataset.require(llms, steps=True)
     order = "recorded" if comparison.plan.order == "recorded" else "seeded"
@@ -103,11 +109,22 @@ def traces(
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     split = np.arange(len(dataset))
     if left_out:
-        split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
+        split = np.array(
+            [row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp
+        )
     judged = judged_rows(comparison, dataset)
     first = judged[:questions]
     follow = _Follower(
-        comparison.plan, dataset, by_name, split, judged, first, closely, order, comparison.methods, time_limit
+        comparison.plan,
+        dataset,
+        by_name,
+        split,
+        judged,
+        first,
+        closely,
+        order,
+        comparison.methods,
+        time_limit,
     )
     curves, missing = [], []
     for curve in comparison.curves:
@@ -135,7 +152,9 @@ def budget_label(entry: ComparedMethod, point: Evaluation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Follower:
-    """Runs methods on one draw of some judged questions; training and judged ones were chosen from the rows in `split`."""
+    """Runs methods on one draw of some judged questions; training and judged ones were chosen from
+    the rows in `split`.
+    """
 
     plan: Plan
     dataset: Dataset
@@ -158,14 +177,22 @@ class _Follower:
             cots = np.stack([ledger.cots[0, shown] for ledger in decided.ledgers])
             answer = decided.answer[0, shown]
             grown = tuple(self._grown(method, llms, decided))
-            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, answer, cots, grown))
+            followed.append(
+                Trace(
+                    curve.label, budget_label(curve.entry, point), point.llms, answer, cots, grown
+                )
+            )
         return tuple(followed)
 
     def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
         swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
         method = entry.make({**entry.fields, **swept}, self.methods)
         train, _ = self.plan.split(self.dataset, self.split)
-        return fit(method, self.dataset, llms, train, self.time_limit) if len(train) and learns(method) else method
+        return (
+            fit(method, self.dataset, llms, train, self.time_limit)
+            if len(train) and learns(method)
+            else method
+        )
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
         if isinstance(method, BatchMethod):
@@ -176,14 +203,20 @@ class _Follower:
     def _grown(
         self, method: Any, llms: Sequence[LLM], decided: Decisions
     ) -> Iterator[Sequence[Sequence[tuple[int, int]]]]:
-        """Traces and steps are known to the readable form, which has the same draw and ledger as the batch form."""
+        """Traces and steps are known to the readable form, which has the same draw and ledger as
+        the batch form.
+        """
         rows = self.rows[: self.closely]
-        deep = len(rows) > 0 and any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms)
+        deep = len(rows) > 0 and any(
+            llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms
+        )
         if isinstance(method, BatchMethod):
             probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
             deep &= callable(method) and (probing or searches(method))
         if deep:
-            closely = method_answers(method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True)
+            closely = method_answers(
+                method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True
+            )
             yield from (one.grown for one in closely)
 
     @property

@@ -1,4 +1,5 @@
-"""The names of the FEval-TTC reference package (arXiv 2511.01203), over its zip or a feval recording.
+"""The names of the FEval-TTC reference package (arXiv 2511.01203), over its zip or a feval
+recording.
 
     from feval.compat.feval_ttc import load, DatasetType, LLMType
 
@@ -6,14 +7,16 @@
     for question_id, entry in dataset:
         response = llm(question_id, N=20)
 
-The paper's listings and the reference package's scripts run as printed by `python -m feval.compat SCRIPT.py`, which lets
-`feval_ttc` stand for this module. Without `api_path`, as Listing 1 calls `load`, the environment variable FEVAL_RECORDING names
-the recordings.
+The paper's listings and the reference package's scripts run as printed by `python -m feval.compat
+SCRIPT.py`, which lets `feval_ttc` stand for this module. Without `api_path`, as Listing 1 calls
+`load`, the environment variable FEVAL_RECORDING names the recordings.
 
-**THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after `random.seed(0)` it hands out the very
-CoTs that the reference package hands out, and so reproduces its runs. It is the only module of feval that does. What you get
-depends on everything else that draws from `random`, and two methods on one question see different draws. For anything but
-repeating an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM, replicate).
+**THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after
+`random.seed(0)` it hands out the very CoTs that the reference package hands out, and so reproduces
+its runs. It is the only module of feval that does. What you get depends on everything else that
+draws from `random`, and two methods on one question see different draws. For anything but repeating
+an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM,
+replicate).
 
 `docs/importing.md` lists what is kept from the reference package, and what differs on purpose.
 """
@@ -112,7 +115,8 @@ class LLM(Model):
 
         Args:
             question_id: row of the question.
-            N: how many; where no more were recorded, all of them, in recorded order, without drawing.
+            N: how many; where no more were recorded, all of them, in recorded order, without
+                drawing.
             deterministic: the first N in recorded order, without drawing.
 
         Raises:
@@ -171,8 +175,8 @@ def load(
     Args:
         datatype: the dataset, by feval's id or the reference package's string.
         llms: names of the LLMs.
-        api_path: the reference package's zip, or the folder of a recording. `None`, as in Listing 1, takes the recordings in the
-            environment variable FEVAL_RECORDING.
+        api_path: the reference package's zip, or the folder of a recording. `None`, as in Listing
+            1, takes the recordings in the environment variable FEVAL_RECORDING.
 
     Returns:
         The dataset, and the LLMs in the order asked for.
@@ -180,15 +184,24 @@ def load(
     Raises:
         NotARecordingError: there is neither a zip nor a recording.
         UsageError: no `api_path`, and no FEVAL_RECORDING.
-        NotRecordedError, UnknownNameError, SourceError: the recording or the zip lacks the dataset or an LLM, or is damaged.
+        NotRecordedError, UnknownNameError, SourceError: the recording or the zip lacks the dataset
+            or an LLM, or is damaged.
     """
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     names = [str(llm) for llm in llms]
-    return _load_archive(source, dataset, names) if isinstance(source, Path) else _load_recorded(source, dataset, names)
+    return (
+        _load_archive(source, dataset, names)
+        if isinstance(source, Path)
+        else _load_recorded(source, dataset, names)
+    )
 
 
-def available_models(datatype: DatasetType | str, api_path: str | Path | None = None) -> list[LLMType | str]:
-    """List the LLMs recorded on a dataset (arguments and errors as of `load`); one without a constant is a plain string."""
+def available_models(
+    datatype: DatasetType | str, api_path: str | Path | None = None
+) -> list[LLMType | str]:
+    """List the LLMs recorded on a dataset (arguments and errors as of `load`); one without a
+    constant is a plain string.
+    """
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     if isinstance(source, Path):
         return [_llm_type(name) for name in recorded_llms(source, dataset)]
@@ -207,13 +220,18 @@ def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, 
     return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
 
 
-def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+def _load_recorded(
+    recordings: list[Recording], dataset: str, names: list[str]
+) -> tuple[Dataset, list[LLM]]:
     opened, replays = replay.load(dataset, names, recordings, prices=PRICES)
     entries = []
     for row, (_, entry) in enumerate(opened):
         gold = int(opened.gold[row])
-        # The voting key; a gold that the answer kind cannot read has none, and stays as the dataset writes it.
-        entries.append(DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question))
+        # The voting key; a gold that the answer kind cannot read has none, and stays as the dataset
+        # writes it.
+        entries.append(
+            DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question)
+        )
     info = _first_with(recordings, dataset).dataset_info(dataset)
     llms = []
     for llm in replays:
@@ -223,8 +241,13 @@ def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) 
 
 
 def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
-    """Return the first recording with a dataset; the error where none has it lists what the first holds."""
-    first = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
+    """Return the first recording with a dataset; the error where none has it lists what the first
+    holds.
+    """
+    first = next(
+        (recording for recording in recordings if dataset in recording.manifest.datasets),
+        recordings[0],
+    )
     first.require(dataset)
     return first
 
@@ -254,7 +277,9 @@ class _ArchivedLLM:
 
     def request(self, row: int) -> LLMRequest:
         pool = self._pools[row]
-        return _request(self._price, None if pool.prompt is None else pool.prompt.text, pool.prompt_tokens)
+        return _request(
+            self._price, None if pool.prompt is None else pool.prompt.text, pool.prompt_tokens
+        )
 
 
 class _RecordedLLM:
@@ -292,7 +317,9 @@ def _cots(
         CoT(
             answer,
             CoTMetadata(
-                None if price is None else usd(price, 0, count), count, _THEIR_FINISH_REASONS.get(reason, reason)
+                None if price is None else usd(price, 0, count),
+                count,
+                _THEIR_FINISH_REASONS.get(reason, reason),
             ),
             text,
         )
@@ -301,7 +328,9 @@ def _cots(
 
 
 def _request(price: Price | None, text: str | None, tokens: int | None) -> LLMRequest:
-    return LLMRequest(text, None if price is None or tokens is None else usd(price, tokens, 0), tokens)
+    return LLMRequest(
+        text, None if price is None or tokens is None else usd(price, tokens, 0), tokens
+    )
 
 
 def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]:
@@ -326,7 +355,8 @@ def _source(api_path: str | Path | None) -> Path | list[Recording]:
     path = Path(api_path)
     if not path.exists():
         raise NotARecordingError(
-            f"api_path {path} does not exist; give the reference package's zip or a recording's folder."
+            f"api_path {path} does not exist; give the reference package's zip or a recording's"
+            " folder."
         )
     return replay.open_recordings(path) if path.is_dir() else path
 

@@ -1,4 +1,6 @@
-"""The values that the names of the FEval-TTC reference package stand for: datasets, requests, CoTs, responses."""
+"""The values that the names of the FEval-TTC reference package stand for: datasets, requests, CoTs,
+responses.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class _ByReferenceString(ReferenceDataset):
 if TYPE_CHECKING:
     from feval.cards.names import DatasetType as DatasetType
 else:  # made from the other's members, as an enumeration with members cannot be extended
-    DatasetType = _ByReferenceString("DatasetType", {one.name: one.value for one in names.DatasetType}, module=__name__)
+    DatasetType = _ByReferenceString(
+        "DatasetType", {one.name: one.value for one in names.DatasetType}, module=__name__
+    )
 
 _Mode = Literal["python", "json"]
 
@@ -44,15 +48,21 @@ class Model:
     _dumped: ClassVar[tuple[str, ...]]
 
     def model_dump(self, *, mode: _Mode = "python") -> dict[str, Any]:
-        """Return the fields as a dict, theirs as dicts within; `mode="json"` makes plain strings of the constants."""
+        """Return the fields as a dict, theirs as dicts within; `mode="json"` makes plain strings of
+        the constants.
+        """
         return {name: _dump(getattr(self, name), mode) for name in self._dumped}
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
         """Return the fields as JSON: one line, or indented by two spaces, whatever the number."""
-        return orjson.dumps(self.model_dump(), option=None if indent is None else orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(
+            self.model_dump(), option=None if indent is None else orjson.OPT_INDENT_2
+        ).decode()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, with the fields in `update` set; `deep` copies what the fields hold, too."""
+        """Return a copy, with the fields in `update` set; `deep` copies what the fields hold,
+        too.
+        """
         copied = copy.deepcopy(self) if deep else copy.copy(self)
         for name, value in (update or {}).items():
             setattr(copied, name, value)
@@ -81,7 +91,9 @@ class DatasetEntry(Model):
 
 @dataclass(slots=True)
 class Dataset(Model):
-    """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no constant for it."""
+    """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no
+    constant for it.
+    """
 
     _dumped: ClassVar = ("data", "datatype", "system_prompt")
 
@@ -101,7 +113,9 @@ class Dataset(Model):
 
 @dataclass(slots=True)
 class CoTMetadata(Model):
-    """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it ended."""
+    """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it
+    ended.
+    """
 
     _dumped: ClassVar = ("dollar_cost", "token_cost", "finish_reason")
 
@@ -147,7 +161,9 @@ class CoT(Model):
 
 @dataclass(slots=True)
 class LLMRequest(Model):
-    """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM has no price."""
+    """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM
+    has no price.
+    """
 
     _dumped: ClassVar = ("raw_text", "dollar_cost", "token_cost")
 
@@ -194,8 +210,9 @@ class LLMResponse(Model):
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             raise PriceNotFoundError(
-                f"This response has no dollars: its LLM is not in the price list {PRICES}, or the tokens of its request "
-                "were not recorded. `token_cost` of each CoT is there all the same."
+                f"This response has no dollars: its LLM is not in the price list {PRICES}, or the"
+                " tokens of its request were not recorded. `token_cost` of each CoT is there all"
+                " the same."
             )
         return sum(known)
 
@@ -208,7 +225,8 @@ class LLMResponse(Model):
         """
         if self.request.token_cost is None:
             raise NotRecordedError(
-                "The tokens of this response's request were not recorded; sum `token_cost` of the CoTs for output tokens."
+                "The tokens of this response's request were not recorded; sum `token_cost` of the"
+                " CoTs for output tokens."
             )
         return self.request.token_cost + sum(cot.metadata.token_cost for cot in self.cots)
 
@@ -219,16 +237,25 @@ class LLMResponse(Model):
 
     @classmethod
     def from_json(cls, filename: str | Path) -> Self:
-        """Read a response that `to_json`, ours or the reference package's, wrote; dollars are as written in the file."""
+        """Read a response that `to_json`, ours or the reference package's, wrote; dollars are as
+        written in the file.
+        """
         try:
             stored = _StoredResponse.model_validate_json(Path(filename).read_bytes())
         except OSError as error:
-            raise SourceError(f"{filename} could not be read: {error.strerror or error}.") from error
+            raise SourceError(
+                f"{filename} could not be read: {error.strerror or error}."
+            ) from error
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"])) or "the whole file"
-            raise SourceError(f"{filename} is not a response written by to_json: {place}: {first['msg']}.") from error
-        return cls([CoT(cot.answer, cot.metadata, constant(cot.raw_text)) for cot in stored.cots], stored.request)
+            raise SourceError(
+                f"{filename} is not a response written by to_json: {place}: {first['msg']}."
+            ) from error
+        return cls(
+            [CoT(cot.answer, cot.metadata, constant(cot.raw_text)) for cot in stored.cots],
+            stored.request,
+        )
 
 
 class _StoredCoT(BaseModel):
@@ -256,7 +283,9 @@ class LLMConfig(Model):
 def checked_row(question_id: int, count: int) -> int:
     """Return a row of the questions; raise `NotRecordedError` where there is none."""
     if not 0 <= question_id < count:
-        raise NotRecordedError(f"The questions are numbered 0 to {count - 1}; {question_id} was asked for.")
+        raise NotRecordedError(
+            f"The questions are numbered 0 to {count - 1}; {question_id} was asked for."
+        )
     return question_id
 
 

@@ -2,7 +2,7 @@
 
 | folder | what it estimates |
 | --- | --- |
-| `votes` | accuracy of votes: exact, plug-in, simulated, Gaussian; best-of-n; how answers are spread |
+| `votes` | votes: exact, plug-in, simulated, Gaussian; best-of-n; the spread of answers |
 | `stopping` | stopping rules, and their expectations over all orders of a pool |
 | `two_call` | what two calls per question say about any number of votes; mixtures of policies |
 | `coupling` | two LLMs that share their noise: joint laws, covariances, win-rates |
@@ -12,12 +12,13 @@
 | --- | --- |
 | `self_consistency_error` | how often a call disagrees with the LLM's own favourite answer |
 | `self_consistency_bounds` | bounds on its estimate, and how to split a budget of calls |
-| `vote_polynomials` | P_n(q), the accuracy of a majority of 2n + 1 calls; exact polynomials on [0, 1] |
+| `vote_polynomials` | P_n(q), how often 2n + 1 calls vote right; exact polynomials |
 | `counts`, `cost` | answer codes to votes; tokens to expected tokens of a draw |
 | `benefit` | AutoMix's benefit per cost of a cascade |
 | `per_question` | values per question, stored once for questions that cannot differ |
-| `probabilities`, `poissonised`, `ties` | answer probabilities, generating functions and tie rules that estimators share |
-| `checks`, `missing`, `arrays` | checks of arguments; why values are missing; names of array types |
+| `probabilities`, `poissonised`, `ties` | probabilities, generating functions, tie rules |
+| `checks`, `missing`, `arrays` | checks of arguments; why values are missing; array types |
 
-The order of imports: root modules, then `votes` and `inference`, then `stopping`, `two_call` and `coupling`.
+The order of imports: root modules, then `votes` and `inference`, then `stopping`, `two_call` and
+`coupling`.
 """

@@ -1,4 +1,6 @@
-"""Checks of arguments that several estimators share. Feval's own; they assume nothing about the calls."""
+"""Checks of arguments that several estimators share. Feval's own; they assume nothing about the
+calls.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def at_index(place: tuple[int, ...]) -> str:
 
 
 def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
-    """Broadcast arrays to a common shape; OutOfRangeError names them if their rows are ragged or their shapes do not match."""
+    """Broadcast arrays to a common shape; OutOfRangeError names them if their rows are ragged or
+    their shapes do not match.
+    """
     try:
         return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
     except ValueError as error:
@@ -32,51 +36,67 @@ def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
 
 
 def checked_probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
-    """Return probabilities as floats; OutOfRangeError names the first value outside [0, 1] or NaN, with its index."""
+    """Return probabilities as floats; OutOfRangeError names the first value outside [0, 1] or NaN,
+    with its index.
+    """
     try:
         checked: Floats = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise OutOfRangeError(f"Probabilities are numbers in rows of equal length; {name} is {values!r}.") from error
+        raise OutOfRangeError(
+            f"Probabilities are numbers in rows of equal length; {name} is {values!r}."
+        ) from error
     wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
     if len(wrong):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(
-            f"Probabilities lie in [0, 1]; {name} is {float(checked[place])!r}{at_index(place)}. Correct it or leave it out."
+            f"Probabilities lie in [0, 1]; {name} is {float(checked[place])!r}{at_index(place)}."
+            " Correct it or leave it out."
         )
     return checked
 
 
 def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
-    """Return distributions [..., K] divided by their sums; OutOfRangeError without answers, or for sums off by more than 1e-9."""
+    """Return distributions [..., K] divided by their sums; OutOfRangeError without answers, or for
+    sums off by more than 1e-9.
+    """
     shares = checked_probabilities(values, name)
     if not shares.ndim or not shares.shape[-1]:
         raise OutOfRangeError(
-            f"{name} takes the probabilities of one answer or more, [..., answers]; the shape is {shares.shape}."
+            f"{name} takes the probabilities of one answer or more, [..., answers]; the shape is"
+            f" {shares.shape}."
         )
     total = shares.sum(axis=-1)
     if len(wrong := np.argwhere(~(np.abs(total - 1.0) <= _SUM_TOLERANCE))):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(
-            f"The probabilities of all answers, no answer included, sum to 1; those of {name}{at_index(place)} sum to "
-            f"{float(total[place])!r}. Give what is missing to an answer of its own, or divide by the sum."
+            "The probabilities of all answers, no answer included, sum to 1; those of"
+            f" {name}{at_index(place)} sum to {float(total[place])!r}. Give what is missing to an"
+            " answer of its own, or divide by the sum."
         )
     normalised: Floats = shares / total[..., None]
     return normalised
 
 
 def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
-    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold integers from 0."""
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold integers
+    from 0.
+    """
     for name, array in arrays.items():
         if array.size and array.dtype.kind not in "iu":
-            raise OutOfRangeError(f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}.")
+            raise OutOfRangeError(
+                f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
+            )
         if len(wrong := np.argwhere(array < 0)):
             place = tuple(wrong[0].tolist())
             raise OutOfRangeError(
-                f"{what} takes counts of samples from 0; question {place[0]} has {array[place]} in {name}."
+                f"{what} takes counts of samples from 0; question {place[0]} has {array[place]} in"
+                f" {name}."
             )
 
 
 def require_confidence(confidence: float) -> None:
     """Raise OutOfRangeError unless a confidence lies between 0 and 1."""
     if not 0.0 < confidence < 1.0:
-        raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")
+        raise OutOfRangeError(
+            f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given."
+        )

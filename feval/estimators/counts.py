@@ -1,4 +1,6 @@
-"""Count votes: how often each candidate of a question was answered. Feval's own; assumes nothing about the calls."""
+"""Count votes: how often each candidate of a question was answered. Feval's own; assumes nothing
+about the calls.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class VoteCounts:
 
     Attributes:
         gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate, in any order; 0 in the gold candidate's place.
+        rivals: [Q, K] samples of each other candidate, in any order; 0 in the gold candidate's
+            place.
         no_answer: [Q] samples without an answer.
         size: [Q] recorded samples: gold + rivals.sum(axis=1) + no_answer.
     """
@@ -37,22 +40,27 @@ class VoteCounts:
     size: Integers
 
     def with_no_answer_as_rival(self) -> VoteCounts:
-        """The same pools where no answer is one more candidate, which votes and is never correct."""
+        """The same pools where no answer is one more candidate, which votes and is never
+        correct.
+        """
         rivals = np.column_stack([self.rivals, self.no_answer])
         return VoteCounts(self.gold, rivals, np.zeros_like(self.no_answer), self.size)
 
 
 def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, Rows | slice]:
-    """Count the votes of many questions, block by block, and keep each distinct vector of counts once.
+    """Count the votes of many questions, block by block, and keep each distinct vector of counts
+    once.
 
-    An estimate that depends on counts alone is made once per vector, over all blocks: index it with the second result to have
-    one per question. A single block is left as it is, since estimators look for distinct questions themselves.
+    An estimate that depends on counts alone is made once per vector, over all blocks: index it with
+    the second result to have one per question. A single block is left as it is, since estimators
+    look for distinct questions themselves.
 
     Args:
         codes, gold: as for `vote_counts`.
 
     Returns:
-        The counts of G vectors, with the rivals in descending order, and [Q] the vector of each question.
+        The counts of G vectors, with the rivals in descending order, and [Q] the vector of each
+        question.
     """
     _check(codes, gold)
     if len(codes) <= per_question.QUESTIONS_AT_ONCE:
@@ -61,18 +69,24 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
     for block in question_blocks(len(codes)):
         counts = vote_counts(codes[block], gold[block])
         rivals = np.sort(counts.rivals.T, axis=0)[::-1]
-        columns = np.vstack([counts.gold, counts.no_answer, rivals[: np.count_nonzero(rivals.any(axis=1))]])
+        columns = np.vstack(
+            [counts.gold, counts.no_answer, rivals[: np.count_nonzero(rivals.any(axis=1))]]
+        )
         first, rows = distinct(columns)
         tables.append(columns[:, first])
         places.append(rows.astype(np.int32) + np.int32(found))
         found += len(first)
     table = np.zeros_like(tables[0], shape=(max(map(len, tables)), found))
-    for start, part in zip(np.cumsum([0, *(part.shape[1] for part in tables)]).tolist(), tables, strict=False):
+    for start, part in zip(
+        np.cumsum([0, *(part.shape[1] for part in tables)]).tolist(), tables, strict=False
+    ):
         table[: len(part), start : start + part.shape[1]] = part
     first, rows = distinct(table)
     whole, of_table = table[:, first], rows.astype(np.int32)
     size = whole.sum(axis=0, dtype=whole.dtype)  # at most the number of samples, which fits
-    return VoteCounts(whole[0], whole[2:].T, whole[1], size), np.concatenate([of_table[place] for place in places])
+    return VoteCounts(whole[0], whole[2:].T, whole[1], size), np.concatenate(
+        [of_table[place] for place in places]
+    )
 
 
 def answered_counts(codes: Integers) -> Integers:
@@ -81,19 +95,23 @@ def answered_counts(codes: Integers) -> Integers:
 
 
 def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
-    """Count the votes of each question's pool: c_a = #{samples with answer a}, C_M in eq. (2) of CEV (docs/estimators.md).
+    """Count the votes of each question's pool: c_a = #{samples with answer a}, C_M in eq. (2) of
+    CEV (docs/estimators.md).
 
     One pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
     Args:
-        codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
-        gold: [Q] code of the gold answer; negative where there is none or no sample can have it: then all candidates are rivals.
+        codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no
+            such sample.
+        gold: [Q] code of the gold answer; negative where there is none or no sample can have it:
+            then all candidates are rivals.
 
     Returns:
         Counts as uint8 where S allows, as uint16 otherwise.
 
     Raises:
-        OutOfRangeError: shapes that do not match, codes that are not integers or lie below -2, or S above 65,535.
+        OutOfRangeError: shapes that do not match, codes that are not integers or lie below -2, or S
+            above 65,535.
     """
     codes, gold = np.asarray(codes), np.asarray(gold)
     _check(codes, gold)
@@ -105,7 +123,8 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
     step = max(1, _BLOCK // max(samples, 1))
     for start in range(0, questions, step):
         block = slice(start, start + step)
-        by_sample = np.ascontiguousarray(codes[block].T)  # then the sums below run over contiguous bytes
+        # then the sums below run over contiguous bytes
+        by_sample = np.ascontiguousarray(codes[block].T)
         for candidate, row in enumerate(votes):
             _count(by_sample, candidate, row[block])
         _count(by_sample, NO_ANSWER, no_answer[block])
@@ -126,16 +145,20 @@ def _count(codes: Integers, code: int, out: Integers) -> None:
 def _check(codes: Integers, gold: Integers) -> None:
     if codes.ndim != 2 or gold.shape != codes.shape[:1]:
         raise OutOfRangeError(
-            f"Votes are counted from codes [questions, samples] and gold [questions]; the shapes are {codes.shape} and "
-            f"{gold.shape}."
+            "Votes are counted from codes [questions, samples] and gold [questions]; the shapes"
+            f" are {codes.shape} and {gold.shape}."
         )
     if codes.dtype.kind not in "iu" or gold.dtype.kind not in "iu":
-        raise OutOfRangeError(f"Answer codes are integers; codes are {codes.dtype} and gold is {gold.dtype}.")
+        raise OutOfRangeError(
+            f"Answer codes are integers; codes are {codes.dtype} and gold is {gold.dtype}."
+        )
     if codes.shape[1] > np.iinfo(np.uint16).max:
         raise OutOfRangeError(
-            f"Pools of up to 65,535 samples can be counted; these have {codes.shape[1]:,}. Select fewer."
+            f"Pools of up to 65,535 samples can be counted; these have {codes.shape[1]:,}. Select"
+            " fewer."
         )
     if (lowest := int(codes.min(initial=0))) < ABSENT:
         raise OutOfRangeError(
-            f"Answer codes start at -2 (no such sample); {lowest} was found. Number the answers of each question from 0."
+            f"Answer codes start at -2 (no such sample); {lowest} was found. Number the answers of"
+            " each question from 0."
         )

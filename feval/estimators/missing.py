@@ -1,4 +1,6 @@
-"""Why values are missing: every result that can hold NaN has `reasons`, sentences beside its values."""
+"""Why values are missing: every result that can hold NaN has `reasons`, sentences beside its
+values.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,16 @@ import numpy.typing as npt
 
 Texts = npt.NDArray[np.str_]
 
-ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."
+ONE_QUESTION = (
+    "A single question shows no spread, so there is no standard error; label two or more."
+)
 """Why a standard error is NaN."""
 
 
 def missing_reasons(*causes: tuple[Any, str]) -> Texts:
-    """Join the sentences that hold for each entry; a cause is ([...] where it holds, its sentence). "" where none holds."""
+    """Join the sentences that hold for each entry; a cause is ([...] where it holds, its sentence).
+    "" where none holds.
+    """
     texts: npt.NDArray[Any] = np.array("", dtype=np.str_)
     for where, sentence in causes:
         sentences = np.where(where, sentence, "")

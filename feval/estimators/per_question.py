@@ -1,8 +1,9 @@
 """Values per question, stored once for questions that cannot differ.
 
-An exact estimate depends on a question only through a few counts, which many questions share: 1,319 questions with forty
-samples each have a few hundred distinct counts, a million questions some ten thousand. So an estimator solves each distinct
-question once and stores which one every question is. Feval's own; assumes nothing about the calls.
+An exact estimate depends on a question only through a few counts, which many questions share: 1,319
+questions with forty samples each have a few hundred distinct counts, a million questions some ten
+thousand. So an estimator solves each distinct question once and stores which one every question is.
+Feval's own; assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers, Rows
 
 QUESTIONS_AT_ONCE = 1 << 14
-"""Questions of a block: what is counted or computed for each of more questions is done block by block."""
+"""Questions of a block: what is counted or computed for each of more questions is done block by
+block.
+"""
 
 
 def question_blocks(questions: int) -> Iterator[slice]:
@@ -28,7 +31,9 @@ def question_blocks(questions: int) -> Iterator[slice]:
 
 
 def by_blocks(values: Callable[[slice], npt.NDArray[Any]], questions: int) -> npt.NDArray[Any]:
-    """Concatenate what a function of a block of questions returns, so that its working memory does not grow with them."""
+    """Concatenate what a function of a block of questions returns, so that its working memory does
+    not grow with them.
+    """
     first, *others = (values(block) for block in question_blocks(questions))
     return np.concatenate([first, *others]) if others else first
 
@@ -51,7 +56,9 @@ class PerQuestion:
     def mean(self) -> Floats:
         """[C] mean over the questions; OutOfRangeError without questions."""
         if not len(self.rows):
-            raise OutOfRangeError("There are no questions to take the mean over; give at least one.")
+            raise OutOfRangeError(
+                "There are no questions to take the mean over; give at least one."
+            )
         multiplicities = np.bincount(self.rows, minlength=len(self.values)).astype(np.float64)
         mean: Floats = multiplicities @ self.values / len(self.rows)
         return mean
@@ -71,27 +78,35 @@ class PerQuestion:
         return by_blocks(lambda block: self.values[self.rows[block]] @ weights, len(self.rows))
 
     def of_questions(self, rows: Rows | slice) -> PerQuestion:
-        """The values of Q questions that have these rows of this table as theirs; see `counts.distinct_vote_counts`."""
+        """The values of Q questions that have these rows of this table as theirs; see
+        `counts.distinct_vote_counts`.
+        """
         return PerQuestion(
-            self.values, self.rows[rows] if isinstance(rows, slice) else self.rows.astype(rows.dtype)[rows]
+            self.values,
+            self.rows[rows] if isinstance(rows, slice) else self.rows.astype(rows.dtype)[rows],
         )
 
     def beside(self, other: PerQuestion) -> PerQuestion:
-        """Join the columns of two tables over the same questions; OutOfRangeError if their numbers of questions differ."""
+        """Join the columns of two tables over the same questions; OutOfRangeError if their numbers
+        of questions differ.
+        """
         if len(self) != len(other):
             raise OutOfRangeError(
-                f"Columns for {len(self)} and for {len(other)} questions cannot be joined; estimate both on the same questions."
+                f"Columns for {len(self)} and for {len(other)} questions cannot be joined; estimate"
+                " both on the same questions."
             )
         first, rows = distinct((self.rows, other.rows))
         joined = np.hstack([self.values[self.rows[first]], other.values[other.rows[first]]])
         return PerQuestion(joined, rows)
 
 
-def distinct(columns: Sequence[Integers] | Integers) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def distinct(
+    columns: Sequence[Integers] | Integers,
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Find the distinct rows of a table of integers, given by its columns.
 
-    Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are replaced by their ranks: exact for
-    any number of columns, no hashing.
+    Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are
+    replaced by their ranks: exact for any number of columns, no hashing.
 
     Args:
         columns: at least one, each [Q].

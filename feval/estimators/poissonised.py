@@ -1,18 +1,19 @@
 """Multinomial probabilities by independent Poisson counts, evaluated on a circle.
 
-Independent Poisson(lambda p_y) counts that are known to sum to M are multinomial with M calls; lambda is free. So for an
-event that is a sum of products over the answers, let F(x) be the sum of its Poisson terms, each times x to the number of
-calls. Then
+Independent Poisson(lambda p_y) counts that are known to sum to M are multinomial with M calls;
+lambda is free. So for an event that is a sum of products over the answers, let F(x) be the sum of
+its Poisson terms, each times x to the number of calls. Then
 
     Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M}
     [x^M] F(x)   = (1/N) sum_j F(w^j) w^(-jM) - aliases,      w = e^(-2 pi i / N)
 
-The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda); N is large
-enough that they are below 1e-18 of the wanted ones. Poisson(lambda) puts much mass on all M within a few standard
-deviations of lambda, so one circle serves a *window* of many M. Windows are equally wide in sqrt(M), where Poisson counts
-have variance 1/4: M = 1..100 takes four, M = 1..1000 eleven. Every term is at most 1 in absolute value; averaging over the
-points and dividing by the mass, at least about 1e-4, leaves an absolute error of about 1e-14. Feval's own. Assumes calls
-that are independent given the question.
+The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of
+Poisson(lambda); N is large enough that they are below 1e-18 of the wanted ones. Poisson(lambda)
+puts much mass on all M within a few standard deviations of lambda, so one circle serves a *window*
+of many M. Windows are equally wide in sqrt(M), where Poisson counts have variance 1/4: M = 1..100
+takes four, M = 1..1000 eleven. Every term is at most 1 in absolute value; averaging over the points
+and dividing by the mass, at least about 1e-4, leaves an absolute error of about 1e-14. Feval's own.
+Assumes calls that are independent given the question.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _TABLES_BYTES = 1 << 26  # most memory for a circle's cached tables
 
 
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
-    """Circles that together serve the votes M, one per window, ascending; `most` tabulated votes of an answer (None: M / 2)."""
+    """Circles that together serve the votes M, one per window, ascending; `most` tabulated votes of
+    an answer (None: M / 2).
+    """
     remaining = np.unique(votes)
     windows = []
     while len(remaining):
@@ -41,12 +44,14 @@ def circles(votes: Int64, most: int | None = None) -> list[Circle]:
 
 
 class Circle:
-    """N points on the unit circle, for the M of one window. Conjugate points are left out: J = floor(N / 2) + 1.
+    """N points on the unit circle, for the M of one window. Conjugate points are left out: J =
+    floor(N / 2) + 1.
 
     Attributes:
         votes: [D] M of this window, ascending.
         rate: lambda.
-        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than that wins.
+        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a
+            plurality, since more than that wins.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
@@ -72,8 +77,12 @@ class Circle:
         return powers
 
     def everything(self, share: float | Floats) -> Complex:
-        """[..., J] generating function of an answer with any number of votes: e^(lambda p (x - 1))."""
-        whole: Complex = np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
+        """[..., J] generating function of an answer with any number of votes: e^(lambda p (x -
+        1)).
+        """
+        whole: Complex = np.exp(
+            np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one
+        )
         return whole
 
     def probabilities(self, share: float) -> Floats:
@@ -91,10 +100,14 @@ class Circle:
         step = max(1, _TABLES_BYTES // (32 * (self.most + 60)))
         for start in range(0, len(new), step):
             block = new[start : start + step]
-            self._probabilities.update(zip(block.tolist(), _poisson(self.rate * block, self.most + 1), strict=True))
+            self._probabilities.update(
+                zip(block.tolist(), _poisson(self.rate * block, self.most + 1), strict=True)
+            )
 
     def terms(self, share: float) -> tuple[Complex, Complex]:
-        """[most + 1, J] generating functions of an answer with exactly, and with at most, k votes."""
+        """[most + 1, J] generating functions of an answer with exactly, and with at most, k
+        votes.
+        """
         if share not in self._tables:
             exactly = self.probabilities(share)[:, None] * self.roots
             if len(self._tables) * 2 * exactly.nbytes > _TABLES_BYTES:
@@ -103,12 +116,16 @@ class Circle:
         return self._tables[share]
 
     def all_at_most(self, shares: Floats) -> Complex:
-        """[S, most + 1, J] generating functions of S answers with at most k votes; nothing is cached."""
+        """[S, most + 1, J] generating functions of S answers with at most k votes; nothing is
+        cached.
+        """
         exactly = _poisson(self.rate * shares, self.most + 1)[..., None] * self.roots
         return np.cumsum(exactly, axis=-2, out=exactly)
 
     def at_most(self, share: float, votes: int) -> Complex:
-        """[J] generating function of an answer with at most so many votes, without a table for all."""
+        """[J] generating function of an answer with at most so many votes, without a table for
+        all.
+        """
         if share in self._tables:
             row: Complex = self._tables[share][1][votes]
             return row
@@ -116,7 +133,9 @@ class Circle:
         return summed
 
     def reach(self, share: float) -> tuple[int, int]:
-        """Fewest and most votes of an answer for all M of the window, up to a probability below 1e-18."""
+        """Fewest and most votes of an answer for all M of the window, up to a probability below
+        1e-18.
+        """
         if share not in self._reach:
             self.tabulate(np.array([share]))
         return self._reach[share]
@@ -130,20 +149,27 @@ class Circle:
     def _enough_points(self) -> int:
         k = np.arange(int(self.rate + 15.0 * self.rate**0.5) + 60)
         log_mass = k * np.log(self.rate) - self.rate - np.cumsum(np.log(np.maximum(k, 1)))
-        matters = np.flatnonzero(log_mass > min(log_mass[self.low], log_mass[self.high]) - _NEGLIGIBLE)
+        matters = np.flatnonzero(
+            log_mass > min(log_mass[self.low], log_mass[self.high]) - _NEGLIGIBLE
+        )
         return max(int(matters[-1]) - self.low, self.high - int(matters[0])) + 1
 
 
 def _poisson(mean: float | Floats, length: int) -> Floats:
-    """[..., length] Poisson probabilities of each mean: ratios of neighbours, multiplied outwards from the mode, over their sum.
+    """[..., length] Poisson probabilities of each mean: ratios of neighbours, multiplied outwards
+    from the mode, over their sum.
 
-    Where the mass is, errors stay near 1e-16; log-factorials would lose three digits at a mean of 1,000.
+    Where the mass is, errors stay near 1e-16; log-factorials would lose three digits at a mean of
+    1,000.
     """
     rate = np.asarray(mean, np.float64)[..., None]
-    k = np.arange(max(int(rate.max(initial=0.0) + 10.0 * rate.max(initial=0.0) ** 0.5) + 31, length))
+    k = np.arange(
+        max(int(rate.max(initial=0.0) + 10.0 * rate.max(initial=0.0) ** 0.5) + 31, length)
+    )
     mode = np.floor(rate)
     above = np.cumprod(
-        np.divide(rate, k, out=np.ones(np.broadcast_shapes(rate.shape, k.shape)), where=k > mode), axis=-1
+        np.divide(rate, k, out=np.ones(np.broadcast_shapes(rate.shape, k.shape)), where=k > mode),
+        axis=-1,
     )
     down = np.divide(k + 1.0, rate, out=np.ones_like(above), where=k < mode)
     whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
@@ -152,7 +178,9 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
 
 
 def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
-    """[S] fewest and most successes of binomials, up to tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
+    """[S] fewest and most successes of binomials, up to tails that Chernoff's exp(-M KL(k/M || p))
+    puts below 1e-18.
+    """
     p = np.clip(shares, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
 
     def unlikely(k: Int64) -> Bools:
@@ -167,11 +195,15 @@ def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
     fewest = _first(np.zeros_like(mean), mean, lambda k: ~unlikely(k))
     most = _first(mean + 1, np.full_like(mean, calls + 1), unlikely) - 1
     certain = shares >= 1.0
-    return np.where(certain, calls, fewest), np.where(certain, calls, np.where(shares <= 0.0, 0, most))
+    return np.where(certain, calls, fewest), np.where(
+        certain, calls, np.where(shares <= 0.0, 0, most)
+    )
 
 
 def _first(low: Int64, high: Int64, reached: Callable[[Int64], Bools]) -> Int64:
-    """[S] the first k in low..high that meets a monotone condition, by bisection; high if none does."""
+    """[S] the first k in low..high that meets a monotone condition, by bisection; high if none
+    does.
+    """
     low, high = low.copy(), high.copy()
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         middle = (low + high) // 2

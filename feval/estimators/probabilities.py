@@ -1,7 +1,9 @@
-"""Answer probabilities of questions: checked once, and stored once for questions that cannot differ. Feval's own.
+"""Answer probabilities of questions: checked once, and stored once for questions that cannot
+differ. Feval's own.
 
-Every estimator that takes probabilities assumes conditionally i.i.d. calls: given the question, the calls are independent and
-each gives answer y with probability p_y. Caches, shared seeds and prompts that change between calls break it.
+Every estimator that takes probabilities assumes conditionally i.i.d. calls: given the question, the
+calls are independent and each gives answer y with probability p_y. Caches, shared seeds and prompts
+that change between calls break it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ NORMALISED = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """Answer probabilities of the distinct questions: gold [G], rivals [G, K] descending without columns of zeros, no answer [G].
+    """Answer probabilities of the distinct questions: gold [G], rivals [G, K] descending without
+    columns of zeros, no answer [G].
 
     `rows` [Q] is each question's index among the G.
     """
@@ -39,34 +42,46 @@ class Signatures:
 
 
 def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
-    """Check probabilities and find the distinct questions; rivals may come in any order, and zeros are ignored.
+    """Check probabilities and find the distinct questions; rivals may come in any order, and zeros
+    are ignored.
 
-    They are divided by their sum, which may be off 1 by 1e-9; OutOfRangeError beyond, for values that are not probabilities, and
-    for shapes that do not match.
+    They are divided by their sum, which may be off 1 by 1e-9; OutOfRangeError beyond, for values
+    that are not probabilities, and for shapes that do not match.
     """
     try:
-        correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
+        correct, rivals, no_answer = (
+            np.asarray(array, np.float64) for array in (correct, rivals, no_answer)
+        )
     except (TypeError, ValueError) as error:
-        raise OutOfRangeError(f"Answer probabilities are numbers in rows of equal length: {error}.") from error
+        raise OutOfRangeError(
+            f"Answer probabilities are numbers in rows of equal length: {error}."
+        ) from error
     require_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
     require_shares(correct=correct, rivals=rivals, no_answer=no_answer)
     total = correct + rivals.sum(axis=1) + no_answer
     if len(off := np.flatnonzero(np.abs(total - 1.0) > NORMALISED)):
         raise OutOfRangeError(
-            f"The probabilities of a question sum to 1, no answer included; those of question {off[0]} sum to "
-            f"{float(total[off[0]])!r}. Put what is missing into no_answer, or divide by the sum."
+            "The probabilities of a question sum to 1, no answer included; those of question"
+            f" {off[0]} sum to {float(total[off[0]])!r}. Put what is missing into no_answer, or"
+            " divide by the sum."
         )
     ordered = _ordered(rivals)
-    columns = [np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)]
+    columns = [
+        np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)
+    ]
     first, rows = distinct(columns)
     scale = total[first]
-    return Signatures(correct[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
+    return Signatures(
+        correct[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows
+    )
 
 
 def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
-    """Plug-in probabilities c / G of counted votes, G being each question's number of samples (CEV, section 4.1).
+    """Plug-in probabilities c / G of counted votes, G being each question's number of samples (CEV,
+    section 4.1).
 
-    OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
+    OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question
+    without samples.
     """
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
@@ -77,45 +92,61 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
         raise OutOfRangeError(f"Question {empty[0]} has no samples, so no shares; leave it out.")
     first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
     scale = size[first].astype(np.float64)
-    return Signatures(gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
+    return Signatures(
+        gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows
+    )
 
 
 def require_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
-    """Raise OutOfRangeError unless gold, rivals and no answer have the shapes [Q], [Q, K] and [Q]."""
+    """Raise OutOfRangeError unless gold, rivals and no answer have the shapes [Q], [Q, K] and
+    [Q].
+    """
     one_each = (
-        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+        correct.ndim == no_answer.ndim == 1
+        and rivals.ndim == 2
+        and len(correct) == len(rivals) == len(no_answer)
     )
     if not one_each:
         raise OutOfRangeError(
-            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
-            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
+            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer"
+            f" [questions]; the shapes are {correct.shape}, {rivals.shape} and {no_answer.shape}."
         )
 
 
 def require_shares(**arrays: Floats) -> None:
-    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold numbers from 0 to 1, up to rounding."""
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold numbers
+    from 0 to 1, up to rounding.
+    """
     for name, array in arrays.items():
         if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + NORMALISED)))):
             place = tuple(wrong[0].tolist())
             raise OutOfRangeError(
-                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
+                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}."
+                " Give p = count / samples."
             )
 
 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
-    """Return numbers of votes as an array [D]; OutOfRangeError unless they are integers from 1 to `MOST_VOTES`."""
+    """Return numbers of votes as an array [D]; OutOfRangeError unless they are integers from 1 to
+    `MOST_VOTES`.
+    """
     numbers = np.asarray(votes)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
-        raise OutOfRangeError(f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}.")
+        raise OutOfRangeError(
+            f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}."
+        )
     if len(wrong := np.flatnonzero((numbers < 1) | (numbers > MOST_VOTES))):
         raise OutOfRangeError(
-            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {numbers[wrong[0]]} stands at place {wrong[0]}."
+            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {numbers[wrong[0]]} stands at place"
+            f" {wrong[0]}."
         )
     return numbers.astype(np.int64)
 
 
 def compositions(total: int, parts: int) -> Int64:
-    """[N, parts] all ordered sums of parts from 0 that make the total, lexicographically; N = C(total + parts - 1, total)."""
+    """[N, parts] all ordered sums of parts from 0 that make the total, lexicographically; N =
+    C(total + parts - 1, total).
+    """
     parts_so_far, left = np.empty((1, 0), np.int64), np.array([total])
     for _ in range(parts - 1):
         ways = left + 1

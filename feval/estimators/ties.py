@@ -1,12 +1,13 @@
 """Tie rules: the gold answer's credit when it shares the lead with t rivals.
 
-    uniform     1 / (t + 1)    a random leader wins, as eq. (3) of the voting papers leaves it; the default
-    strict      0              a tie is lost: every rival must have fewer votes, eq. (7) of "Compute-efficient evaluation of LLM
-                               voting accuracy"
+    uniform     1 / (t + 1)    a random leader wins, as eq. (3) of the voting papers leaves it; the
+    default strict      0              a tie is lost: every rival must have fewer votes, eq. (7) of
+                               "Compute-efficient evaluation of LLM voting accuracy"
     lenient     1              a tie is won: what `argmax` does when the gold answer is listed first
 
-All three are linear functionals of polynomials in a variable y that marks each rival in the tie: int_0^1 y^t dy = 1 / (t + 1),
-y = 0 and y = 1. So each is a sum over a few nodes. Assumes nothing about the calls.
+All three are linear functionals of polynomials in a variable y that marks each rival in the tie:
+int_0^1 y^t dy = 1 / (t + 1), y = 0 and y = 1. So each is a sum over a few nodes. Assumes nothing
+about the calls.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def check_ties(ties: str) -> None:
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
-    """Quadrature nodes and weights for the credit of a tie with up to so many rivals, the degree of the polynomial in y.
+    """Quadrature nodes and weights for the credit of a tie with up to so many rivals, the degree of
+    the polynomial in y.
 
     floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise; exact.
     """
@@ -41,7 +43,9 @@ def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
 
 @cache
 def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
-    """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues of the Jacobi matrix)."""
+    """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues
+    of the Jacobi matrix).
+    """
     i = np.arange(1, count)
     off_diagonal = i / np.sqrt(4.0 * i * i - 1.0)
     nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))

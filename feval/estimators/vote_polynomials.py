@@ -1,13 +1,16 @@
-"""P_n(q): how often a majority of 2n + 1 independent calls is right when each is right with probability q.
+"""P_n(q): how often a majority of 2n + 1 independent calls is right when each is right with
+probability q.
 
-    P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)                (arXiv 2605.03379, eq. (2))
+    P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)                (arXiv 2605.03379, eq.
+    (2))
 
-Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. Even budgets add nothing: with fair ties 2n votes are
-as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is P_{n-1}. Assumes calls that are independent given the question,
-each right with probability q.
+Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. Even budgets add nothing:
+with fair ties 2n votes are as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is
+P_{n-1}. Assumes calls that are independent given the question, each right with probability q.
 
-`UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions. P_n has n + 1 zeros and then
-n + 1 ones. The coefficients give lower bounds that are proofs (`least_value`), unlike samples on a grid.
+`UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions.
+P_n has n + 1 zeros and then n + 1 ones. The coefficients give lower bounds that are proofs
+(`least_value`), unlike samples on a grid.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ LARGEST_BUDGET = 50_000
 
 
 def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
-    """P_n(q) = I_q(n + 1, n + 1), the accuracy of a majority of 2n + 1 votes (arXiv 2605.03379, eq. (2)).
+    """P_n(q) = I_q(n + 1, n + 1), the accuracy of a majority of 2n + 1 votes (arXiv 2605.03379, eq.
+    (2)).
 
     Args:
         n: index of the budget; 2n + 1 votes.
@@ -52,7 +56,8 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
 
 
 def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
-    """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379, appendix A.1).
+    """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379,
+    appendix A.1).
 
     Args:
         votes: an even number, 2 or more.
@@ -66,26 +71,33 @@ def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
     """
     if votes < 2 or votes % 2:
         raise OutOfRangeError(
-            f"Fair ties matter for an even number of votes, 2 or more; {votes} were given. For 2n + 1 votes take "
-            "majority_accuracy(n, q)."
+            f"Fair ties matter for an even number of votes, 2 or more; {votes} were given. For 2n +"
+            " 1 votes take majority_accuracy(n, q)."
         )
     return majority_accuracy(votes // 2 - 1, q)
 
 
 def budget_index(votes: int) -> int:
-    """Return the n of an odd number of votes 2n + 1; OutOfRangeError for none or an even number, with the equivalent odd one."""
+    """Return the n of an odd number of votes 2n + 1; OutOfRangeError for none or an even number,
+    with the equivalent odd one.
+    """
     if not is_whole(votes) or votes < 1:
-        raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
+        raise OutOfRangeError(
+            f"A vote needs 1 call or more, a whole number; {votes!r} were asked for."
+        )
     if votes % 2 == 0:
         raise OutOfRangeError(
-            f"Majorities are indexed by odd budgets, and {votes} votes were asked for. With fair ties they are exactly as "
-            f"accurate as {votes - 1}: ask for {votes - 1} votes, n = {votes // 2 - 1}."
+            f"Majorities are indexed by odd budgets, and {votes} votes were asked for. With fair"
+            f" ties they are exactly as accurate as {votes - 1}: ask for {votes - 1} votes, n ="
+            f" {votes // 2 - 1}."
         )
     return (votes - 1) // 2
 
 
 def majority_slope(n: int, q: Floats) -> Floats:
-    """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n, with a relative error of about n x 1e-16; q is not checked."""
+    """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n, with a relative error of about n x 1e-16; q is not
+    checked.
+    """
     u = 1.0 - 2.0 * q
     return _scale(n) * _power(u, n)
 
@@ -115,17 +127,19 @@ def _scale(n: int) -> float:
 
 @dataclass(frozen=True)
 class UnitPolynomial:
-    """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l), with exact Bernstein coefficients.
+    """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l), with exact
+    Bernstein coefficients.
 
-    Sums, differences and multiples are exact: `majority_polynomial(3) - majority_polynomial(1)` is the gain of seven votes over
-    three.
+    Sums, differences and multiples are exact: `majority_polynomial(3) - majority_polynomial(1)` is
+    the gain of seven votes over three.
     """
 
     coefficients: tuple[Fraction, ...]
 
     @classmethod
     def of_powers(cls, coefficients: Sequence[Any]) -> UnitPolynomial:
-        """Make it from sum_k coefficients[k] q^k; integers, floats, fractions or strings such as "1/3".
+        """Make it from sum_k coefficients[k] q^k; integers, floats, fractions or strings such as
+        "1/3".
 
         Args:
             coefficients: lowest power first, at least one.
@@ -134,12 +148,17 @@ class UnitPolynomial:
             OutOfRangeError: no coefficients, or one that is not a finite number.
         """
         if not len(coefficients):
-            raise OutOfRangeError("A polynomial has one coefficient or more, lowest power first; none were given.")
+            raise OutOfRangeError(
+                "A polynomial has one coefficient or more, lowest power first; none were given."
+            )
         powers = [_fraction(value, k) for k, value in enumerate(coefficients)]
         degree = len(powers) - 1
         return cls(
             tuple(
-                sum((powers[k] * Fraction(comb(at, k), comb(degree, k)) for k in range(at + 1)), Fraction(0))
+                sum(
+                    (powers[k] * Fraction(comb(at, k), comb(degree, k)) for k in range(at + 1)),
+                    Fraction(0),
+                )
                 for at in range(degree + 1)
             )
         )
@@ -159,7 +178,9 @@ class UnitPolynomial:
 
     def __add__(self, other: UnitPolynomial) -> UnitPolynomial:
         degree = max(self.degree, other.degree)
-        pairs = zip(self.elevated(degree).coefficients, other.elevated(degree).coefficients, strict=True)
+        pairs = zip(
+            self.elevated(degree).coefficients, other.elevated(degree).coefficients, strict=True
+        )
         return UnitPolynomial(tuple(a + b for a, b in pairs))
 
     def __mul__(self, factor: Any) -> UnitPolynomial:
@@ -186,9 +207,13 @@ class UnitPolynomial:
         return UnitPolynomial(tuple(self.degree * (b - a) for a, b in pairwise(c)))
 
     def __call__(self, q: npt.ArrayLike) -> Floats:
-        """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations, which avoid cancellation."""
+        """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations, which avoid
+        cancellation.
+        """
         at = np.asarray(q, np.float64)
-        rows: Floats = np.array([float(value) for value in self.coefficients]).reshape(-1, *[1] * at.ndim)
+        rows: Floats = np.array([float(value) for value in self.coefficients]).reshape(
+            -1, *[1] * at.ndim
+        )
         rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
         for _ in range(self.degree):
             rows = rows[:-1] + at * (rows[1:] - rows[:-1])
@@ -212,17 +237,24 @@ def majority_polynomial(n: int) -> UnitPolynomial:
     return UnitPolynomial((Fraction(0),) * (n + 1) + (Fraction(1),) * (n + 1))
 
 
-def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: int = 20_000) -> Fraction:
+def least_value(
+    polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: int = 20_000
+) -> Fraction:
     """A proven lower bound of a polynomial on [0, 1], within `slack` of its minimum.
 
-    On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there. Pieces are halved, the lowest
-    first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers, so the bound is a
-    proof without rounding. OutOfRangeError if `slack` is not reached within `most_pieces` halvings. Feval's own.
+    On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there.
+    Pieces are halved, the lowest first, until that bound is within `slack` of a value the
+    polynomial takes. All arithmetic is on integers, so the bound is a proof without rounding.
+    OutOfRangeError if `slack` is not reached within `most_pieces` halvings. Feval's own.
     """
     if not slack > 0:
-        raise OutOfRangeError(f"The minimum of a polynomial is enclosed to a slack above 0; {slack!r} was given.")
+        raise OutOfRangeError(
+            f"The minimum of a polynomial is enclosed to a slack above 0; {slack!r} was given."
+        )
     degree, room = polynomial.degree, Fraction(slack)
-    common = np.lcm.reduce(np.array([1, *(value.denominator for value in polynomial.coefficients)], dtype=object))
+    common = np.lcm.reduce(
+        np.array([1, *(value.denominator for value in polynomial.coefficients)], dtype=object)
+    )
     whole = np.array([int(value * common) for value in polynomial.coefficients], dtype=object)
     attained = min(Fraction(whole[0], common), Fraction(whole[-1], common))
     pieces = [(Fraction(min(whole), common), 0, common, whole)]
@@ -235,16 +267,24 @@ def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: i
             attained = min(attained, Fraction(half[0], unit), Fraction(half[-1], unit))
             heapq.heappush(pieces, (Fraction(min(half), unit), 2 * count + side, unit, half))
     raise OutOfRangeError(
-        f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger slack."
+        f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger"
+        " slack."
     )
 
 
-def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Integer coefficients on the left and the right half, both times 2^degree (de Casteljau's triangle at 1/2)."""
+def _halves(
+    coefficients: npt.NDArray[Any], degree: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Integer coefficients on the left and the right half, both times 2^degree (de Casteljau's
+    triangle at 1/2).
+    """
     left, right = np.empty_like(coefficients), np.empty_like(coefficients)
     rows = coefficients
     for level in range(degree + 1):
-        left[level], right[degree - level] = rows[0] << (degree - level), rows[-1] << (degree - level)
+        left[level], right[degree - level] = (
+            rows[0] << (degree - level),
+            rows[-1] << (degree - level),
+        )
         rows = rows[:-1] + rows[1:]
     return left, right
 
@@ -253,8 +293,9 @@ def check_budget(n: float) -> None:
     """Raise OutOfRangeError unless n is a whole number from 0 to 50,000."""
     if not is_whole(n) or not 0 <= n <= LARGEST_BUDGET:
         raise OutOfRangeError(
-            f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was given. For more votes ask for "
-            "the infinite-vote endpoint; budget_index(votes) gives the n of an odd number of votes."
+            f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was"
+            " given. For more votes ask for the infinite-vote endpoint; budget_index(votes) gives"
+            " the n of an odd number of votes."
         )
 
 
@@ -262,4 +303,6 @@ def _fraction(value: Any, index: int) -> Fraction:
     try:
         return Fraction(value.item() if isinstance(value, np.generic) else value)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
-        raise OutOfRangeError(f"Coefficient {index} is {value!r}; give a finite number or a fraction.") from error
+        raise OutOfRangeError(
+            f"Coefficient {index} is {value!r}; give a finite number or a fraction."
+        ) from error

@@ -1,1 +1,3 @@
-"""Evaluate a method on a recording: exactly, on recorded draws or on seeded ones; curves over budgets."""
+"""Evaluate a method on a recording: exactly, on recorded draws or on seeded ones; curves over
+budgets.
+"""

@@ -1,6 +1,8 @@
-"""Evaluate blocks of questions: in this process, so that memory does not grow with them, or as tasks of an executor.
+"""Evaluate blocks of questions: in this process, so that memory does not grow with them, or as
+tasks of an executor.
 
-A task opens the recordings where it runs, unless its process has them open, instead of being sent their arrays.
+A task opens the recordings where it runs, unless its process has them open, instead of being sent
+their arrays.
 """
 
 from __future__ import annotations
@@ -30,28 +32,40 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 Work = Callable[[Any, "Dataset", Sequence["LLM"], Rows], _T]
-"""(method, dataset, LLMs, rows) -> a result for these questions, which must not depend on the others."""
+"""(method, dataset, LLMs, rows) -> a result for these questions, which must not depend on the
+others.
+"""
 
 _QUESTIONS = 1 << 12  # worked on at once
 _TASK_SECONDS = 0.5  # the least; an empty task of a cluster takes a few milliseconds
 _TRIAL_SECONDS = 0.1  # in this process, to see how long a question takes
-_LOADING = threading.Lock()  # a worker may have several threads, and loading hides warnings from all of them
+# a worker may have several threads, and loading hides warnings from all of them
+_LOADING = threading.Lock()
 
 
 def block_results(
-    work: Work[_T], method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, executor: Executor | None = None
+    work: Work[_T],
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    executor: Executor | None = None,
 ) -> Iterator[tuple[slice, _T]]:
     """Yield results for blocks of questions with the places of their rows, in order.
 
-    A method that is not a batch method gets all its questions at once in this process: its batches do not grow.
+    A method that is not a batch method gets all its questions at once in this process: its batches
+    do not grow.
 
     Raises:
-        UsageError: the method cannot be sent to another process: one defined inside a function, for example.
+        UsageError: the method cannot be sent to another process: one defined inside a function, for
+            example.
     """
     if executor is not None:
         yield from _shared(work, method, dataset, llms, rows, executor)
         return
-    for block in _cut(0, len(rows), _QUESTIONS if isinstance(method, BatchMethod) else max(len(rows), 1)):
+    for block in _cut(
+        0, len(rows), _QUESTIONS if isinstance(method, BatchMethod) else max(len(rows), 1)
+    ):
         yield block, work(method, dataset, llms, rows[block])
 
 
@@ -60,9 +74,16 @@ def _cut(start: int, stop: int, size: int) -> Iterator[slice]:
 
 
 def _shared(
-    work: Work[_T], method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, executor: Executor
+    work: Work[_T],
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    executor: Executor,
 ) -> Iterator[tuple[slice, _T]]:
-    """Work on a few questions here, ever more until that takes a while, and share the others in tasks of half a second."""
+    """Work on a few questions here, ever more until that takes a while, and share the others in
+    tasks of half a second.
+    """
     executors.require_portable(method)
     block, seconds = slice(0, 0), 0.0
     while block.stop < len(rows) and seconds < _TRIAL_SECONDS:
@@ -80,7 +101,9 @@ def _shared(
             yield slice(cut.start + part.start, cut.start + part.stop), result
 
 
-def question_block(work: Work[_T], method: Any, recipe: LoadRecipe, rows: Rows | slice) -> list[tuple[slice, _T]]:
+def question_block(
+    work: Work[_T], method: Any, recipe: LoadRecipe, rows: Rows | slice
+) -> list[tuple[slice, _T]]:
     """Work on a block of questions in a process that opens the recordings itself: a task."""
     dataset, llms = loaded(recipe)
     return list(block_results(work, _running(method), dataset, llms, with_numbers(rows)))
@@ -103,7 +126,8 @@ def _loaded(recipe: LoadRecipe) -> tuple[Dataset, list[LLM]]:
         return recipe.load()
     except NotARecordingError as error:
         raise NotARecordingError(
-            f"A worker cannot open the recording: {error} Workers read it from the same path, or from the Hub (hf://)."
+            f"A worker cannot open the recording: {error} Workers read it from the same path, or"
+            " from the Hub (hf://)."
         ) from error
 
 

@@ -24,16 +24,19 @@ _ROUNDING = 1e-9
 
 
 def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[str]:
-    """Return a warning where clusters are counted instead of questions, and one below `FULL_QUESTIONS` of either."""
+    """Return a warning where clusters are counted instead of questions, and one below
+    `FULL_QUESTIONS` of either.
+    """
     if clusters is not None:
         sentence = (
-            f"Intervals and tests count {_counted(clusters.number, 'cluster')}, not {questions:,} questions: those with the "
-            "same text, or that --clusters puts together, are one."
+            f"Intervals and tests count {_counted(clusters.number, 'cluster')}, not {questions:,}"
+            " questions: those with the same text, or that --clusters puts together, are one."
         )
         largest = (
-            f"One cluster holds {clusters.largest:,} of the {questions:,} questions, more than a fifth: its chance of being "
-            "right is known from one case only. Intervals of accuracies and differences are wide for that, those of resampled "
-            "costs, ratios and ranks may be too narrow."
+            f"One cluster holds {clusters.largest:,} of the {questions:,} questions, more than a"
+            " fifth: its chance of being right is known from one case only. Intervals of"
+            " accuracies and differences are wide for that, those of resampled costs, ratios and"
+            " ranks may be too narrow."
         )
         few = _few(clusters.number, "cluster")
         return [sentence, *[largest] * (clusters.largest > questions * LARGEST_CLUSTER), *few]
@@ -46,13 +49,15 @@ def _few(number: int, noun: str) -> list[str]:
     counted = f"Only {_counted(number, noun)}"
     if number >= FEW_QUESTIONS:
         sentence = (
-            f"{counted}: below {FULL_QUESTIONS}, tests find large differences only, and a kind of question that is rarer than "
-            "one in ten may be missing; intervals allow for that with two imaginary questions, resampled costs and ranks do not."
+            f"{counted}: below {FULL_QUESTIONS}, tests find large differences only, and a kind of"
+            " question that is rarer than one in ten may be missing; intervals allow for that with"
+            " two imaginary questions, resampled costs and ranks do not."
         )
         return [sentence]
     sentence = (
-        f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible, tests can show next to "
-        "nothing, and resampled costs, ratios and ranks look more certain than they are."
+        f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible,"
+        " tests can show next to nothing, and resampled costs, ratios and ranks look more certain"
+        " than they are."
     )
     return [sentence]
 
@@ -62,7 +67,9 @@ def _counted(number: int, noun: str) -> str:
 
 
 def not_exact(reason: str | None) -> list[str]:
-    """Return a warning that seeded draws took the place of an exact expectation, given why; nothing without a reason."""
+    """Return a warning that seeded draws took the place of an exact expectation, given why; nothing
+    without a reason.
+    """
     return [] if reason is None else [f"{reason} So these are means over seeded draws."]
 
 
@@ -75,7 +82,10 @@ def mixed_counters(counters: Iterable[str]) -> list[str]:
     if len(different) < 2:
         return []
     return [
-        f"* The tokens of these LLMs are counted by different counters ({'; '.join(different)}): such costs do not compare."
+        (
+            f"* The tokens of these LLMs are counted by different counters ({'; '.join(different)}):"  # noqa: E501
+            " such costs do not compare."
+        )
     ]
 
 
@@ -84,55 +94,69 @@ def probes_for_nothing(llms: Sequence[str]) -> list[str]:
     if not llms:
         return []
     sentence = (
-        f"The tokens of some probes of {' and '.join(llms)} were not recorded: they count 0, so that tokens and USD lack a part "
-        "of what probing costs."
+        f"The tokens of some probes of {' and '.join(llms)} were not recorded: they count 0, so"
+        " that tokens and USD lack a part of what probing costs."
     )
     return [sentence]
 
 
 def other_models(llms: Iterable[LLM]) -> list[str]:
-    """Return a warning for each LLM as which several models answered, or another one than was asked."""
+    """Return a warning for each LLM as which several models answered, or another one than was
+    asked.
+    """
     return [llm.served.sentence for llm in llms if llm.served is not None and llm.served.is_other]
 
 
 def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return a warning where CoTs lack the score or confidence that a method takes: {LLM: (how many, of how many)}."""
-    lacking = [f"{unscored:,} of {cots:,} CoTs of {llm}" for llm, (unscored, cots) in counts.items()]
+    """Return a warning where CoTs lack the score or confidence that a method takes: {LLM: (how
+    many, of how many)}.
+    """
+    lacking = [
+        f"{unscored:,} of {cots:,} CoTs of {llm}" for llm, (unscored, cots) in counts.items()
+    ]
     if not lacking:
         return []
     one = sum(unscored for unscored, _ in counts.values()) == 1
     sentence = (
-        f"{' and '.join(lacking)} {'has' if one else 'have'} no score or confidence, so that the method cannot choose, trust or "
-        f"weigh {'it' if one else 'them'}."
+        f"{' and '.join(lacking)} {'has' if one else 'have'} no score or confidence, so that the"
+        f" method cannot choose, trust or weigh {'it' if one else 'them'}."
     )
     return [sentence]
 
 
 def mixed_parties(dataset: Dataset) -> list[str]:
-    """Return a warning where a tolerance has answers that equal the gold vote with others that do not, else nothing."""
+    """Return a warning where a tolerance has answers that equal the gold vote with others that do
+    not, else nothing.
+    """
     if not dataset.mixed_parties:
         return []
     sentence = (
-        f"On {dataset.mixed_parties:,} of {len(dataset):,} questions, answers that equal the gold within the recording's "
-        "tolerance vote together with others that do not, and all are right or wrong as one: an LLM's accuracy there depends on "
-        "which other answers were recorded. `feval extract --equality` takes another tolerance."
+        f"On {dataset.mixed_parties:,} of {len(dataset):,} questions, answers that equal the gold"
+        " within the recording's tolerance vote together with others that do not, and all are"
+        " right or wrong as one: an LLM's accuracy there depends on which other answers were"
+        " recorded. `feval extract --equality` takes another tolerance."
     )
     return [sentence]
 
 
 def uncompared(answers: int, total: int) -> list[str]:
-    """Return a warning where answers are LaTeX that nobody recorded, `answers` of `total`, else nothing."""
+    """Return a warning where answers are LaTeX that nobody recorded, `answers` of `total`, else
+    nothing.
+    """
     if not answers:
         return []
     sentence = (
-        f"Answers in a spelling of LaTeX that nobody recorded: {answers:,} of {total:,}. They were not compared with the gold, "
-        "and count as wrong even where algebra would find them equal. Answer as one of the CoTs does."
+        f"Answers in a spelling of LaTeX that nobody recorded: {answers:,} of {total:,}. They were"
+        " not compared with the gold, and count as wrong even where algebra would find them equal."
+        " Answer as one of the CoTs does."
     )
     return [sentence]
 
 
 class Costs(Protocol):
-    """Mean costs per question, as billed and if every call paid its prompt; `None` where not known."""
+    """Mean costs per question, as billed and if every call paid its prompt; `None` where not
+    known.
+    """
 
     @property
     def calls_per_question(self) -> float | None:
@@ -156,22 +180,30 @@ class Costs(Protocol):
 
 
 def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
-    """Return a warning about the result that gains most from paying prompts once for several calls, else nothing."""
-    dearer = [(ratio, name, costs) for name, costs in named if (ratio := round_ratio(billing, costs)) is not None]
+    """Return a warning about the result that gains most from paying prompts once for several calls,
+    else nothing.
+    """
+    dearer = [
+        (ratio, name, costs)
+        for name, costs in named
+        if (ratio := round_ratio(billing, costs)) is not None
+    ]
     if not dearer:
         return []
     _, name, costs = max(dearer, key=lambda row: row[0])
     cost, per_round, unit = _paid(costs)
     sentence = (
-        f"{name} makes {costs.calls_per_question:.2f} calls per question, and billing once charges an LLM's prompt for the first "
-        f"of them only. If every call paid its prompt (per_round), a question would cost {_amount(per_round)} {unit} instead of "
-        f"{_amount(cost)}."
+        f"{name} makes {costs.calls_per_question:.2f} calls per question, and billing once charges"
+        " an LLM's prompt for the first of them only. If every call paid its prompt (per_round), a"
+        f" question would cost {_amount(per_round)} {unit} instead of {_amount(cost)}."
     )
     return [sentence]
 
 
 def round_ratio(billing: str, costs: Costs) -> float | None:
-    """Return the cost if every call paid its prompt over the cost as billed; `None` where they do not differ."""
+    """Return the cost if every call paid its prompt over the cost as billed; `None` where they do
+    not differ.
+    """
     cost, per_round, _ = _paid(costs)
     if billing != "once" or (costs.calls_per_question or 0.0) <= 1 + _ROUNDING or not cost:
         return None
@@ -198,18 +230,30 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
     except UnlabelledError:  # whatever the method
         raise
     except ShortPoolError as error:
-        message = f"The method {methods.method_name(method)} cannot be evaluated: {error}{_smaller(method, llms)}"
+        message = (
+            f"The method {methods.method_name(method)} cannot be evaluated:"
+            f" {error}{_smaller(method, llms)}"
+        )
         raise ShortPoolError(message) from error
     except NotRecordedError as error:
         needs = getattr(method, "needs", "")
         raise NotRecordedError(
-            f"The method {methods.method_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
+            f"The method {methods.method_name(method)} cannot be evaluated:"
+            f" {error}{' ' * bool(needs)}{needs}"
         ) from error
 
 
 def _smaller(method: object, llms: Sequence[LLM]) -> str:
-    """Which field to set where the smallest pool is smaller than a budget; empty where none counts CoTs alone."""
+    """Which field to set where the smallest pool is smaller than a budget; empty where none counts
+    CoTs alone.
+    """
     pool = min(llm.pool.smallest for llm in llms)
     fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
-    name = next((name for name, value in fields.items() if isinstance(value, int) and value > pool), None)
-    return f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python." if name and pool else ""
+    name = next(
+        (name for name, value in fields.items() if isinstance(value, int) and value > pool), None
+    )
+    return (
+        f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python."
+        if name and pool
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""Clusters: which questions are one piece of evidence, those with the same text and those that a file names together."""
+"""Clusters: which questions are one piece of evidence, those with the same text and those that a
+file names together.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _HEADER = {"id", "question", "question id", "question_id"}
 
 
 def read_clusters(given: ClusterNames) -> Mapping[str, str]:
-    """Return question id -> cluster from a CSV file of these two columns, with a header or without; a mapping as it is.
+    """Return question id -> cluster from a CSV file of these two columns, with a header or without;
+    a mapping as it is.
 
     Raises:
         UsageError: the file cannot be read or is no such table, or a question is in two clusters.
@@ -45,32 +48,42 @@ def read_clusters(given: ClusterNames) -> Mapping[str, str]:
     for number, row in enumerate(rows):
         if len(row) != 2:
             raise UsageError(
-                f"Each line of {given} is a question id, a comma and a cluster; there is {','.join(row)!r:.80}."
+                f"Each line of {given} is a question id, a comma and a cluster; there is"
+                f" {','.join(row)!r:.80}."
             )
         if number == 0 and row[0].strip().lower() in _HEADER:
             continue
         if not (cluster := row[1].strip()):
             raise UsageError(
-                f"{given} names no cluster for the question {row[0]!r}; leave out those that belong to none."
+                f"{given} names no cluster for the question {row[0]!r}; leave out those that belong"
+                " to none."
             )
         if named.setdefault(row[0], cluster) != cluster:
             raise UsageError(
-                f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and {cluster!r}."
+                f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and"
+                f" {cluster!r}."
             )
     if not named:
-        raise UsageError(f"{given} names no question; each line is a question id, a comma and a cluster.")
+        raise UsageError(
+            f"{given} names no question; each line is a question id, a comma and a cluster."
+        )
     return named
 
 
-def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None = None) -> Integers | None:
-    """[Q] the number of each question's cluster, from 0; `None` where every question is one of its own.
+def question_clusters(
+    dataset: Dataset, rows: Rows, given: ClusterNames | None = None
+) -> Integers | None:
+    """[Q] the number of each question's cluster, from 0; `None` where every question is one of its
+    own.
 
-    Clusters are numbered by their questions' keys, so that neither their names nor the order of the recording makes a difference.
+    Clusters are numbered by their questions' keys, so that neither their names nor the order of the
+    recording makes a difference.
 
     Args:
         dataset: from `load`.
         rows: the Q questions.
-        given: question id -> cluster, or a file of these; a question that it does not name belongs to those with its text.
+        given: question id -> cluster, or a file of these; a question that it does not name belongs
+            to those with its text.
 
     Raises:
         NotRecordedError: the dataset lacks a question that is named.
@@ -84,8 +97,9 @@ def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None =
         row_of = {name: row for row, name in enumerate(dataset.question_ids)}
         if unknown := [name for name in named if name not in row_of]:
             raise NotRecordedError(
-                f"{len(unknown)} of the {len(named)} questions that clusters are named for are none of {dataset.id}, such as "
-                f"{unknown[0]!r}; its {len(row_of)} ids begin with {', '.join(dataset.question_ids[:3])}."
+                f"{len(unknown)} of the {len(named)} questions that clusters are named for are none"
+                f" of {dataset.id}, such as {unknown[0]!r}; its {len(row_of)} ids begin with"
+                f" {', '.join(dataset.question_ids[:3])}."
             )
         codes = _joined(codes, [named.get(dataset.question_ids[row]) for row in rows.tolist()])
     by_key = np.argsort(dataset.question_keys[without_gaps(rows)], kind="stable")
@@ -96,15 +110,20 @@ def question_clusters(dataset: Dataset, rows: Rows, given: ClusterNames | None =
     return codes
 
 
-def learnt_from(dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None) -> list[str]:
-    """Return a warning where test questions are of the clusters of training questions; nothing where none is."""
+def learnt_from(
+    dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None
+) -> list[str]:
+    """Return a warning where test questions are of the clusters of training questions; nothing
+    where none is.
+    """
     rows = np.sort(np.concatenate([train, test]))
     codes, learnt = question_clusters(dataset, rows, given), np.isin(rows, train)
     if codes is None or not (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
         return []
     sentence = (
-        f"{seen:,} of the {len(test):,} questions have the text of a training question or are in a cluster with one, so what was "
-        "learnt may be flattered. Leave repeated questions out, or judge on others."
+        f"{seen:,} of the {len(test):,} questions have the text of a training question or are in a"
+        " cluster with one, so what was learnt may be flattered. Leave repeated questions out, or"
+        " judge on others."
     )
     return [sentence]
 
@@ -119,11 +138,17 @@ class ClusterSizes:
 
 def cluster_sizes(clusters: Integers | None) -> ClusterSizes | None:
     """The sizes of clusters; `None` where every question is one of its own."""
-    return None if clusters is None else ClusterSizes(int(clusters.max()) + 1, int(np.bincount(clusters).max()))
+    return (
+        None
+        if clusters is None
+        else ClusterSizes(int(clusters.max()) + 1, int(np.bincount(clusters).max()))
+    )
 
 
 def _equal_texts(dataset: Dataset, rows: Rows) -> Integers:
-    """[Q] the place of the first question with the same text and choices; an empty text is like no other."""
+    """[Q] the place of the first question with the same text and choices; an empty text is like no
+    other.
+    """
     codes, keys = np.arange(len(rows)), dataset.text_keys[without_gaps(rows)]
     ordered = np.sort(keys)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]

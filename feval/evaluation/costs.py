@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from feval.methods.arrays import Floats
 
 COSTS = ("usd", "tokens", "output-tokens", SEQUENTIAL, SECONDS, "calls", "samples")
-"""Dollars, tokens billed, tokens generated, those generated one after the other (what one waits for), the seconds of these,
-requests, CoTs."""
+"""Dollars, tokens billed, tokens generated, those generated one after the other (what one waits
+for), the seconds of these, requests, CoTs.
+"""
 
 
 def costs_of(evaluation: Evaluation, cost: str) -> Floats | None:
@@ -28,7 +29,9 @@ def costs_of(evaluation: Evaluation, cost: str) -> Floats | None:
 
 
 def known_costs(evaluation: Evaluation, cost: str) -> Floats:
-    """[Q] costs as of `costs_of`; a `UsageError` that names the costs that are known where these are not."""
+    """[Q] costs as of `costs_of`; a `UsageError` that names the costs that are known where these
+    are not.
+    """
     costs = costs_of(evaluation, cost)
     if costs is not None:
         return costs
@@ -38,7 +41,9 @@ def known_costs(evaluation: Evaluation, cost: str) -> Floats:
         SECONDS: "no closed form of them is known; order seeded counts them",
         "usd": "no price for an LLM, or no prompt tokens recorded",
     }.get(cost, "no prompt tokens recorded")
-    raise UsageError(f"Its {cost} per question are not known ({why}); choose another cost: {others}.")
+    raise UsageError(
+        f"Its {cost} per question are not known ({why}); choose another cost: {others}."
+    )
 
 
 def mean_cost(evaluation: Evaluation, cost: str) -> float | None:

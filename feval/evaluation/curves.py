@@ -1,8 +1,10 @@
-"""Cost-accuracy curves: one method over a budget axis, each point with an interval and the way it was computed.
+"""Cost-accuracy curves: one method over a budget axis, each point with an interval and the way it
+was computed.
 
-`exact` points are expectations over all draws without replacement, in closed form; `recorded` takes the CoTs in recorded order;
-`seeded` averages replicates of `draws-v1`. Exact expectations break ties uniformly among the leaders, in a draw the first seen
-wins; in expectation over draws the two agree.
+`exact` points are expectations over all draws without replacement, in closed form; `recorded` takes
+the CoTs in recorded order; `seeded` averages replicates of `draws-v1`. Exact expectations break
+ties uniformly among the leaders, in a draw the first seen wins; in expectation over draws the two
+agree.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import billed_once, few_questions, mixed_parties, not_exact, other_models
+from feval.evaluation.cautions import (
+    billed_once,
+    few_questions,
+    mixed_parties,
+    not_exact,
+    other_models,
+)
 from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
@@ -64,11 +72,12 @@ class CurvePoint:
         accuracy_high: upper end.
         usd_per_question: mean USD, `None` without a price or prompt tokens.
         tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
-        pass_at_n: mean probability that one of the CoTs the method may look at is right, an upper bound of every vote; `None` for
-            several LLMs.
+        pass_at_n: mean probability that one of the CoTs the method may look at is right, an upper
+            bound of every vote; `None` for several LLMs.
         kind: "exact", "recorded" or "seeded".
         calls_per_question: mean requests.
-        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
+        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing
+            is.
         tokens_per_question_per_round: mean tokens then.
         cost: mean of what the curve counts; `None` where it names no cost.
     """
@@ -96,7 +105,8 @@ class Curve(Drawn):
         dataset: id.
         llm: name, or names joined by " > ", in the order given to the method.
         recording_hash: hash of the recording with the CoTs.
-        recording_hashes: hashes of all recordings that were opened together, which hold the questions and golds.
+        recording_hashes: hashes of all recordings that were opened together, which hold the
+            questions and golds.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         counter: name of the token counter; of different ones all, between semicolons.
@@ -109,7 +119,8 @@ class Curve(Drawn):
         settings: the method's other fields that were set.
         left_out: questions that were left out because they have no gold or too few CoTs.
         clusters: what clusters the questions are, where some belong together.
-        cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for dollars and tokens alone.
+        cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for
+            dollars and tokens alone.
         timing: where seconds come from; `None` where nobody asked for them.
         cautions: sentences about the recording without which the numbers could mislead.
     """
@@ -139,7 +150,11 @@ class Curve(Drawn):
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
         named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
-        return (*few_questions(self.questions, self.clusters), *billed_once(self.billing, named), *self.cautions)
+        return (
+            *few_questions(self.questions, self.clusters),
+            *billed_once(self.billing, named),
+            *self.cautions,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
@@ -187,8 +202,10 @@ def self_consistency_curve(
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
         clusters: which questions are one piece of evidence, as for `evaluate`.
-        confidence: of the interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
-        workers: processes that share the questions, for "seeded"; the numbers are the same for any number.
+        confidence: of the interval over questions (`feval.estimators.inference.intervals`); `None`
+            leaves intervals out.
+        workers: processes that share the questions, for "seeded"; the numbers are the same for any
+            number.
         executor: takes their place, see `evaluate`.
         progress: called with (questions done, questions in all), for "seeded".
 
@@ -203,9 +220,13 @@ def self_consistency_curve(
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if replicates is not None and replicates < 1:
-        raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
+        raise OutOfRangeError(
+            f"Seeded points average 1 replicate or more; {replicates} were asked for."
+        )
     dataset.require([llm])
-    questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
+    questions = question_set(
+        dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools
+    )
     replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
@@ -214,8 +235,12 @@ def self_consistency_curve(
     else:
         with executors.opened(workers, given=executor) as opened:
             work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
-            blocks = block_results(work, SelfConsistency(max(budgets)), dataset, [llm], rows, opened)
-            values = _drawn(blocks, len(rows), replicates if order == "seeded" else 1, len(budgets), progress)
+            blocks = block_results(
+                work, SelfConsistency(max(budgets)), dataset, [llm], rows, opened
+            )
+            values = _drawn(
+                blocks, len(rows), replicates if order == "seeded" else 1, len(budgets), progress
+            )
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
     return Curve(
         method="self-consistency",
@@ -238,10 +263,13 @@ def self_consistency_curve(
 
 
 def budget_field(method: str) -> str | None:
-    """Return the field that sets how many CoTs a method takes: `n`, `samples` or `budget`; `None` where it has none of these."""
+    """Return the field that sets how many CoTs a method takes: `n`, `samples` or `budget`; `None`
+    where it has none of these.
+    """
     if ":" in method:
         raise UsageError(
-            f"A curve varies a field, and {method}, a user's method, has none; evaluate it with `feval run`."
+            f"A curve varies a field, and {method}, a user's method, has none; evaluate it with"
+            " `feval run`."
         )
     return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
 
@@ -274,13 +302,16 @@ def method_curve(
         values: its values, ascending on the curve.
         settings: other fields that differ from their defaults.
         unlabelled: as for `evaluate`.
-        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
-        cost: what the points' costs count beside dollars and tokens, one of `feval.evaluation.costs.COSTS`. Where the method
-            has no closed form of it, points are seeded unless `order` says otherwise.
+        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values
+            may ask for.
+        cost: what the points' costs count beside dollars and tokens, one of
+            `feval.evaluation.costs.COSTS`. Where the method has no closed form of it, points are
+            seeded unless `order` says otherwise.
         workers: processes for all points together, as for `evaluate`.
         executor: takes their place, see `evaluate`.
         progress: called with (points done, points in all).
-        options: other arguments of `evaluate`, which computes each point, such as `order` and `replicates`.
+        options: other arguments of `evaluate`, which computes each point, such as `order` and
+            `replicates`.
 
     Raises:
         UnknownNameError: no such method, field or order.
@@ -289,7 +320,9 @@ def method_curve(
         UnlabelledError: questions have no gold answer that can be read.
     """
     if not values or len(set(values)) < len(values):
-        raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
+        raise OutOfRangeError(
+            f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for."
+        )
     settings = dict(settings or {})
     variants = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
     dataset.require(llms, steps=all(map(may_search, variants.values())))
@@ -301,7 +334,12 @@ def method_curve(
     def evaluated(order: str | None, executor: Executor | None) -> list[Evaluation]:
         results: list[Evaluation] = []
         for variant in variants.values():
-            given: dict[str, Any] = {"rows": questions.rows, "cost": cost, "executor": executor, "order": order}
+            given: dict[str, Any] = {
+                "rows": questions.rows,
+                "cost": cost,
+                "executor": executor,
+                "order": order,
+            }
             results.append(evaluate(variant, dataset, llms, **given, **options))
             progress(len(results), len(variants))
         return results
@@ -312,11 +350,14 @@ def method_curve(
         except NotExactError as error:
             if order is not None:
                 raise
-            results, inexact = evaluated("seeded", opened), error.reason  # all of them: a curve is of one kind
+            # all of them: a curve is of one kind
+            results, inexact = evaluated("seeded", opened), error.reason
     points = []
     for (value, variant), result in zip(variants.items(), results, strict=True):
         point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
-        points.append(point if cost is None else replace(point, cost=float(known_costs(result, cost).mean())))
+        points.append(
+            point if cost is None else replace(point, cost=float(known_costs(result, cost).mean()))
+        )
     return Curve(
         method=method,
         dataset=dataset.id,
@@ -357,8 +398,12 @@ def _point(value: float, evaluation: Evaluation, ceiling: float | None) -> Curve
     )
 
 
-def _pass_at_n(method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: Evaluation) -> float | None:
-    """Return pass@n with all the CoTs that the method may look at, on the questions it was evaluated on."""
+def _pass_at_n(
+    method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: Evaluation
+) -> float | None:
+    """Return pass@n with all the CoTs that the method may look at, on the questions it was
+    evaluated on.
+    """
     if len(llms) != 1 or searches(method):
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, evaluation.question_keys))
@@ -377,14 +422,18 @@ class CurveValues:
 def _budgets(n: Sequence[int]) -> list[int]:
     budgets = [int(budget) for budget in n]
     if not budgets or min(budgets) < 1 or len(set(budgets)) < len(budgets):
-        raise OutOfRangeError(f"A curve needs distinct numbers of CoTs from 1 up; {budgets[:10]} was asked for.")
+        raise OutOfRangeError(
+            f"A curve needs distinct numbers of CoTs from 1 up; {budgets[:10]} was asked for."
+        )
     return sorted(budgets)
 
 
 def exact_values(gold: Integers, pool: Pool, budgets: Sequence[int]) -> CurveValues:
     """Return expectations over all draws without replacement."""
     counts, rows = distinct_vote_counts(pool.codes, gold)
-    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets).of_questions(rows)
+    right = subset_plurality_accuracy(
+        counts.gold, counts.rivals, counts.no_answer, budgets
+    ).of_questions(rows)
     any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
     tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
     return CurveValues(right, any_right, np.array(budgets) * tokens)
@@ -397,7 +446,9 @@ def _drawn(
     budgets: int,
     progress: Callable[[int, int], None],
 ) -> CurveValues:
-    """Return means over the draws of every question: one in recorded order, or seeded replicates."""
+    """Return means over the draws of every question: one in recorded order, or seeded
+    replicates.
+    """
     right, any_right = np.empty((2, questions, budgets))
     tokens = np.zeros(budgets, np.int64)
     for block, (block_right, block_any, block_tokens) in blocks:
@@ -406,14 +457,25 @@ def _drawn(
         progress(block.stop, questions)
     everyone = np.arange(questions)
     return CurveValues(
-        PerQuestion(right, everyone), PerQuestion(any_right, everyone), tokens / (replicates * questions)
+        PerQuestion(right, everyone),
+        PerQuestion(any_right, everyone),
+        tokens / (replicates * questions),
     )
 
 
 def _drawn_sums(
-    _: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, *, order: str, replicates: int, budgets: Sequence[int]
+    _: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    *,
+    order: str,
+    replicates: int,
+    budgets: Sequence[int],
 ) -> tuple[Integers, Integers, Integers]:
-    """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT, and [D] output tokens."""
+    """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT,
+    and [D] output tokens.
+    """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
     right, any_right = np.zeros((2, len(rows), len(budgets)), np.int64)
@@ -445,12 +507,18 @@ def _points(
         low, high = interval.low.tolist(), interval.high.tolist()
     for i, n in enumerate(budgets):
         output = float(values.output_tokens[i])
-        costs, per_round = (_mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round"))
+        costs, per_round = (
+            _mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round")
+        )
         yield CurvePoint(n, accuracy[i], low[i], high[i], *costs, ceiling[i], kind, 1.0, *per_round)
 
 
-def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
-    """Return mean USD and tokens of one question; eq. (1) is linear, so means of tokens are enough."""
+def _mean_cost(
+    llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float
+) -> tuple[float | None, float | None]:
+    """Return mean USD and tokens of one question; eq. (1) is linear, so means of tokens are
+    enough.
+    """
     if int(pool.prompt_tokens.min()) < 0:
         return None, None
     prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))

@@ -1,9 +1,12 @@
-"""An environment for learning how to spend a budget of CoTs, in the manner of TREACLE (arXiv 2404.13082).
+"""An environment for learning how to spend a budget of CoTs, in the manner of TREACLE (arXiv
+2404.13082).
 
-An episode is a run of questions with one budget. At each step a policy asks the current LLM again, moves on to the next LLM and
-asks it, or stops with the plurality of the answers so far. Steps return what Gymnasium's do (observation, reward, terminated,
-truncated, info), so that its wrappers and learners fit; Gymnasium itself is not needed. All CoTs are recorded, drawn by scheme
-draws-v1, so training costs nothing. Train on some rows and evaluate `as_method` on others (`train_test_rows`).
+An episode is a run of questions with one budget. At each step a policy asks the current LLM again,
+moves on to the next LLM and asks it, or stops with the plurality of the answers so far. Steps
+return what Gymnasium's do (observation, reward, terminated, truncated, info), so that its wrappers
+and learners fit; Gymnasium itself is not needed. All CoTs are recorded, drawn by scheme draws-v1,
+so training costs nothing. Train on some rows and evaluate `as_method` on others
+(`train_test_rows`).
 """
 
 from __future__ import annotations
@@ -27,17 +30,21 @@ if TYPE_CHECKING:
 
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
-"""The actions: one more CoT of the current LLM, one of the next LLM, or the end of this question."""
+"""The actions: one more CoT of the current LLM, one of the next LLM, or the end of this
+question.
+"""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What a policy sees. Equal answers form a party, numbered by first appearance, so that none gives away which is right.
+    """What a policy sees. Equal answers form a party, numbered by first appearance, so that none
+    gives away which is right.
 
     Attributes:
         question: the text.
         llm: position of the current LLM in the cascade; -1 before the first was asked.
-        parties: one entry per CoT of this question, in draw order: (LLM, party), party -1 for no answer.
+        parties: one entry per CoT of this question, in draw order: (LLM, party), party -1 for no
+            answer.
         budget_left: of the whole episode, in USD or tokens; infinite without a budget.
         questions_left: of the episode, this one included.
     """
@@ -51,7 +58,9 @@ class Observation:
     @property
     def votes(self) -> list[int]:
         """Votes of each party, most first; CoTs without an answer do not count."""
-        return sorted(Counter(party for _, party in self.parties if party >= 0).values(), reverse=True)
+        return sorted(
+            Counter(party for _, party in self.parties if party >= 0).values(), reverse=True
+        )
 
 
 Policy = Callable[[Observation, Sequence[bool]], int]
@@ -79,13 +88,21 @@ class _OpenQuestion:
     def mask(self) -> list[bool]:
         """Return which actions are possible: pools end, and so does the list of LLMs."""
         more = self.llm >= 0 and self._llms[self.llm].remaining > 0
-        return [more, self.llm + 1 < len(self._llms) and self._llms[self.llm + 1].remaining > 0, self.llm >= 0]
+        return [
+            more,
+            self.llm + 1 < len(self._llms) and self._llms[self.llm + 1].remaining > 0,
+            self.llm >= 0,
+        ]
 
     def observation(self, question: str, budget_left: float, questions_left: int) -> Observation:
         known: dict[str, int] = {}
         parties = [-1 if a is None else known.setdefault(a, len(known)) for a in self.answers]
         return Observation(
-            question, self.llm, tuple(zip(self._sources, parties, strict=True)), budget_left, questions_left
+            question,
+            self.llm,
+            tuple(zip(self._sources, parties, strict=True)),
+            budget_left,
+            questions_left,
         )
 
     def answer(self) -> str | None:
@@ -95,8 +112,9 @@ class _OpenQuestion:
 class BudgetEnvironment:
     """A run of questions with one budget.
 
-    A stop is rewarded with 1 if the answer is right, every other step with 0. A step that would cost more than is left is not
-    taken: the episode is truncated, and its question counts as stopped.
+    A stop is rewarded with 1 if the answer is right, every other step with 0. A step that would
+    cost more than is left is not taken: the episode is truncated, and its question counts as
+    stopped.
 
     Args:
         dataset: from `load`; its golds serve for rewards only.
@@ -130,7 +148,8 @@ class BudgetEnvironment:
         self._count = len(self._rows) if questions is None else questions
         if not llms or not 1 <= self._count <= len(self._rows):
             raise UsageError(
-                f"An episode needs an LLM and 1 to {len(self._rows)} questions; {len(llms)} and {self._count} were given."
+                f"An episode needs an LLM and 1 to {len(self._rows)} questions; {len(llms)} and"
+                f" {self._count} were given."
             )
         if unit not in {"usd", "tokens"}:
             raise UsageError(f"A budget is in usd or tokens; {unit!r} was given.")
@@ -175,17 +194,20 @@ class BudgetEnvironment:
         """Take an action.
 
         Returns:
-            Observation, reward, terminated (no question is left), truncated (the budget is spent), and info with
-            "action_mask", "spent" and "correct" so far.
+            Observation, reward, terminated (no question is left), truncated (the budget is spent),
+            and info with "action_mask", "spent" and "correct" so far.
 
         Raises:
-            UsageError: no episode is under way, or the action is not possible now; the message says which are.
+            UsageError: no episode is under way, or the action is not possible now; the message says
+                which are.
         """
         if not self._queue:
             raise UsageError("No episode is under way; call reset first.")
         mask = self._current.mask()
         if action not in range(len(ACTIONS)) or not mask[action]:
-            possible = ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
+            possible = (
+                ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
+            )
             raise UsageError(f"Action {action!r} is not possible now; possible are: {possible}.")
         if action == STOP:
             reward = self._stop()
@@ -217,11 +239,17 @@ class BudgetEnvironment:
         left = max(self._budget - self._spent, 0.0)
         if not self._queue:
             return Observation("", -1, (), left, 0)
-        return self._current.observation(self._dataset[self._queue[0]].question, left, len(self._queue))
+        return self._current.observation(
+            self._dataset[self._queue[0]].question, left, len(self._queue)
+        )
 
     def _info(self) -> dict[str, Any]:
         mask = self._current.mask() if self._queue else [False] * len(ACTIONS)
-        return {"action_mask": mask, "spent": min(self._spent, self._budget), "correct": self.correct}
+        return {
+            "action_mask": mask,
+            "spent": min(self._spent, self._budget),
+            "correct": self.correct,
+        }
 
     def _cost(self, llm: MeteredLLM) -> float:
         return llm.dollar_cost if self._unit == "usd" else float(llm.tokens_billed)
@@ -247,9 +275,14 @@ def as_method(policy: Policy) -> Callable[..., str | None]:
         current = _OpenQuestion(llms)
         while True:
             mask = current.mask()
-            action = policy(current.observation(question, float("inf"), 1), mask) if any(mask) else STOP
+            action = (
+                policy(current.observation(question, float("inf"), 1), mask) if any(mask) else STOP
+            )
             if action not in range(len(ACTIONS)) or not mask[action]:
-                raise UsageError(f"The policy chose action {action!r}, which is not possible; the mask was {mask}.")
+                raise UsageError(
+                    f"The policy chose action {action!r}, which is not possible; the mask was"
+                    f" {mask}."
+                )
             if action == STOP:
                 return current.answer()
             current.act(action)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def exact_means(
     method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, *, timed: bool = False
 ) -> QuestionMeans:
-    """The means over all draws, of a method with an exact form (`feval.methods.protocol.ExactMethod`).
+    """The means over all draws, of a method with an exact form
+    (`feval.methods.protocol.ExactMethod`).
 
     `timed` gives seconds, too, from recorded durations with all CoTs of a round at once.
     """
@@ -50,7 +51,9 @@ def exact_means(
         if not has_exact_errors(method):
             return ErrorShares()
         # The pool is taken anew: it would otherwise stay in memory as long as the evaluation.
-        shares: ErrorShares = method.exact_errors(llm.pool.rows(rows), dataset.gold[places], right, draw)
+        shares: ErrorShares = method.exact_errors(
+            llm.pool.rows(rows), dataset.gold[places], right, draw
+        )
         return shares
 
     @cache
@@ -67,11 +70,15 @@ def exact_means(
             return None
         pool = in_seconds(method, llm.pool.rows(rows).clocked())
         known = expected.sequential_tokens is not None
-        microseconds = _latency(method, pool, method.exact(pool, dataset.gold[places]) if known else expected)
+        microseconds = _latency(
+            method, pool, method.exact(pool, dataset.gold[places]) if known else expected
+        )
         return None if microseconds is None else microseconds / 1e6
 
     none = np.broadcast_to(0.0, rounds.shape)
-    calls, tokens = (none if part is None else part for part in (expected.probe_calls, expected.probe_tokens))
+    calls, tokens = (
+        none if part is None else part for part in (expected.probe_calls, expected.probe_tokens)
+    )
     return QuestionMeans(
         right,
         error_shares,
@@ -79,7 +86,13 @@ def exact_means(
         expected.cots,
         billed,
         per_round,
-        [expected.output_tokens if expected.probe_tokens is None else expected.output_tokens + tokens],
+        [
+            (
+                expected.output_tokens
+                if expected.probe_tokens is None
+                else expected.output_tokens + tokens
+            )
+        ],
         expected.output_tokens,
         sequential_tokens,
         None,
@@ -100,6 +113,8 @@ def _latency(method: Any, pool: Pool, expected: Expectation) -> Floats | None:
 
 
 def _expected_prompts(billing: str, expected: Expectation) -> Floats:
-    """[Q] expected prompts: billing is linear, and every method of one LLM asks it at least once."""
+    """[Q] expected prompts: billing is linear, and every method of one LLM asks it at least
+    once.
+    """
     once = np.broadcast_to(1.0, expected.rounds.shape)
     return {"once": once, "per_round": expected.rounds, "per_sample": expected.cots}[billing]

@@ -1,4 +1,6 @@
-"""Means per question of what a method does: right or not, CoTs, calls and tokens, over replicates."""
+"""Means per question of what a method does: right or not, CoTs, calls and tokens, over
+replicates.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +29,31 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
-_WHOLE = math.lcm(*range(1, 17)) << 20  # one whole share of errors: sixteenths and all larger parts are whole numbers
+# one whole share of errors: sixteenths and all larger parts are whole numbers
+_WHOLE = math.lcm(*range(1, 17)) << 20
 
 
 def default_replicates(questions: int) -> int:
-    """Draws of every question where nobody says how many: 100, and fewer beyond 20,000 questions, at least 10.
+    """Draws of every question where nobody says how many: 100, and fewer beyond 20,000 questions,
+    at least 10.
 
-    The mean over Q questions and R draws of each has the variance (b + w / R) / Q, with b that of the questions' accuracies and
-    w that of one question's draws, at most 1/4. So 2,000,000 draws, whatever Q is, add a standard error of
-    sqrt(w / QR) <= 0.035 points; and with ten draws of each, the one that the questions have anyway grows by 5 % where w = b.
+    The mean over Q questions and R draws of each has the variance (b + w / R) / Q, with b that of
+    the questions' accuracies and w that of one question's draws, at most 1/4. So 2,000,000 draws,
+    whatever Q is, add a standard error of sqrt(w / QR) <= 0.035 points; and with ten draws of each,
+    the one that the questions have anyway grows by 5 % where w = b.
     """
     return min(_MOST_REPLICATES, max(_LEAST_REPLICATES, _DRAWS // max(questions, 1)))
 
 
-def billed(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
+def billed(
+    llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]
+) -> tuple[Floats, Floats | None]:
     """[Q] tokens, and dollars where every LLM has a price."""
     prices = [llm.price for llm in llms]
-    tokens, dollars = np.zeros(len(prompts[0])), None if None in prices else np.zeros(len(prompts[0]))
+    tokens, dollars = (
+        np.zeros(len(prompts[0])),
+        (None if None in prices else np.zeros(len(prompts[0]))),
+    )
     for block in question_blocks(len(tokens)):
         for price, prompt_tokens, output_tokens in zip(prices, prompts, outputs, strict=True):
             tokens[block] += prompt_tokens[block]
@@ -56,7 +66,9 @@ def billed(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) ->
 def interval_ends(
     right: Floats, confidence: float | None, clusters: Integers | None = None
 ) -> tuple[float | None, float | None]:
-    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right; `None` twice without a level."""
+    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right;
+    `None` twice without a level.
+    """
     if confidence is None:
         return None, None
     interval = accuracy_interval(right[:, None], confidence, clusters)
@@ -103,7 +115,9 @@ class QuestionMeans:
     uncompared: int = 0
 
     def seconds_of(self, timing: Timing, llms: Sequence[LLM]) -> Floats | None:
-        """[Q] seconds, replayed or modelled: waits for first tokens, and sequential tokens after them; `None` where not known."""
+        """[Q] seconds, replayed or modelled: waits for first tokens, and sequential tokens after
+        them; `None` where not known.
+        """
         if timing.profile is None:
             return self.seconds()
         speeds = [timing.profile.speed(llm.name) for llm in llms]
@@ -112,18 +126,21 @@ class QuestionMeans:
             return None
         parts = zip(speeds, self.rounds, sequential, strict=True)
         seconds: Floats = reduce(
-            np.add, (s.seconds_to_first_token * n + each / s.tokens_per_second for s, n, each in parts)
+            np.add,
+            (s.seconds_to_first_token * n + each / s.tokens_per_second for s, n, each in parts),
         )
         return seconds
 
 
 @dataclass(eq=False)
 class ReplicateSums:
-    """Sums over replicates, per question: integers, so that any order and any number of processes gives the same.
+    """Sums over replicates, per question: integers, so that any order and any number of processes
+    gives the same.
 
     Attributes:
         right, none: [Q] replicates that are right, and that have no answer.
-        early, routed: [Q] replicates that were stopped early, and routed wrong, in units of 1/`_WHOLE`.
+        early, routed: [Q] replicates that were stopped early, and routed wrong, in units of
+            1/`_WHOLE`.
         prompts: [L, Q] prompts billed.
         ledgers: [L, F, Q] fields of `Ledger`, in their order.
         longest: [Q] tokens of the longest CoT of any LLM.
@@ -155,9 +172,22 @@ class ReplicateSums:
 
     def put(self, block: slice, part: ReplicateSums) -> None:
         """Take over the sums of a block of questions."""
-        for name in ("right", "none", "early", "routed", "prompts", "ledgers", "longest", "uncompared"):
+        for name in (
+            "right",
+            "none",
+            "early",
+            "routed",
+            "prompts",
+            "ledgers",
+            "longest",
+            "uncompared",
+        ):
             getattr(self, name)[..., block] = getattr(part, name)
-        self.split, self.latency, self.timed = part.split, self.latency and part.latency, self.timed and part.timed
+        self.split, self.latency, self.timed = (
+            part.split,
+            self.latency and part.latency,
+            self.timed and part.timed,
+        )
 
     def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
         """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
@@ -169,15 +199,23 @@ class ReplicateSums:
             for place, name in enumerate(LEDGER_FIELDS):
                 if (counts := getattr(ledger, name)) is not None:
                     self.ledgers[llm, place] += counts.sum(axis=0, dtype=np.int64)
-        longest = [ledger.longest_trace_tokens for ledger in decisions.ledgers if ledger.sequential_tokens is not None]
+        longest = [
+            ledger.longest_trace_tokens
+            for ledger in decisions.ledgers
+            if ledger.sequential_tokens is not None
+        ]
         each = [tokens for tokens in longest if tokens is not None]
         self.latency &= len(each) == len(decisions.ledgers)
-        self.timed &= all(ledger.sequential_microseconds is not None for ledger in decisions.ledgers)
+        self.timed &= all(
+            ledger.sequential_microseconds is not None for ledger in decisions.ledgers
+        )
         if self.latency:
             self.longest += np.maximum.reduce(each).sum(axis=0, dtype=np.int64)
 
     def add_errors(self, early: Floats, routed: Floats) -> None:
-        """Count how some replicates went wrong: [R, Q] parts that were stopped early, and routed wrong."""
+        """Count how some replicates went wrong: [R, Q] parts that were stopped early, and routed
+        wrong.
+        """
         self.early += np.rint(early * _WHOLE).astype(np.int64).sum(axis=0)
         self.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
 
@@ -185,20 +223,30 @@ class ReplicateSums:
         """Divide by the number of replicates; `prompt_tokens` are [Q] of one prompt, per LLM."""
         sums = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
         billed, per_round = (
-            [p * t + a for p, t, a in zip(prompts, prompt_tokens, sums["auxiliary_prompt_tokens"], strict=True)]
+            [
+                p * t + a
+                for p, t, a in zip(
+                    prompts, prompt_tokens, sums["auxiliary_prompt_tokens"], strict=True
+                )
+            ]
             for prompts in (self.prompts, sums["rounds"])
         )
         output = sums["output_tokens"] + sums["auxiliary_output_tokens"] + sums["probe_tokens"]
         sequential = sums["sequential_tokens"].sum(axis=0) / replicates if self.latency else None
-        seconds = sums["sequential_microseconds"].sum(axis=0) / (replicates * 1e6) if self.timed else None
-        by_llm = [tokens / replicates for tokens in sums["sequential_tokens"]] if self.latency else None
+        seconds = (
+            sums["sequential_microseconds"].sum(axis=0) / (replicates * 1e6) if self.timed else None
+        )
+        by_llm = (
+            [tokens / replicates for tokens in sums["sequential_tokens"]] if self.latency else None
+        )
         unit = replicates * _WHOLE
         split = (self.early / unit, self.routed / unit) if self.split else (None, None)
         shares = ErrorShares(self.none / replicates, *split)
         return QuestionMeans(
             self.right / replicates,
             lambda: shares,
-            (sums["rounds"] + sums["auxiliary_calls"] + sums["probe_calls"]).sum(axis=0) / replicates,
+            (sums["rounds"] + sums["auxiliary_calls"] + sums["probe_calls"]).sum(axis=0)
+            / replicates,
             sums["cots"].sum(axis=0) / replicates,
             [tokens / replicates for tokens in billed],
             [tokens / replicates for tokens in per_round],

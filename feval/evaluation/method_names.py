@@ -20,17 +20,21 @@ from feval.methods.fields import field_value, takes
 from feval.methods.oracle import Oracle
 
 
-def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False) -> Any:
+def make_method(
+    name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False
+) -> Any:
     """Return a method by its name.
 
     Args:
-        name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own; what this function returned for one stays as it is.
+        name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own; what this function
+            returned for one stays as it is.
         settings: fields that differ from the defaults. Text is converted to the field's type.
         sandbox: whether a user's method runs in bubblewrap, without network and home.
 
     Raises:
         UnknownNameError: no such method or field; the message names the nearest.
-        UsageError: a value of the wrong type, fields for a user's method, or a sandbox for a built-in one.
+        UsageError: a value of the wrong type, fields for a user's method, or a sandbox for a
+            built-in one.
         OutOfRangeError: the method refuses a value.
     """
     if isinstance(name, MethodFile):
@@ -39,15 +43,23 @@ def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = Non
     if ":" in name:
         path, _, function = name.rpartition(":")
         if not function:
-            raise UsageError(f"{name!r} names no function of the file; a user's method is FILE.py:FUNCTION.")
+            raise UsageError(
+                f"{name!r} names no function of the file; a user's method is FILE.py:FUNCTION."
+            )
         if settings:
-            raise UsageError(f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be set.")
+            raise UsageError(
+                f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be"
+                " set."
+            )
         if not Path(path).is_file():
-            raise UsageError(f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION.")
+            raise UsageError(
+                f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION."
+            )
         return MethodFile(Path(path), function, sandbox)
     if sandbox:
         raise UsageError(
-            f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in; leave it out."
+            f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in;"
+            " leave it out."
         )
     kind, known = _kind(name), field_names(name)
     for setting in settings:
@@ -61,12 +73,16 @@ def _kind(name: str) -> type[Any]:
     if name not in known:
         if name.endswith(".py"):
             raise UsageError(f"{name} is a file; name the function in it as well: {name}:FUNCTION.")
-        raise UnknownNameError.of("method", name, known, "A method of your own is named FILE.py:FUNCTION.")
+        raise UnknownNameError.of(
+            "method", name, known, "A method of your own is named FILE.py:FUNCTION."
+        )
     return methods.METHODS.get(name, Oracle)
 
 
 def field_names(name: str) -> list[str]:
-    """Return the fields of a built-in method or of the oracle, in order; `UnknownNameError` for another name."""
+    """Return the fields of a built-in method or of the oracle, in order; `UnknownNameError` for
+    another name.
+    """
     return [f.name for f in fields(_kind(name)) if f.init]
 
 
@@ -87,7 +103,9 @@ def method_fields(name: str) -> list[dict[str, Any]]:
 
 
 def _attributes(documentation: str) -> dict[str, str]:
-    """Return the entries of the section "Attributes:"; a line that is indented further continues the one before."""
+    """Return the entries of the section "Attributes:"; a line that is indented further continues
+    the one before.
+    """
     entries: dict[str, str] = {}
     _, _, section = documentation.partition("Attributes:\n")
     for line in section.split("\n\n")[0].splitlines():
@@ -105,7 +123,9 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"A field is set by FIELD=VALUE, such as --set n=20; {pair!r} was given.")
+            raise UsageError(
+                f"A field is set by FIELD=VALUE, such as --set n=20; {pair!r} was given."
+            )
         if key.strip() in settings:
             raise UsageError(f"The field {key.strip()!r} is set twice.")
         settings[key.strip()] = value.strip()
@@ -113,13 +133,17 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _fitting(kind: type[Any], name: str, value: Any) -> Any:
-    """Return the value as one of the types that a field takes. A list of one may be given as its only value."""
+    """Return the value as one of the types that a field takes. A list of one may be given as its
+    only value.
+    """
     readings = _readings(value)
     return field_value(kind, name, [*readings, *([reading] for reading in readings)], value)
 
 
 def _readings(value: Any) -> list[Any]:
-    """Return what a text may stand for: nothing, true, false, a number or a list, and last the text itself."""
+    """Return what a text may stand for: nothing, true, false, a number or a list, and last the text
+    itself.
+    """
     if not isinstance(value, str):
         return [value]
     if value.lower() in {"none", "null"}:
@@ -131,7 +155,13 @@ def _readings(value: Any) -> list[Any]:
         readings.append(_parsed(value))
     except ValueError:
         if "," in value:
-            readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
+            readings.append(
+                [
+                    _number_or_text(piece.strip())
+                    for piece in value.strip("()").split(",")
+                    if piece.strip()
+                ]
+            )
     return [*readings, value]
 
 
@@ -164,6 +194,8 @@ def takes_several(method: Any) -> bool:
         return False
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return False  # a protocol's stand-in
-    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    places = [
+        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
     required = [one for one in places if one.default is one.empty and one.name != "self"]
     return len(required) > 2 or any(one.kind is one.VAR_POSITIONAL for one in parameters)

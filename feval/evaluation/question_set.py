@@ -1,7 +1,9 @@
-"""Choose the questions of an evaluation, a curve, a comparison or a forecast, once for all of its numbers.
+"""Choose the questions of an evaluation, a curve, a comparison or a forecast, once for all of its
+numbers.
 
-A question without a readable gold answer cannot be answered right, and one with too few CoTs cannot be asked. Both raise an
-error, unless the caller drops such questions; their ids then stay with the result and its receipt.
+A question without a readable gold answer cannot be answered right, and one with too few CoTs cannot
+be asked. Both raise an error, unless the caller drops such questions; their ids then stay with the
+result and its receipt.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class QuestionIds(Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """The questions that numbers are computed over: their rows [Q], and the ids of those that were dropped."""
+    """The questions that numbers are computed over: their rows [Q], and the ids of those that were
+    dropped.
+    """
 
     rows: Rows
     left_out: LeftOut
@@ -103,8 +107,9 @@ def question_set(
             raise UnknownNameError.of(f"choice for {option}", choice, CHOICES)
     if short_pools == "drop" and not budgets:
         raise UsageError(
-            "Which pools are too short is not known: a function does not say how many CoTs it will ask for. Make a recording "
-            "without the short ones: feval select RECORDING --min-cots N --out DIR."
+            "Which pools are too short is not known: a function does not say how many CoTs it will"
+            " ask for. Make a recording without the short ones: feval select RECORDING --min-cots N"
+            " --out DIR."
         )
     candidates = np.arange(len(dataset)) if rows is None else np.array(rows, np.intp)
     labelled = dataset.gold[candidates] >= 0
@@ -114,10 +119,12 @@ def question_set(
     enough = _enough(rest, budgets, short_pools)
 
     def names(left_out: Rows) -> tuple[str, ...]:
-        return tuple(dataset.question_ids[row] for row in left_out.tolist())  # where none is, ids are not even read
+        # where none is, ids are not even read
+        return tuple(dataset.question_ids[row] for row in left_out.tolist())
 
     return QuestionSet(
-        rest if enough.all() else rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough]))
+        rest if enough.all() else rest[enough],
+        LeftOut(names(candidates[~labelled]), names(rest[~enough])),
     )
 
 
@@ -128,19 +135,22 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     without = rows[~labelled].tolist()
     lists = {
         "missing": [dataset.question_ids[row] for row in without if dataset[row].answer is None],
-        "unreadable": [dataset.question_ids[row] for row in without if dataset[row].answer is not None],
+        "unreadable": [
+            dataset.question_ids[row] for row in without if dataset[row].answer is not None
+        ],
     }
     shown = "; ".join(f"{reason}: {_first(ids)}" for reason, ids in lists.items() if ids)
     if not labelled.any():
         raise UnlabelledError(
-            f"None of the {len(rows)} questions of {dataset.id} has a gold answer that can be read ({shown}), so nothing is "
-            "right or wrong. Import or record them with golds (feval import --questions FILE)."
+            f"None of the {len(rows)} questions of {dataset.id} has a gold answer that can be read"
+            f" ({shown}), so nothing is right or wrong. Import or record them with golds (feval"
+            " import --questions FILE)."
         )
     have = "has" if len(without) == 1 else "have"
     raise UnlabelledError(
-        f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be read ({shown}), so nothing "
-        "is right or wrong there. Leave them out with --unlabelled drop "
-        '(unlabelled="drop" in Python), or add their golds (feval import --questions FILE).'
+        f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be"
+        f" read ({shown}), so nothing is right or wrong there. Leave them out with --unlabelled"
+        ' drop (unlabelled="drop" in Python), or add their golds (feval import --questions FILE).'
     )
 
 
@@ -156,8 +166,8 @@ def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bool
     if enough.all() or (choice == "drop" and enough.any()):
         return enough
     offer = (
-        f' --short-pools drop (short_pools="drop" in Python) leaves out the {np.count_nonzero(~enough)} of {len(rows)} questions '
-        "with fewer."
+        ' --short-pools drop (short_pools="drop" in Python) leaves out the'
+        f" {np.count_nonzero(~enough)} of {len(rows)} questions with fewer."
         if enough.any()
         else ""
     )
@@ -166,4 +176,6 @@ def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bool
             llm.require(rows, most)
         except ShortPoolError as error:
             raise ShortPoolError(f"{error}{offer}") from error
-    raise ShortPoolError("Every question has too few CoTs of one LLM or another; ask for fewer, or for fewer LLMs.")
+    raise ShortPoolError(
+        "Every question has too few CoTs of one LLM or another; ask for fewer, or for fewer LLMs."
+    )

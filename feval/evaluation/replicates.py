@@ -1,4 +1,6 @@
-"""Run methods on draws: recorded or seeded ones, some replicates at a time, in one process or several."""
+"""Run methods on draws: recorded or seeded ones, some replicates at a time, in one process or
+several.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,24 @@ if TYPE_CHECKING:
 
 
 _CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
-_OTHER, _UNCOMPARED = np.iinfo(np.int64).max, np.iinfo(np.int64).max - 1  # codes of answers that no CoT gave
+# codes of answers that no CoT gave
+_OTHER, _UNCOMPARED = np.iinfo(np.int64).max, np.iinfo(np.int64).max - 1
 
 
 def drawn_orders(
-    llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
+    llm: LLM,
+    order: str,
+    replicates: int,
+    draws: int,
+    rows: Rows | None = None,
+    *,
+    chunk: int | None = None,
 ) -> Iterator[Orders]:
-    """Yield the draws [R, Q, draws] of an LLM, some replicates (`chunk`) at a time so that memory stays bounded.
+    """Yield the draws [R, Q, draws] of an LLM, some replicates (`chunk`) at a time so that memory
+    stays bounded.
 
-    The order is "recorded" (one replicate) or "seeded"; `OutOfRangeError` for more than `MAX_REPLICATES`.
+    The order is "recorded" (one replicate) or "seeded"; `OutOfRangeError` for more than
+    `MAX_REPLICATES`.
     """
     questions = len(llm.pool.sizes) if rows is None else len(rows)
     if order == "recorded":
@@ -48,8 +59,8 @@ def drawn_orders(
         return
     if replicates > MAX_REPLICATES:
         raise OutOfRangeError(
-            f"{replicates:,} replicates were asked for; {MAX_REPLICATES:,} is the most. Where a method has an exact expectation, "
-            "use that instead (--order exact)."
+            f"{replicates:,} replicates were asked for; {MAX_REPLICATES:,} is the most. Where a"
+            " method has an exact expectation, use that instead (--order exact)."
         )
     size = chunk or _replicates_at_once(questions, [draws])
     for start in range(0, replicates, size):
@@ -61,7 +72,9 @@ def _replicates_at_once(questions: int, draws: Sequence[int]) -> int:
 
 
 def _needed(method: BatchMethod, llms: Sequence[LLM], rows: Rows | None) -> Sequence[int]:
-    """How many draws of each LLM a method is handed; there are as many CoTs. A search is handed all steps."""
+    """How many draws of each LLM a method is handed; there are as many CoTs. A search is handed all
+    steps.
+    """
     if searches(method):
         return [llm.pool.steps().parents.shape[1] for llm in llms]
     needed = method.draws(len(llms))
@@ -75,18 +88,32 @@ def _pools_and_orders(
 ) -> tuple[list[Pool], Iterator[tuple[Orders, ...]]]:
     """The pools of some questions, and the orders of some replicates at a time."""
     needed = _needed(method, llms, rows)
-    if rows is not None and len(rows) == len(llms[0].pool.sizes) and bool((np.diff(rows) == 1).all()):
+    if (
+        rows is not None
+        and len(rows) == len(llms[0].pool.sizes)
+        and bool((np.diff(rows) == 1).all())
+    ):
         rows = None
     pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
     chunk = _replicates_at_once(len(pools[0].sizes), needed)
-    each = (drawn_orders(llm, order, replicates, n, rows, chunk=chunk) for llm, n in zip(llms, needed, strict=True))
+    each = (
+        drawn_orders(llm, order, replicates, n, rows, chunk=chunk)
+        for llm, n in zip(llms, needed, strict=True)
+    )
     return pools, zip(*each, strict=True)
 
 
 def decisions(
-    method: BatchMethod, llms: Sequence[LLM], *, order: str, replicates: int = 1, rows: Rows | None = None
+    method: BatchMethod,
+    llms: Sequence[LLM],
+    *,
+    order: str,
+    replicates: int = 1,
+    rows: Rows | None = None,
 ) -> Iterator[Decisions]:
-    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; see `drawn_orders`."""
+    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; see
+    `drawn_orders`.
+    """
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     for orders in batches:
         yield method.decide(pools, orders)
@@ -102,14 +129,17 @@ def method_answers(
     *,
     closely: bool = False,
 ) -> Iterator[MethodAnswer]:
-    """The answers of a plain callable in one replicate, here or in its process; `closely`, with what it was handed.
+    """The answers of a plain callable in one replicate, here or in its process; `closely`, with
+    what it was handed.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
     """
     if isinstance(method, MethodFile):
         return method.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
-    return answers(method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely)
+    return answers(
+        method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely
+    )
 
 
 def called(
@@ -120,7 +150,8 @@ def called(
     replicate: int | None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Decisions:
-    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a code beyond all candidates.
+    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a
+    code beyond all candidates.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -135,7 +166,9 @@ def called(
 
 
 def _code(answer: str | None, dataset: Dataset, row: int) -> int:
-    """The code of a method's answer, in whatever spelling; an answer that no CoT gave has its own code, which is never right."""
+    """The code of a method's answer, in whatever spelling; an answer that no CoT gave has its own
+    code, which is never right.
+    """
     key = dataset.answer_key(row, answer)
     if key is None:
         return -1
@@ -158,11 +191,15 @@ def replicate_sums(
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ReplicateSums:
-    """Run a method, with a batch form or any callable, over some questions, here or on an executor, and count what happens.
+    """Run a method, with a batch form or any callable, over some questions, here or on an executor,
+    and count what happens.
 
-    `timing` asks for seconds of recorded replies, too. `progress` is called with (questions done, questions in all).
+    `timing` asks for seconds of recorded replies, too. `progress` is called with (questions done,
+    questions in all).
     """
-    work = partial(_block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=timing)
+    work = partial(
+        _block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=timing
+    )
     if isinstance(method, BatchMethod):
         _needed(method, llms, rows)  # so that the message does not depend on the blocks
         if getattr(method, "whole_set", False):
@@ -198,7 +235,11 @@ def _block_sums(
         return sums
     sums.split = not searches(method)
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
-    clocked = None if timing is None else [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
+    clocked = (
+        None
+        if timing is None
+        else [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
+    )
     for orders in batches:
         batch = method.decide(pools, orders)
         if clocked is not None:
@@ -206,7 +247,8 @@ def _block_sums(
         right = (batch.answer == gold) & (gold >= 0)
         sums.add(batch, right, llms[0].billing)
         if sums.split and any(
-            (ledger.cots < order.shape[2]).any() for ledger, order in zip(batch.ledgers, orders, strict=True)
+            (ledger.cots < order.shape[2]).any()
+            for ledger, order in zip(batch.ledgers, orders, strict=True)
         ):
             sums.add_errors(*split_errors(batch, right, gold, pools, orders))
     return sums
@@ -216,12 +258,15 @@ def _with_microseconds(method: Any, decisions: Decisions, timed: Decisions) -> D
     """The decisions with the microseconds that the same decisions took on pools in microseconds."""
     pairs = list(zip(decisions.ledgers, timed.ledgers, strict=True))
     same = all(
-        np.array_equal(one.cots, other.cots) and np.array_equal(one.rounds, other.rounds) for one, other in pairs
+        np.array_equal(one.cots, other.cots) and np.array_equal(one.rounds, other.rounds)
+        for one, other in pairs
     )
     if not same or not np.array_equal(decisions.answer, timed.answer):
         raise UsageError(
-            f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its seconds cannot be replayed; "
-            "model them with a serving profile (--serving)."
+            f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its"
+            " seconds cannot be replayed; model them with a serving profile (--serving)."
         )
-    ledgers = (replace(one, sequential_microseconds=other.sequential_tokens) for one, other in pairs)
+    ledgers = (
+        replace(one, sequential_microseconds=other.sequential_tokens) for one, other in pairs
+    )
     return replace(decisions, ledgers=tuple(ledgers))

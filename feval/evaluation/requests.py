@@ -1,8 +1,9 @@
 """Requests: everything that decides the numbers of a command, as one frozen value per command.
 
-The command line parses its options into a request, a comparison file lists the methods of one, a receipt holds it, and `feval
-verify` computes it again. An option of `evaluate` is declared once, as a field of `EvaluationOptions`: the command line offers
-it, comparison files take it as a key, receipts record it, and `arguments` hands it to `evaluate`.
+The command line parses its options into a request, a comparison file lists the methods of one, a
+receipt holds it, and `feval verify` computes it again. An option of `evaluate` is declared once, as
+a field of `EvaluationOptions`: the command line offers it, comparison files take it as a key,
+receipts record it, and `arguments` hands it to `evaluate`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    ValidationError,
+)
 
 from feval.cards.billing import BILLINGS
 from feval.cards.serving_profiles import ServingProfile, serving_profile
@@ -35,7 +44,13 @@ MOST_VALUES = 10_000
 """How many values a budget may have."""
 
 _T = TypeVar("_T")
-_RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
+_RANGE_ERRORS = {
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "finite_number",
+}
 
 
 def option(
@@ -62,7 +77,9 @@ def option(
 
 
 def one_of(noun: str, known: Collection[str]) -> AfterValidator:
-    """A check that a value is among the known ones, which raises `UnknownNameError` with the nearest."""
+    """A check that a value is among the known ones, which raises `UnknownNameError` with the
+    nearest.
+    """
     return AfterValidator(partial(_checked_name, noun=noun, known=known))
 
 
@@ -79,11 +96,15 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
     return values
 
 
-Names = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), AfterValidator(not_empty)]
+Names = Annotated[
+    tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), AfterValidator(not_empty)
+]
 
 
 def _profile(value: Any) -> Any:
-    """A serving profile from its fields: a request holds it whole, and names no file to be opened."""
+    """A serving profile from its fields: a request holds it whole, and names no file to be
+    opened.
+    """
     return serving_profile(value) if isinstance(value, Mapping) else value
 
 
@@ -93,10 +114,14 @@ def _clusters() -> Any:
 
 
 class Request(BaseModel):
-    """Base of all requests: frozen, with no unknown fields and no conversions. What does not fit raises a `FevalError`."""
+    """Base of all requests: frozen, with no unknown fields and no conversions. What does not fit
+    raises a `FevalError`.
+    """
 
     # Built on first use: a command needs one request of many.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
 
     noun: ClassVar[str] = "The request"
 
@@ -118,16 +143,22 @@ class Request(BaseModel):
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | values)
 
     def pinned(self) -> dict[str, Any]:
-        """The request as a receipt holds it: JSON values, without the price list, which the receipt pins by its hash."""
+        """The request as a receipt holds it: JSON values, without the price list, which the receipt
+        pins by its hash.
+        """
         return self.model_dump(mode="json", exclude={"prices"})
 
 
 def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
-    """The error that fits what pydantic found; its sentence is about a subject, such as "The request"."""
+    """The error that fits what pydantic found; its sentence is about a subject, such as "The
+    request".
+    """
     first = error.errors(include_url=False)[0]
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         names = [str(field.validation_alias or name) for name, field in model.model_fields.items()]
-        return UnknownNameError.of(f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names)
+        return UnknownNameError.of(
+            f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names
+        )
     kind = OutOfRangeError if first["type"] in _RANGE_ERRORS else UsageError
     return kind(f"{subject} {sentence(error)}.")
 
@@ -139,7 +170,9 @@ class ReplayOptions(Request):
     billing: Annotated[str, one_of("billing", BILLINGS)] = option(
         "once", "How prompts are paid: once, per_round or per_sample.", "RULE"
     )
-    prices: str | None = option(None, "Id or file of a price list, or none. Default: the recording's.", "LIST")
+    prices: str | None = option(
+        None, "Id or file of a price list, or none. Default: the recording's.", "LIST"
+    )
 
     def loading(self) -> dict[str, Any]:
         """The keyword arguments of `load`."""
@@ -157,7 +190,9 @@ class QuestionOptions(ReplayOptions):
     )
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of what computes the numbers, such as `estimate`: all fields but what is loaded."""
+        """The keyword arguments of what computes the numbers, such as `estimate`: all fields but
+        what is loaded.
+        """
         loaded = {*ReplayOptions.model_fields, "dataset", "llms"}
         return {name: getattr(self, name) for name in type(self).model_fields if name not in loaded}
 
@@ -172,7 +207,8 @@ class EvaluationOptions(QuestionOptions):
     )
     replicates: int | None = option(
         None,
-        "Draws per question, for --order seeded. Default: 100; beyond 20,000 questions fewer, at least 10.",
+        "Draws per question, for --order seeded. Default: 100; beyond 20,000 questions fewer, at"
+        " least 10.",
         ge=1,
         le=MOST_REPLICATES,
     )
@@ -180,11 +216,18 @@ class EvaluationOptions(QuestionOptions):
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
     )
     split_seed: int = option(0, "Random seed of that split.", rare=True)
-    cost: Annotated[str | None, one_of("cost", COSTS)] = option(None, "What costs are counted in.", "|".join(COSTS))
-    serving: Annotated[InstanceOf[ServingProfile] | None, BeforeValidator(_profile)] = option(
-        None, "Name or file of a serving profile, to model seconds.", "PROFILE", read=serving_profile
+    cost: Annotated[str | None, one_of("cost", COSTS)] = option(
+        None, "What costs are counted in.", "|".join(COSTS)
     )
-    parallel: int | None = option(None, "CoTs generated at once, for recorded seconds. Default: a round's.", "N", ge=1)
+    serving: Annotated[InstanceOf[ServingProfile] | None, BeforeValidator(_profile)] = option(
+        None,
+        "Name or file of a serving profile, to model seconds.",
+        "PROFILE",
+        read=serving_profile,
+    )
+    parallel: int | None = option(
+        None, "CoTs generated at once, for recorded seconds. Default: a round's.", "N", ge=1
+    )
     clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
@@ -201,11 +244,19 @@ class EvaluationOptions(QuestionOptions):
         }
 
     def with_replicates(self, questions: int) -> Self:
-        """The same with a number of replicates: the default for so many questions where there is none."""
-        return self.changed(replicates=default_replicates(questions)) if self.replicates is None else self
+        """The same with a number of replicates: the default for so many questions where there is
+        none.
+        """
+        return (
+            self.changed(replicates=default_replicates(questions))
+            if self.replicates is None
+            else self
+        )
 
     def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
-        """Rows of the training questions, none where nothing is learnt, and of those that are judged."""
+        """Rows of the training questions, none where nothing is learnt, and of those that are
+        judged.
+        """
         if self.train_fraction is None:
             return np.array([], np.intp), rows
         return train_test_rows(dataset, self.train_fraction, self.split_seed, rows)
@@ -214,7 +265,10 @@ class EvaluationOptions(QuestionOptions):
         """How the questions are split, in words for a reader; `None` where nothing is learnt."""
         if self.train_fraction is None:
             return None
-        return f"{100 * self.train_fraction:g} % of the questions, split seed {self.split_seed}; judged on the others"
+        return (
+            f"{100 * self.train_fraction:g} % of the questions, split seed {self.split_seed};"
+            " judged on the others"
+        )
 
 
 class RunRequest(EvaluationOptions):
@@ -260,22 +314,35 @@ class CurveRequest(RunRequest):
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
         default = EvaluationOptions().arguments()
         others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
-        if self.settings or len(self.llms) > 1 or any(default[name] != value for name, value in others.items()):
+        if (
+            self.settings
+            or len(self.llms) > 1
+            or any(default[name] != value for name, value in others.items())
+        ):
             return self
-        return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
+        return (
+            self.changed(field=None)
+            if (self.method, self.field) == ("self-consistency", "n")
+            else self
+        )
 
     def compute(self, dataset: Dataset, llms: Sequence[LLM], **running: Any) -> Curve:
-        """The curve, from what `load` gave for this request; `running` are an executor and progress."""
+        """The curve, from what `load` gave for this request; `running` are an executor and
+        progress.
+        """
         options = self.arguments() | running
         if self.field is not None:
             options |= {"settings": self.settings}
             return method_curve(dataset, llms, self.method, self.field, self.values, **options)
-        plain = {name: options[name] for name in (*_PLAIN, *running)} | {"order": self.order or "exact"}
+        plain = {name: options[name] for name in (*_PLAIN, *running)} | {
+            "order": self.order or "exact"
+        }
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 
 
 class SurfaceRequest(QuestionOptions):
-    """What `feval surface` computes: votes over n traces cut after so many tokens; see `feval.evaluation.surface.surface`.
+    """What `feval surface` computes: votes over n traces cut after so many tokens; see
+    `feval.evaluation.surface.surface`.
 
     Attributes:
         dataset: id.
@@ -287,13 +354,17 @@ class SurfaceRequest(QuestionOptions):
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
     n: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
-    tokens: Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
+    tokens: (
+        Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)] | None
+    ) = None
     clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
 
 class EstimateRequest(QuestionOptions):
-    """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see `feval.forecast.estimate`."""
+    """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see
+    `feval.forecast.estimate`.
+    """
 
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
@@ -307,15 +378,21 @@ class EstimateRequest(QuestionOptions):
 
 
 class BudgetPlanRequest(QuestionOptions):
-    """What `feval plan` computes: what a budget buys, judged by a pilot; see `feval.forecast.plan`."""
+    """What `feval plan` computes: what a budget buys, judged by a pilot; see
+    `feval.forecast.plan`.
+    """
 
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
     budget_usd: float | None = None
     budget_tokens: float | None = None
-    questions: int | None = option(None, "How many are to be answered. Default: as many as the pilot has.")
+    questions: int | None = option(
+        None, "How many are to be answered. Default: as many as the pilot has."
+    )
     most_votes: int = option(41, "The largest vote that is looked at.", rare=True)
-    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", rare=True, ge=1)
+    family: int = option(
+        1, "Plans made at once: what is certified together holds in all of them.", rare=True, ge=1
+    )
 
 
 class Consumption(Request):
@@ -325,21 +402,28 @@ class Consumption(Request):
         llm: name of the variant.
         question: its id.
         requests: how many it took.
-        samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones come again.
-        tokens: how many tokens of each it was handed, `None` for all of them; `None` where no CoT was cut.
-        passes: in how many passes of the program; more than one is a program that was run twice under one name.
+        samples: recorded places of the CoTs, in the order in which they were handed out; recycled
+            ones come again.
+        tokens: how many tokens of each it was handed, `None` for all of them; `None` where no CoT
+            was cut.
+        passes: in how many passes of the program; more than one is a program that was run twice
+            under one name.
     """
 
     llm: str
     question: str
     requests: int
     samples: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
-    tokens: Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_RESAMPLES)] | None = None
+    tokens: (
+        Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_RESAMPLES)] | None
+    ) = None
     passes: int = 1
 
 
 class GradeRequest(Request):
-    """What `feval grade` computes: the answers that a program gave for the CoTs it was handed; see `grade_answers`."""
+    """What `feval grade` computes: the answers that a program gave for the CoTs it was handed; see
+    `grade_answers`.
+    """
 
     run: str
     replicate: int | None = Field(ge=0, le=MOST_RESAMPLES)

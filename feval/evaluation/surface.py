@@ -1,8 +1,10 @@
-"""The width x depth surface: votes over n traces, each cut after t output tokens, for many n and t at once.
+"""The width x depth surface: votes over n traces, each cut after t output tokens, for many n and t
+at once.
 
-A trace that has ended within t tokens votes with its final answer, any other with its last probe at or before t, and one without
-such a probe does not vote (truncation, arXiv 2501.19393, "budget forcing" without the word *Wait*). At one t a trace has one
-answer and one cost, so that the exact expectation over all draws of n traces is that of self-consistency on these answers
+A trace that has ended within t tokens votes with its final answer, any other with its last probe at
+or before t, and one without such a probe does not vote (truncation, arXiv 2501.19393, "budget
+forcing" without the word *Wait*). At one t a trace has one answer and one cost, so that the exact
+expectation over all draws of n traces is that of self-consistency on these answers
 (`feval.estimators.votes.plurality`): no draw is simulated.
 """
 
@@ -53,11 +55,13 @@ class SurfacePoint:
         accuracy_low: lower end of the confidence interval; `None` where none was asked for.
         accuracy_high: upper end.
         output_tokens: mean output tokens of a question, without those of probes.
-        probe_tokens: mean output tokens of probes, 0 where they were not recorded: each trace that is cut is probed once.
-        tokens_per_question: mean prompt and output tokens billed, those of probes included; `None` without prompt tokens.
+        probe_tokens: mean output tokens of probes, 0 where they were not recorded: each trace that
+            is cut is probed once.
+        tokens_per_question: mean prompt and output tokens billed, those of probes included; `None`
+            without prompt tokens.
         usd_per_question: mean USD, `None` without a price or prompt tokens.
-        frontier: whether no other point is as cheap and as good, and better in one of the two. Cost is USD where it is known at
-            all points, else output tokens.
+        frontier: whether no other point is as cheap and as good, and better in one of the two. Cost
+            is USD where it is known at all points, else output tokens.
     """
 
     n: int
@@ -74,7 +78,8 @@ class SurfacePoint:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Surface(Shown):
-    """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and depth.
+    """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
+    depth.
 
     Attributes:
         dataset: id.
@@ -154,14 +159,15 @@ def surface(
     confidence: float | None = 0.95,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Surface:
-    """Return the exact accuracy and cost of votes over n traces cut after t tokens, for all n and t.
+    """Return the exact accuracy and cost of votes over n traces cut after t tokens, for all n and
+    t.
 
     Args:
         dataset: from `load`.
         llm: from the same `load`; its recording has probes.
         n: numbers of traces; `None` for 1 to what every question has.
-        tokens: limits of output tokens, `None` among them for no limit; `None` for every offset at which there are probes, and no
-            limit.
+        tokens: limits of output tokens, `None` among them for no limit; `None` for every offset at
+            which there are probes, and no limit.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer traces than the largest n.
         clusters: which questions are one piece of evidence, as for `evaluate`.
@@ -179,21 +185,28 @@ def surface(
     probes = llm.pool.probes()
     if n is None and short_pools == "drop":
         raise OutOfRangeError(
-            "Questions with too few traces are left out for the largest n only if n is given; name the widths."
+            "Questions with too few traces are left out for the largest n only if n is given; name"
+            " the widths."
         )
     widths = _ascending(range(1, llm.pool.smallest + 1) if n is None else n, "numbers of traces")
     depths = _depths(probes.interval, probes.offsets, tokens)
     if len(widths) * len(depths) > MOST_POINTS:
         raise OutOfRangeError(
-            f"{len(widths):,} widths and {len(depths):,} depths make {len(widths) * len(depths):,} points; {MOST_POINTS:,} is "
-            "the most. Name fewer."
+            f"{len(widths):,} widths and {len(depths):,} depths make {len(widths) * len(depths):,}"
+            f" points; {MOST_POINTS:,} is the most. Name fewer."
         )
-    questions = question_set(dataset, [(llm, max(widths))], unlabelled=unlabelled, short_pools=short_pools)
+    questions = question_set(
+        dataset, [(llm, max(widths))], unlabelled=unlabelled, short_pools=short_pools
+    )
     pool, gold = llm.pool.rows(questions.rows), dataset.gold[without_gaps(questions.rows)]
     grouped = None if confidence is None else question_clusters(dataset, questions.rows, clusters)
     points: list[SurfacePoint] = []
-    for depth, (right, mean_tokens, mean_probe_tokens) in zip(depths, _values(pool, gold, widths, depths), strict=True):
-        points += _points(right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence, grouped)
+    for depth, (right, mean_tokens, mean_probe_tokens) in zip(
+        depths, _values(pool, gold, widths, depths), strict=True
+    ):
+        points += _points(
+            right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence, grouped
+        )
         progress(len(points) // len(widths), len(depths))
     cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
     free = cut and pool.probed_for_nothing()
@@ -209,27 +222,38 @@ def surface(
         confidence=confidence,
         points=_with_frontier(points),
         left_out=questions.left_out,
-        cautions=(*probes_for_nothing([llm.name] if free else []), *mixed_parties(dataset), *other_models([llm])),
+        cautions=(
+            *probes_for_nothing([llm.name] if free else []),
+            *mixed_parties(dataset),
+            *other_models([llm]),
+        ),
         clusters=cluster_sizes(grouped),
     )
 
 
 def coarse_surface(dataset: Dataset, llm: LLM) -> Surface | None:
-    """Return the surface, without intervals, at doublings of width and depth up to all that every question with CoTs has.
+    """Return the surface, without intervals, at doublings of width and depth up to all that every
+    question with CoTs has.
 
-    Questions without a gold or CoTs are left out. `None` where nothing was probed, nothing has a gold, or pools are too large.
+    Questions without a gold or CoTs are left out. `None` where nothing was probed, nothing has a
+    gold, or pools are too large.
     """
     sizes = llm.pool.sizes[(dataset.gold >= 0) & (llm.pool.sizes > 0)]
     if not llm.pool.channels.has_probes or not len(sizes) or int(sizes.max()) > LARGEST_POOL:
         return None
     depths: list[int] = np.unique(llm.pool.probes().offsets).tolist()
-    chosen: dict[str, Any] = {"n": _doublings(range(1, int(sizes.min()) + 1)), "tokens": [*_doublings(depths), None]}
+    chosen: dict[str, Any] = {
+        "n": _doublings(range(1, int(sizes.min()) + 1)),
+        "tokens": [*_doublings(depths), None],
+    }
     return surface(dataset, llm, **chosen, unlabelled="drop", short_pools="drop", confidence=None)
 
 
 def _doublings(values: Sequence[int]) -> list[int]:
     """Return the first, second, fourth, eighth, ... of some values, and the last."""
-    places = {2**k - 1 for k in range(len(values).bit_length())} | ({len(values) - 1} if values else set())
+    places = {2**k - 1 for k in range(len(values).bit_length())} | (
+        {len(values) - 1} if values else set()
+    )
     return [values[place] for place in sorted(places)]
 
 
@@ -237,23 +261,29 @@ def _ascending(values: Sequence[int], noun: str) -> list[int]:
     """Return numbers in ascending order, checked."""
     numbers = [int(value) for value in values]
     if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
-        raise OutOfRangeError(f"A surface needs distinct {noun} from 1 up; {numbers[:10]} was asked for.")
+        raise OutOfRangeError(
+            f"A surface needs distinct {noun} from 1 up; {numbers[:10]} was asked for."
+        )
     return sorted(numbers)
 
 
-def _depths(interval: int | None, offsets: Integers, tokens: Sequence[int | None] | None) -> list[int | None]:
+def _depths(
+    interval: int | None, offsets: Integers, tokens: Sequence[int | None] | None
+) -> list[int | None]:
     """Return the limits of tokens in ascending order; no limit last."""
     if tokens is not None:
         limits = [limit for limit in tokens if limit is not None]
         if tokens.count(None) > 1:
-            raise OutOfRangeError("A surface needs distinct limits of tokens; no limit was asked for twice.")
+            raise OutOfRangeError(
+                "A surface needs distinct limits of tokens; no limit was asked for twice."
+            )
         ascending = _ascending(limits, "limits of tokens") if limits or not tokens else []
         return [*ascending, *([None] if None in tokens else [])]
     found = np.unique(offsets)
     if interval is None and len(found) > _MOST_DEPTHS:
         raise OutOfRangeError(
-            f"Probes lie at {len(found):,} different offsets, from {found[0]} to {found[-1]} tokens; name the limits of tokens, "
-            "such as 500,1000,none."
+            f"Probes lie at {len(found):,} different offsets, from {found[0]} to {found[-1]}"
+            " tokens; name the limits of tokens, such as 500,1000,none."
         )
     return [*map(int, found), None]
 
@@ -261,19 +291,27 @@ def _depths(interval: int | None, offsets: Integers, tokens: Sequence[int | None
 def _values(
     pool: Pool, gold: Integers, widths: Sequence[int], depths: Sequence[int | None]
 ) -> Iterator[tuple[PerQuestion, float, float]]:
-    """Yield, for each depth, probabilities of being right [Q, N], and the mean output tokens of a trace and of its probe.
+    """Yield, for each depth, probabilities of being right [Q, N], and the mean output tokens of a
+    trace and of its probe.
 
     Depths are solved together as far as their questions fill one block.
     """
     questions, longest = len(gold), int(pool.output_tokens.max())
     together = max(1, QUESTIONS_AT_ONCE // questions)
     for start in range(0, len(depths), together):
-        cut = [Cuts.at_budget(pool, longest if depth is None else depth) for depth in depths[start : start + together]]
+        cut = [
+            Cuts.at_budget(pool, longest if depth is None else depth)
+            for depth in depths[start : start + together]
+        ]
         codes = np.concatenate([each.pool.codes for each in cut])
         counts, rows = distinct_vote_counts(codes, np.tile(gold, len(cut)))
-        solved = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, widths).of_questions(rows)
+        solved = subset_plurality_accuracy(
+            counts.gold, counts.rivals, counts.no_answer, widths
+        ).of_questions(rows)
         for place, each in enumerate(cut):
-            right = PerQuestion(solved.values, solved.rows[place * questions : (place + 1) * questions])
+            right = PerQuestion(
+                solved.values, solved.rows[place * questions : (place + 1) * questions]
+            )
             tokens, probing = (
                 float(mean_output_tokens(part, pool.sizes).mean())
                 for part in (each.pool.output_tokens, each.probe_tokens)
@@ -306,9 +344,15 @@ def _points(
             n * mean_probe_tokens,
             prompt * int(billed_prompts(llm.billing, 1, n)),
         )
-        dollars = float(usd(llm.price, billed, output + probing)) if known and llm.price is not None else None
+        dollars = (
+            float(usd(llm.price, billed, output + probing))
+            if known and llm.price is not None
+            else None
+        )
         total = billed + output + probing if known else None
-        yield SurfacePoint(n, depth, accuracy[place], low[place], high[place], output, probing, total, dollars)
+        yield SurfacePoint(
+            n, depth, accuracy[place], low[place], high[place], output, probing, total, dollars
+        )
 
 
 def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:
@@ -316,4 +360,6 @@ def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:
     costs = [point.output_tokens for point in points] if None in dollars else dollars
     accuracy: Floats = np.array([point.accuracy for point in points])
     best = pareto(np.array(costs, np.float64), accuracy).tolist()
-    return tuple(replace(point, frontier=on) if on else point for point, on in zip(points, best, strict=True))
+    return tuple(
+        replace(point, frontier=on) if on else point for point, on in zip(points, best, strict=True)
+    )

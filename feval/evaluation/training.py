@@ -23,8 +23,8 @@ def train_test_rows(
 ) -> tuple[Rows, Rows]:
     """Split questions at random into training and test questions, each in recorded order.
 
-    Questions are sorted by a hash of their key and the seed, and the first are for training, so that the order in which they were
-    recorded makes no difference.
+    Questions are sorted by a hash of their key and the seed, and the first are for training, so
+    that the order in which they were recorded makes no difference.
 
     Args:
         dataset: whose questions.
@@ -41,9 +41,11 @@ def train_test_rows(
     rows = np.arange(len(dataset)) if rows is None else rows
     if not 0 < train_fraction < 1 or len(rows) < 2:
         raise OutOfRangeError(
-            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of {len(rows)} was asked for."
+            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of"
+            f" {len(rows)} was asked for."
         )
-    # A sample that no draw has, so that the coins of methods are not those that chose the test questions.
+    # A sample that no draw has, so that the coins of methods are not those that chose the test
+    # questions.
     absent = np.full((1, len(rows), 1), ABSENT_SAMPLE, np.uint16)
     coins = uniforms(dataset.question_keys[rows], absent, split_seed)[0, :, 0]
     order = np.argsort(coins, kind="stable")
@@ -51,8 +53,16 @@ def train_test_rows(
     return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])
 
 
-def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None = TIME_LIMIT) -> Any:
-    """The method fitted on some questions, on which it must not be evaluated; see `feval.methods.protocol.Learner`."""
+def fit(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    time_limit: float | None = TIME_LIMIT,
+) -> Any:
+    """The method fitted on some questions, on which it must not be evaluated; see
+    `feval.methods.protocol.Learner`.
+    """
     dataset.require(llms)
     if isinstance(method, MethodFile):
         return method.fitted(dataset, llms, rows, time_limit)

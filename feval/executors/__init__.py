@@ -1,7 +1,9 @@
-"""Executors: work as tasks for this process, for processes of this machine (`--workers`) or for a Dask cluster (`--scheduler`).
+"""Executors: work as tasks for this process, for processes of this machine (`--workers`) or for a
+Dask cluster (`--scheduler`).
 
-A task is a module-level function with plain arguments. `opened` gives the executor that two options ask for, `results` runs tasks
-on it and yields what they return in their order, whoever ran them, how often and when. `None` is the executor of this process.
+A task is a module-level function with plain arguments. `opened` gives the executor that two options
+ask for, `results` runs tasks on it and yields what they return in their order, whoever ran them,
+how often and when. `None` is the executor of this process.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ _SECONDS_TO_RECOUNT = 1.0
 
 
 class Cluster(Executor):
-    """An executor on a client's cluster. The cluster repeats the tasks of a worker that died, and the client stays open."""
+    """An executor on a client's cluster. The cluster repeats the tasks of a worker that died, and
+    the client stays open.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -39,7 +41,9 @@ class Cluster(Executor):
         return count
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """See `Executor.submit`. The dashboard shows a task of `results` under the name of its function."""
+        """See `Executor.submit`. The dashboard shows a task of `results` under the name of its
+        function.
+        """
         work = args[1] if fn is run_task else fn
         key = f"{getattr(work, '__name__', 'task')}-{uuid4().hex}"
         future: Future[_T] = self._executor.submit(fn, *args, key=key, **kwargs)
@@ -51,10 +55,11 @@ class Cluster(Executor):
 
 
 def distributed(client: Client) -> Executor:
-    """Return the executor of a Dask cluster, for `executor=` of `evaluate`, curves, `compare`, `estimate` and imports.
+    """Return the executor of a Dask cluster, for `executor=` of `evaluate`, curves, `compare`,
+    `estimate` and imports.
 
-    The workers must have the same feval installed, and read the recordings from the same paths or from the Hub. An import
-    sends the texts.
+    The workers must have the same feval installed, and read the recordings from the same paths or
+    from the Hub. An import sends the texts.
 
     Args:
         client: a `distributed.Client`; it stays open.
@@ -64,26 +69,34 @@ def distributed(client: Client) -> Executor:
 
 @contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """Connect to the scheduler at tcp://HOST:PORT or tls://HOST:PORT, with the security settings of Dask's configuration."""
+    """Connect to the scheduler at tcp://HOST:PORT or tls://HOST:PORT, with the security settings of
+    Dask's configuration.
+    """
     if not address.startswith(("tcp://", "tls://")):
-        raise UsageError(f"A scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; {address!r:.100} was given.")
+        raise UsageError(
+            f"A scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; {address!r:.100} was"
+            " given."
+        )
     try:
         from distributed import Client
     except ImportError as error:
         raise UsageError(
-            f"The scheduler {address} was asked for, and Dask is not installed: pip install 'feval[dask]'."
+            f"The scheduler {address} was asked for, and Dask is not installed: pip install"
+            " 'feval[dask]'."
         ) from error
     try:
         client = Client(address, timeout=_SECONDS_TO_ANSWER, set_as_default=False)
     except (OSError, TypeError, ValueError) as error:  # a wrong port or certificate, too
         raise UsageError(
-            f"The scheduler {address} cannot be reached ({error}). Start one with `dask scheduler`, or correct the address."
+            f"The scheduler {address} cannot be reached ({error}). Start one with `dask scheduler`,"
+            " or correct the address."
         ) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=_SECONDS_TO_WORKERS)
         except TimeoutError as error:
             raise UsageError(
-                f"The scheduler {address} has no worker. Start some with `dask worker {address}`, with feval installed."
+                f"The scheduler {address} has no worker. Start some with `dask worker {address}`,"
+                " with feval installed."
             ) from error
         yield Cluster(client)

@@ -16,20 +16,23 @@ if TYPE_CHECKING:
 def opened(
     workers: int = 1, scheduler: str | None = None, *, given: Executor | None = None
 ) -> Iterator[Executor | None]:
-    """Open the executor of so many processes, or of the Dask cluster at an address; `None`, this process, for one worker.
+    """Open the executor of so many processes, or of the Dask cluster at an address; `None`, this
+    process, for one worker.
 
-    Where the body raises, Ctrl-C included, processes are ended and tasks of the cluster cancelled. An executor that is `given`
-    takes the place of both, and stays open.
+    Where the body raises, Ctrl-C included, processes are ended and tasks of the cluster cancelled.
+    An executor that is `given` takes the place of both, and stays open.
 
     Raises:
-        UsageError: both were asked for, or the cluster cannot be reached, has no worker, or needs the extra `dask`.
+        UsageError: both were asked for, or the cluster cannot be reached, has no worker, or needs
+            the extra `dask`.
     """
     if given is not None:
         yield given
         return
     if scheduler is not None and workers != 1:
         raise UsageError(
-            f"{workers} workers and the scheduler {scheduler} were asked for; a cluster has its own. Leave one of them out."
+            f"{workers} workers and the scheduler {scheduler} were asked for; a cluster has its"
+            " own. Leave one of them out."
         )
     if workers < 1:
         raise UsageError(f"{workers} workers were asked for; 1 is the least.")

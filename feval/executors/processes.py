@@ -20,7 +20,8 @@ _T = TypeVar("_T")
 
 
 class Processes(Executor):
-    """A process pool that starts anew when a process of it died, and is ended at once where its `with` block raises.
+    """A process pool that starts anew when a process of it died, and is ended at once where its
+    `with` block raises.
 
     Attributes:
         workers: the most processes; they start when they are needed.
@@ -50,7 +51,10 @@ class Processes(Executor):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is not None:
             for process in self._context.started:
@@ -59,7 +63,9 @@ class Processes(Executor):
 
 
 class _Context(SpawnContext):
-    """Starts fresh processes and remembers them. A forked one would inherit locks of threads that it lacks, and open pipes."""
+    """Starts fresh processes and remembers them. A forked one would inherit locks of threads that
+    it lacks, and open pipes.
+    """
 
     def __init__(self) -> None:
         self.started: list[SpawnProcess] = []
@@ -77,7 +83,8 @@ def require_portable(method: object) -> None:
         ForkingPickler.dumps(method)
     except Exception as error:
         raise UsageError(
-            f"The method cannot be sent to another process ({error}). Define it at the top level of a file, or take one worker."
+            f"The method cannot be sent to another process ({error}). Define it at the top level of"
+            " a file, or take one worker."
         ) from error
 
 

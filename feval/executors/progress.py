@@ -1,4 +1,6 @@
-"""How far work is: a bar of rich on a terminal, one of tqdm in a notebook, else lines; and who gets to see it."""
+"""How far work is: a bar of rich on a terminal, one of tqdm in a notebook, else lines; and who gets
+to see it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ class TerminalBar:
 
     def __init__(self, label: str) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -104,7 +112,8 @@ class Lines:
         tenths = 10 * done // total if total else 0
         if tenths > self._tenths:
             self._tenths = tenths
-            with suppress(AttributeError, OSError, ValueError):  # nobody reads it: no reason for work to fail
+            # nobody reads it: no reason for work to fail
+            with suppress(AttributeError, OSError, ValueError):
                 sys.stderr.write(f"{self._label}: {10 * tenths} %\n")
 
     def describe(self, label: str) -> None:
@@ -116,10 +125,11 @@ class Lines:
 
 
 class ProgressBar:
-    """Progress that appears after two seconds, where somebody wants to see it, and goes when the work is done.
+    """Progress that appears after two seconds, where somebody wants to see it, and goes when the
+    work is done.
 
-    Work within other work shows none of its own. Where nobody knows how many steps there are, only a terminal shows that there is
-    work.
+    Work within other work shows none of its own. Where nobody knows how many steps there are, only
+    a terminal shows that there is work.
 
     Attributes:
         label: words beside it, safe to print.
@@ -201,8 +211,8 @@ def set_progress(shown: bool | None) -> bool | None:
     """Show how far work of more than two seconds is, or do not.
 
     Args:
-        shown: `None`, as it is at first: on a terminal and in notebooks. `True`: everywhere, where there is neither as lines on
-            standard error. `False`: nowhere.
+        shown: `None`, as it is at first: on a terminal and in notebooks. `True`: everywhere, where
+            there is neither as lines on standard error. `False`: nowhere.
 
     Returns:
         What was set before.
@@ -215,11 +225,13 @@ def set_progress(shown: bool | None) -> bool | None:
 def reports(
     label: str, listener: Callable[[ProgressBar], Callable[..., None]] = lambda bar: bar
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Give a function a bar of its own, where its caller wants to see one and does not listen to its `progress`.
+    """Give a function a bar of its own, where its caller wants to see one and does not listen to
+    its `progress`.
 
     Args:
         label: words beside the bar.
-        listener: makes what the function gets as `progress` from the bar. A function that takes none has a bar without steps.
+        listener: makes what the function gets as `progress` from the bar. A function that takes
+            none has a bar without steps.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -244,7 +256,8 @@ def reports(
 def _on_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # there is none, it is something else that has `write`, or it is closed
+    # there is none, it is something else that has `write`, or it is closed
+    except (AttributeError, ValueError):
         return False
 
 

@@ -1,4 +1,6 @@
-"""Run tasks on an executor: results in the order of the tasks, failures that do not depend on who was faster."""
+"""Run tasks on an executor: results in the order of the tasks, failures that do not depend on who
+was faster.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _T = TypeVar("_T")
 Progress = Callable[[int, int | None], None]
 """Called with (tasks done, tasks in all)."""
 
-_RUNNING, _KEPT = 3, 8  # tasks per worker that are under way, and that are not yet yielded: one of them may be slow
+# tasks per worker that are under way, and that are not yet yielded: one of them may be slow
+_RUNNING, _KEPT = 3, 8
 _MOST_RUNS = 3  # of a task whose process died
 
 
@@ -30,16 +33,18 @@ def results(
 ) -> Iterator[_T]:
     """Yield `function(*task)` for each task, in the order of the tasks.
 
-    A few tasks for each worker are under way at a time, taken from the iterable as others end. Where one fails, or the iterable
-    does, later ones are cancelled, and its exception comes in its turn, so that it is the same on every executor. Those whose
-    process died are run again, a few times. Leaving early cancels what is under way.
+    A few tasks for each worker are under way at a time, taken from the iterable as others end.
+    Where one fails, or the iterable does, later ones are cancelled, and its exception comes in its
+    turn, so that it is the same on every executor. Those whose process died are run again, a few
+    times. Leaving early cancels what is under way.
 
     Args:
         function: defined at the top level of a module.
         tasks: its arguments: paths, ranges, seeds; what can be pickled and is small.
         executor: `None` for this process.
         progress: called with (tasks done, tasks in all); the latter is `None` for an iterator.
-        ahead: the most tasks for each worker that were taken and whose results were not yet yielded; few where these are large.
+        ahead: the most tasks for each worker that were taken and whose results were not yet
+            yielded; few where these are large.
 
     Raises:
         UsageError: processes or workers of the cluster died again and again.
@@ -53,7 +58,9 @@ def results(
             report(done, total)
             yield result
         return
-    yield from _Tasks(function, iter(tasks), executor, lambda done: report(done, total), ahead).results()
+    yield from _Tasks(
+        function, iter(tasks), executor, lambda done: report(done, total), ahead
+    ).results()
 
 
 class _Tasks:
@@ -67,11 +74,17 @@ class _Tasks:
         report: Callable[[int], None],
         ahead: int,
     ) -> None:
-        self._function, self._tasks, self._executor, self._report = function, tasks, executor, report
+        self._function, self._tasks, self._executor, self._report = (
+            function,
+            tasks,
+            executor,
+            report,
+        )
         self._ahead, self._taken = ahead, 0
         self._running: dict[Future[Any], tuple[int, tuple[Any, ...], int]] = {}
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        # A result leaves its future as soon as it is here: Dask would compute it again if the worker that has it died.
+        # A result leaves its future as soon as it is here: Dask would compute it again if the
+        # worker that has it died.
         self._results: dict[int, Any] = {}
         self._errors: dict[int, BaseException] = {}
         self._done = 0
@@ -114,7 +127,9 @@ class _Tasks:
         future.add_done_callback(self._ended.put)
 
     def _take(self, future: Future[Any]) -> None:
-        """Take over the outcome of a task that has ended; submit it again where its process died."""
+        """Take over the outcome of a task that has ended; submit it again where its process
+        died.
+        """
         place, task, run = self._running.pop(future)
         try:
             self._results[place] = future.result()
@@ -126,7 +141,8 @@ class _Tasks:
             except BrokenExecutor:
                 self._fail(place, _ended_again(error))
         except CancelledError as error:
-            if min(self._errors, default=place) >= place:  # else it was cancelled here, behind a failure
+            # else it was cancelled here, behind a failure
+            if min(self._errors, default=place) >= place:
                 self._fail(place, _given_up(error))
         except BaseException as error:  # noqa: BLE001  raised in its turn
             self._fail(place, _given_up(error) if type(error).__name__ == "KilledWorker" else error)
@@ -146,7 +162,8 @@ def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -
     """Run a task in a process that may be of another machine."""
     if version != __version__:
         raise ConflictError(
-            f"This is feval {version}, and a worker has feval {__version__}, whose numbers may differ. Install the same on all."
+            f"This is feval {version}, and a worker has feval {__version__}, whose numbers may"
+            " differ. Install the same on all."
         )
     try:
         return function(*task)
@@ -157,24 +174,35 @@ def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error as another process can make it: itself, or a sentence with its name and text."""
+    """Return an error as another process can make it: itself, or a sentence with its name and
+    text.
+    """
     with suppress(Exception):  # its `__init__` may want more than the text
         if type(copy(error)) is type(error):
             return error
     return FevalError(
-        f"A task failed in a worker ({type(error).__name__}: {error}). Run it again with one worker to see where."
+        f"A task failed in a worker ({type(error).__name__}: {error}). Run it again with one worker"
+        " to see where."
     )
 
 
 def _workers(executor: Executor) -> int:
-    """Return how many tasks an executor runs at a time; other executors than ours have no name for it."""
-    return getattr(executor, "workers", None) or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    """Return how many tasks an executor runs at a time; other executors than ours have no name for
+    it.
+    """
+    return (
+        getattr(executor, "workers", None)
+        or getattr(executor, "_max_workers", None)
+        or os.cpu_count()
+        or 1
+    )
 
 
 def _ended_again(error: BaseException) -> UsageError:
     sentence = UsageError(
-        "The processes could not start or were ended. A script that asks for several workers must start its work "
-        'under `if __name__ == "__main__":`, and there must be memory for each. Or take one worker.'
+        "The processes could not start or were ended. A script that asks for several workers must"
+        ' start its work under `if __name__ == "__main__":`, and there must be memory for each. Or'
+        " take one worker."
     )
     sentence.__cause__ = error
     return sentence
@@ -182,8 +210,9 @@ def _ended_again(error: BaseException) -> UsageError:
 
 def _given_up(error: BaseException) -> UsageError:
     sentence = UsageError(
-        f"The cluster gave a task up ({type(error).__name__}): its workers died again and again, or its scheduler ended. There "
-        "must be memory for each thread of a worker; the cluster's logs say more."
+        f"The cluster gave a task up ({type(error).__name__}): its workers died again and again, or"
+        " its scheduler ended. There must be memory for each thread of a worker; the cluster's"
+        " logs say more."
     )
     sentence.__cause__ = error
     return sentence

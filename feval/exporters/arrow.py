@@ -1,4 +1,6 @@
-"""Recordings as Arrow tables: a row for each CoT, or step of a tree; what rows cannot say is in the metadata."""
+"""Recordings as Arrow tables: a row for each CoT, or step of a tree; what rows cannot say is in the
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,30 @@ _TYPES: dict[str, pa.DataType] = {
         _FLOAT,
     ),
     **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
-    **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT),
+    **dict.fromkeys(
+        ("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT
+    ),
     **{name: _COUNT for name, type_name in OPTIONAL_COLUMNS.items() if type_name == "int64"},
     **dict.fromkeys(("correct", "ends"), pa.bool_()),
     "choices": pa.list_(pa.struct([("label", TEXT), ("text", TEXT)])),
-    **dict.fromkeys(("prompt", "turn_messages"), pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))),
+    **dict.fromkeys(
+        ("prompt", "turn_messages"), pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
+    ),
     "probes": pa.list_(
         pa.struct(
-            [("offset", _COUNT), ("answer", TEXT), ("text", TEXT), ("tokens", _COUNT), ("confidence", pa.float32())]
+            [
+                ("offset", _COUNT),
+                ("answer", TEXT),
+                ("text", TEXT),
+                ("tokens", _COUNT),
+                ("confidence", pa.float32()),
+            ]
         )
     ),
 }
-"""Column -> its type in Parquet; those left out are texts, and scores have a column for each scorer."""
+"""Column -> its type in Parquet; those left out are texts, and scores have a column for each
+scorer.
+"""
 
 
 @executors.reports("reading CoTs")
@@ -62,51 +76,78 @@ def to_arrow(
     return table.replace_schema_metadata({FACTS: facts(recording, pairs, without_rows)})
 
 
-def to_pandas(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> Any:
+def to_pandas(
+    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> Any:
     """Return the same as a DataFrame, see `feval.lazy.Browsed.to_pandas`."""
     if find_spec("pandas") is None:
         raise UsageError(
-            "A DataFrame needs pandas, which feval does not install. Install it, or use to_arrow(), which polars and DuckDB take."
+            "A DataFrame needs pandas, which feval does not install. Install it, or use to_arrow(),"
+            " which polars and DuckDB take."
         )
     return to_arrow(recording, datasets, llms).to_pandas()
 
 
 def flat_columns(recording: Recording, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the columns that some of the pairs have: scores have one for each scorer, such as `score.length`."""
+    """Return the columns that some of the pairs have: scores have one for each scorer, such as
+    `score.length`.
+    """
     has = set().union(*(columns_of(recording, *pair) for pair in pairs))
     scorers = dict.fromkeys(name for pair in pairs for name in recording.scorers(*pair))
     columns: list[str] = []
     for name in COLUMNS:
         if name in has:
-            columns += [f"{name}.{scorer}" for scorer in scorers] if name in {"score", "step_scores"} else [name]
+            columns += (
+                [f"{name}.{scorer}" for scorer in scorers]
+                if name in {"score", "step_scores"}
+                else [name]
+            )
     return columns
 
 
-def arrow_table(block: Block, columns: Sequence[str], recording: Recording | None = None) -> pa.Table:
-    """Return the rows of a block; the metadata has the questions without rows. `recording`: where it is open already."""
+def arrow_table(
+    block: Block, columns: Sequence[str], recording: Recording | None = None
+) -> pa.Table:
+    """Return the rows of a block; the metadata has the questions without rows. `recording`: where
+    it is open already.
+    """
     flat: dict[str, list[Any]] = {name: [] for name in columns}
     without_rows = []
     for row, (about, cots, values) in enumerate(questions_of(block, recording), block.first):
         shared = _flattened(about)
-        own = {name: cell for column, cells in values.items() for name, cell in _by_scorer(column, cells, columns)}
+        own = {
+            name: cell
+            for column, cells in values.items()
+            for name, cell in _by_scorer(column, cells, columns)
+        }
         for name, column in flat.items():
             column.extend(own[name] if name in own else repeat(shared.get(name), cots))
         if not cots:
-            without_rows.append((row, {name: value for name, value in about.items() if value is not None}))
+            without_rows.append(
+                (row, {name: value for name, value in about.items() if value is not None})
+            )
     types = schema(columns)
-    table = pa.Table.from_arrays([pa.array(flat[field.name], field.type) for field in types], schema=types)
+    table = pa.Table.from_arrays(
+        [pa.array(flat[field.name], field.type) for field in types], schema=types
+    )
     return table.replace_schema_metadata({FACTS: orjson.dumps(without_rows)})
 
 
 def without_rows_of(part: pa.Table) -> list[Any]:
-    """Return the questions that have no rows in a table of `arrow_table`: place among all, and what is known of each."""
+    """Return the questions that have no rows in a table of `arrow_table`: place among all, and what
+    is known of each.
+    """
     return list(orjson.loads(part.schema.metadata[FACTS]))
 
 
-def facts(recording: Recording, pairs: Sequence[tuple[str, str]], without_rows: Sequence[Any]) -> bytes:
+def facts(
+    recording: Recording, pairs: Sequence[tuple[str, str]], without_rows: Sequence[Any]
+) -> bytes:
     """Return what the rows of some pairs cannot say, as JSON."""
     infos = {dataset: recording.dataset_info(dataset) for dataset, _ in pairs}
-    scorers = {name: recording.scorer_info(name) for pair in pairs for name in recording.scorers(*pair)}
+    scorers = {
+        name: recording.scorer_info(name) for pair in pairs for name in recording.scorers(*pair)
+    }
     known = {
         "version": FACTS_VERSION,
         "datasets": {
@@ -115,11 +156,16 @@ def facts(recording: Recording, pairs: Sequence[tuple[str, str]], without_rows: 
                 "equality": info.equality,
                 "extractor": info.extractor,
                 "system_prompt": info.system_prompt,
-                "llms": {llm: recording.counter(dataset, llm) for where, llm in pairs if where == dataset},
+                "llms": {
+                    llm: recording.counter(dataset, llm) for where, llm in pairs if where == dataset
+                },
             }
             for dataset, info in infos.items()
         },
-        "scorers": {name: {"kind": info.kind, "parameters": dict(info.parameters)} for name, info in scorers.items()},
+        "scorers": {
+            name: {"kind": info.kind, "parameters": dict(info.parameters)}
+            for name, info in scorers.items()
+        },
         "without_rows": without_rows,
     }
     return orjson.dumps(known)
@@ -130,7 +176,9 @@ def _flattened(about: dict[str, Any]) -> dict[str, Any]:
     return about | {"decoding": None if decoding is None else orjson.dumps(decoding).decode()}
 
 
-def _by_scorer(column: str, cells: Sequence[Any], columns: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
+def _by_scorer(
+    column: str, cells: Sequence[Any], columns: Sequence[str]
+) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield the columns of a flat table that a column becomes, with their cells."""
     if column not in {"score", "step_scores"}:
         yield column, cells

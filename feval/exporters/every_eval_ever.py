@@ -1,8 +1,11 @@
-"""Records of Every Eval Ever, the EvalEval coalition's schema for results of evaluations, version 0.3.0 (August 2026).
+"""Records of Every Eval Ever, the EvalEval coalition's schema for results of evaluations, version
+0.3.0 (August 2026).
 
-https://github.com/evaleval/every_eval_ever, `eval.schema.json` and `instance_level_eval.schema.json`: for each LLM on a dataset
-`data/<dataset>/<developer>/<model>/<uuid>.json` with the accuracy of one CoT, and `<uuid>_samples.jsonl` beside it, a line for
-each CoT. The names follow from the recording's hash, so that the same recording gives the same files.
+https://github.com/evaleval/every_eval_ever, `eval.schema.json` and
+`instance_level_eval.schema.json`: for each LLM on a dataset
+`data/<dataset>/<developer>/<model>/<uuid>.json` with the accuracy of one CoT, and
+`<uuid>_samples.jsonl` beside it, a line for each CoT. The names follow from the recording's hash,
+so that the same recording gives the same files.
 """
 
 from __future__ import annotations
@@ -34,15 +37,26 @@ from feval.recording.reader import Recording
 
 _SCHEMA_VERSION = "0.3.0"
 _COLUMNS = (
-    "schema_version", "evaluation_id", "model_id", "evaluation_name", "evaluation_result_id", "sample_id", "sample_hash",
-    "interaction_type", "input", "output", "answer_attribution", "evaluation", "token_usage", "performance", "metadata",
+    "schema_version", "evaluation_id", "model_id", "evaluation_name", "evaluation_result_id",
+    "sample_id", "sample_hash",
+    "interaction_type", "input", "output", "answer_attribution", "evaluation", "token_usage",
+    "performance", "metadata",
 )  # fmt: skip
 _LEFT_OUT = (
-    "Of CoTs, log-probabilities, probes, step scores, the date and what identifies a reply were left out.",
+    (
+        "Of CoTs, log-probabilities, probes, step scores, the date and what identifies a reply were"
+        " left out."
+    ),
     "Tokens of CoTs were left out where those of their request are not known.",
-    "Questions without a gold answer or CoTs, parties of equal answers, system prompt and settings of scorers were left out.",
+    (
+        "Questions without a gold answer or CoTs, parties of equal answers, system prompt and"
+        " settings of scorers were left out."
+    ),
     "Token counters, licence, prices and notes were left out.",
-    "Who ran the evaluation and how the LLM is deployed is stated as unknown: edit source_metadata and model_info.",
+    (
+        "Who ran the evaluation and how the LLM is deployed is stated as unknown: edit"
+        " source_metadata and model_info."
+    ),
 )
 
 
@@ -55,7 +69,9 @@ _LONGEST_NAME = 150  # bytes
 
 
 class _PairFiles(NamedTuple):
-    """The files of an LLM on a dataset in the folder of an export: lines, and the summary beside them."""
+    """The files of an LLM on a dataset in the folder of an export: lines, and the summary beside
+    them.
+    """
 
     samples: PurePosixPath
     summary: PurePosixPath
@@ -87,10 +103,18 @@ def export_every_eval_ever(
     with closing(_Folder(out)) as folder:
         for pair, count in zip(pairs, counts, strict=True):
             names = _files(recording, *pair)
-            report = None if progress is None else lambda now, _, before=done: progress(before + now, sum(counts))
-            record = _write_lines(folder.path / names.samples, blocks_of(recording, *pair), executor, report)
+            report = (
+                None
+                if progress is None
+                else lambda now, _, before=done: progress(before + now, sum(counts))
+            )
+            record = _write_lines(
+                folder.path / names.samples, blocks_of(recording, *pair), executor, report
+            )
             summary = HashedFile(folder.path / names.summary)
-            summary.write(orjson.dumps(_summary(recording, pair, record), option=orjson.OPT_INDENT_2) + b"\n")
+            summary.write(
+                orjson.dumps(_summary(recording, pair, record), option=orjson.OPT_INDENT_2) + b"\n"
+            )
             summary.close()
             rows, done = rows + record["rows"], done + count
         folder.publish()
@@ -102,18 +126,21 @@ def _check(recording: Recording, dataset: str, llm: str) -> None:
         turns = recording.manifest.pairs[dataset, llm].get("turns")
         shape = "conversations of several turns" if turns else "trees of steps"
         raise UsageError(
-            f"{llm} was recorded on {dataset} as {shape}, which every-eval-ever has no place for. Name the LLMs to export, "
-            "--llm, or export a table."
+            f"{llm} was recorded on {dataset} as {shape}, which every-eval-ever has no place for."
+            " Name the LLMs to export, --llm, or export a table."
         )
     if not len(_right_shares(recording, dataset, llm)):
         raise NotRecordedError(
-            f"No question of {dataset} that {llm} answered has a gold answer, and every-eval-ever holds right and wrong answers. "
-            "Import the golds first, or export a table."
+            f"No question of {dataset} that {llm} answered has a gold answer, and every-eval-ever"
+            " holds right and wrong answers. Import the golds first, or export a table."
         )
 
 
 def _write_lines(
-    path: Path, blocks: Iterable[Block], executor: Executor | None, report: Callable[[int, int | None], None] | None
+    path: Path,
+    blocks: Iterable[Block],
+    executor: Executor | None,
+    report: Callable[[int, int | None], None] | None,
 ) -> dict[str, Any]:
     """Write the lines of some blocks; return rows, bytes and hash of the file."""
     file, rows = HashedFile(path), 0
@@ -135,8 +162,15 @@ def _lines(block: Block) -> tuple[int, bytes]:
         if about["gold"] is None or not columns:
             continue
         asked = shared | _question(about)
-        cots = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-        made.extend(orjson.dumps(asked | _cot(about, cot)) + b"\n" for cot in cots if cot["correct"] is not None)
+        cots = (
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        )
+        made.extend(
+            orjson.dumps(asked | _cot(about, cot)) + b"\n"
+            for cot in cots
+            if cot["correct"] is not None
+        )
     return len(made), b"".join(made)
 
 
@@ -152,9 +186,11 @@ def _files(recording: Recording, dataset: str, llm: str) -> _PairFiles:
 
 
 def _file_name(name: str) -> str:
-    """Return a name of a dataset or LLM as that of one file on any system, without what cannot stand there.
+    """Return a name of a dataset or LLM as that of one file on any system, without what cannot
+    stand there.
 
-    It may be one part of a path only: "..", what a system takes for a device, and names that are too long become others.
+    It may be one part of a path only: "..", what a system takes for a device, and names that are
+    too long become others.
     """
     safe = _NOT_IN_NAMES.sub("_", name).rstrip(".")
     if len(safe.encode()) > _LONGEST_NAME:
@@ -174,7 +210,11 @@ def _right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[n
 def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]) -> dict[str, Any]:
     """Return the aggregate record of an LLM on a dataset."""
     dataset, llm = pair
-    shared, shares, info = _shared(recording, *pair), _right_shares(recording, *pair), recording.dataset_info(dataset)
+    shared, shares, info = (
+        _shared(recording, *pair),
+        _right_shares(recording, *pair),
+        recording.dataset_info(dataset),
+    )
     return {
         "schema_version": _SCHEMA_VERSION,
         "evaluation_id": shared["evaluation_id"],
@@ -198,7 +238,10 @@ def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]
                 "evaluation_name": dataset,
                 "source_data": _source(dataset, info.title),
                 "metric_config": {
-                    "evaluation_description": "Probability that one CoT is right: mean over questions of the share of right CoTs",
+                    "evaluation_description": (
+                        "Probability that one CoT is right: mean over questions of the share of"
+                        " right CoTs"
+                    ),
                     "metric_id": "accuracy",
                     "metric_name": "Accuracy",
                     "metric_kind": "accuracy",
@@ -255,7 +298,12 @@ def _question(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
-    text, thoughts, prompt, answer = cot["text"], cot.get("reasoning"), about["prompt_tokens"], cot["answer"]
+    text, thoughts, prompt, answer = (
+        cot["text"],
+        cot.get("reasoning"),
+        about["prompt_tokens"],
+        cot["answer"],
+    )
     output: dict[str, Any] = {"raw": [] if text is None else [text]}
     line: dict[str, Any] = {
         "output": output | ({"reasoning_trace": [thoughts]} if thoughts else {}),
@@ -273,16 +321,24 @@ def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
                 "is_terminal": True,
             }
         )
-    line["metadata"] |= {f"score.{name}": repr(score) for name, score in (cot["score"] or {}).items()}
+    line["metadata"] |= {
+        f"score.{name}": repr(score) for name, score in (cot["score"] or {}).items()
+    }
     if prompt is not None:
-        parts = {"reasoning_tokens": cot.get("reasoning_tokens"), "input_tokens_cache_read": cot.get("cached_tokens")}
+        parts = {
+            "reasoning_tokens": cot.get("reasoning_tokens"),
+            "input_tokens_cache_read": cot.get("cached_tokens"),
+        }
         line["token_usage"] = {
             "input_tokens": prompt,
             "output_tokens": cot["tokens"],
             "total_tokens": prompt + cot["tokens"],
             **{name: value for name, value in parts.items() if value is not None},
         }
-    seconds = {"latency_ms": cot.get("duration_s"), "time_to_first_token_ms": cot.get("first_token_s")}
+    seconds = {
+        "latency_ms": cot.get("duration_s"),
+        "time_to_first_token_ms": cot.get("first_token_s"),
+    }
     if performance := {name: 1000 * value for name, value in seconds.items() if value is not None}:
         line["performance"] = performance
     return line
@@ -294,7 +350,13 @@ def _uncertainty(shares: Any) -> dict[str, Any]:
         return {}
     deviation = float(shares.std(ddof=1))
     error = {"value": deviation / float(np.sqrt(len(shares))), "method": "analytic"}
-    return {"uncertainty": {"standard_error": error, "standard_deviation": deviation, "num_samples": len(shares)}}
+    return {
+        "uncertainty": {
+            "standard_error": error,
+            "standard_deviation": deviation,
+            "num_samples": len(shares),
+        }
+    }
 
 
 def _generation(recording: Recording, llm: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What is exported of a recording: which LLMs on which datasets, in which blocks, and what came of it."""
+"""What is exported of a recording: which LLMs on which datasets, in which blocks, and what came of
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,14 @@ def pairs_of(
     """Return the pairs of dataset and LLM that were chosen; `None` for all."""
     for dataset in datasets or ():
         recording.require(dataset)
-    known = {llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets}
+    known = {
+        llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets
+    }
     for llm in llms or ():
         if llm not in known:
             raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {', '.join(sorted(known)) or 'none'}."
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
+                f" {', '.join(sorted(known)) or 'none'}."
             )
     pairs = [
         (dataset, llm)
@@ -53,7 +58,9 @@ def pairs_of(
         if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
     ]
     if not pairs:
-        raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there, so there is nothing to export.")
+        raise NotRecordedError(
+            f"{recording.path} holds no CoTs of any LLM there, so there is nothing to export."
+        )
     return pairs
 
 

@@ -1,4 +1,6 @@
-"""What is exported of a question and of its CoTs, under the names that `feval import jsonl` reads (`feval.importers.columns`)."""
+"""What is exported of a question and of its CoTs, under the names that `feval import jsonl` reads
+(`feval.importers.columns`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import numpy as np
 import orjson
 
 from feval.errors import DamagedRecordingError
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PoolRows, ProbeRows, Question, ScoreRows
+from feval.recording.content import (
+    CHANNELS,
+    OPTIONAL_COLUMNS,
+    PoolRows,
+    ProbeRows,
+    Question,
+    ScoreRows,
+)
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording
 from feval.recording.steps import read_messages
@@ -21,10 +30,26 @@ _OF_QUESTION = ("dataset", "question_id", "question", "choices", "gold")
 _OF_REQUEST = ("llm", "temperature", "max_tokens", "decoding", "prompt", "prompt_tokens")
 _OF_STEP, _OF_TURN = ("node", "parent", "ends"), ("turn_messages", "turn_prompt_tokens")
 _OF_COT = ("text", "answer", "correct", "tokens", "finish_reason")
-_OPTIONAL = ("reasoning", "score", "step_scores", "sequence_logprob", "token_logprobs", "token_confidences")
+_OPTIONAL = (
+    "reasoning",
+    "score",
+    "step_scores",
+    "sequence_logprob",
+    "token_logprobs",
+    "token_confidences",
+)
 _BEHIND = ("first_token_s", "probe_cue", "probes")
 COLUMNS: tuple[str, ...] = (
-    *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_TURN, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
+    *(
+        *_OF_QUESTION,
+        *_OF_REQUEST,
+        "sample",
+        *_OF_STEP,
+        *_OF_TURN,
+        *_OF_COT,
+        *_OPTIONAL,
+        *OPTIONAL_COLUMNS,
+    ),
     *_BEHIND,
 )
 """Every column, in the order of the table."""
@@ -39,12 +64,16 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     columns |= set(_OF_STEP) if "steps" in channels else {"sample"}
     columns |= set(_OF_TURN) if "turns" in channels else set()
     apart = {"steps", "turns"}  # under names of their own
-    columns |= {name for part in channels if part not in apart for name in CHANNELS[part] if name != "marks"}
+    columns |= {
+        name for part in channels if part not in apart for name in CHANNELS[part] if name != "marks"
+    }
     columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
     columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
     for _, values in recording.scan("samples", dataset, llm):
         columns |= {
-            name for name in OPTIONAL_COLUMNS.keys() - columns if any(v is not None for v in values.get(name, ()))
+            name
+            for name in OPTIONAL_COLUMNS.keys() - columns
+            if any(v is not None for v in values.get(name, ()))
         }
     return columns
 
@@ -54,19 +83,27 @@ def questions_of(
 ) -> Iterator[tuple[Row, int, dict[str, Sequence[Any]]]]:
     """Yield each question of a block, with the request, the number of its CoTs, and their columns.
 
-    The text is the reply as the LLM wrote it, with inline thoughts; `answer` is as extracted. `recording` is given where it is
-    open already.
+    The text is the reply as the LLM wrote it, with inline thoughts; `answer` is as extracted.
+    `recording` is given where it is open already.
     """
     recording = block.recording() if recording is None else recording
     dataset, llm, rows = block.dataset, block.llm, range(block.first, block.stop)
     info = recording.llm_info(llm)
-    shared: Row = {"dataset": dataset, "llm": llm, "temperature": info.temperature, "max_tokens": info.max_tokens}
+    shared: Row = {
+        "dataset": dataset,
+        "llm": llm,
+        "temperature": info.temperature,
+        "max_tokens": info.max_tokens,
+    }
     shared |= {"decoding": dict(info.decoding) or None}
     probes: Iterator[ProbeRows] = iter(())
     if recording.has_probes(dataset, llm):
         shared["probe_cue"] = recording.probes_record(dataset, llm)["cue"]
         probes = recording.probe_rows(dataset, llm, rows)
-    scores = {name: recording.score_rows(dataset, llm, name, rows) for name in recording.scorers(dataset, llm)}
+    scores = {
+        name: recording.score_rows(dataset, llm, name, rows)
+        for name in recording.scorers(dataset, llm)
+    }
     probes_on = _by_question(probes)
     scores_on = {name: _by_question(each) for name, each in scores.items()}
     votes = recording.votes(dataset)
@@ -79,7 +116,11 @@ def questions_of(
             "gold": question.answer,
         }
         if pool is not None:
-            about["prompt"] = None if pool.prompt is None else _request(recording, llm, pool.question_id, pool.prompt)
+            about["prompt"] = (
+                None
+                if pool.prompt is None
+                else _request(recording, llm, pool.question_id, pool.prompt)
+            )
             about["prompt_tokens"] = pool.prompt_tokens
         if pool is None or not pool.answers:
             yield about, 0, {}
@@ -88,8 +129,14 @@ def questions_of(
         if gold[row] >= 0:
             correct = np.equal(codes[row, : len(pool.answers)], gold[row]).tolist()
         places = _probes(probes_on(question.id), len(pool.answers))
-        judged = _scores({name: of(question.id) for name, of in scores_on.items()}, len(pool.answers))
-        yield about, len(pool.answers), _cots(pool) | {"correct": correct, "probes": places, **judged}
+        judged = _scores(
+            {name: of(question.id) for name, of in scores_on.items()}, len(pool.answers)
+        )
+        yield (
+            about,
+            len(pool.answers),
+            _cots(pool) | {"correct": correct, "probes": places, **judged},
+        )
 
 
 def _all(block: Block, recording: Recording) -> Iterator[tuple[Question, PoolRows | None]]:
@@ -105,12 +152,15 @@ def _request(recording: Recording, llm: str, question: str, prompt: str) -> list
         return read_messages(prompt)
     except ValueError as error:
         raise DamagedRecordingError(
-            f"{recording.path}: the request to {llm} for {question!r:.80} is damaged: {error}. Fetch or make it again."
+            f"{recording.path}: the request to {llm} for {question!r:.80} is damaged: {error}."
+            " Fetch or make it again."
         ) from error
 
 
 def _by_question(items: Iterator[Any]) -> Callable[[str], Any]:
-    """A function from question ids, in their order, to the item of each, `None` where it has none."""
+    """A function from question ids, in their order, to the item of each, `None` where it has
+    none.
+    """
     following = next(items, None)
 
     def of(question: str) -> Any:
@@ -153,13 +203,17 @@ def _probes(probes: ProbeRows | None, cots: int) -> list[list[Row] | None]:
     if probes is None:
         return places
     optional = {
-        member: values for name, member in _PROBE_MEMBERS.items() if (values := getattr(probes, name)) is not None
+        member: values
+        for name, member in _PROBE_MEMBERS.items()
+        if (values := getattr(probes, name)) is not None
     }
     for at, (sample, offset, answer) in enumerate(
         zip(probes.sample_indices, probes.offsets, probes.raw_answers, strict=True)
     ):
         probe = {"offset": offset, "answer": answer}
-        probe |= {member: values[at] for member, values in optional.items() if values[at] is not None}
+        probe |= {
+            member: values[at] for member, values in optional.items() if values[at] is not None
+        }
         places[sample] = [*(places[sample] or ()), probe]
     return places
 

@@ -1,4 +1,6 @@
-"""Write the CoTs of a recording into one file: JSON Lines that `feval import jsonl` reads back, or a table as CSV or Parquet."""
+"""Write the CoTs of a recording into one file: JSON Lines that `feval import jsonl` reads back, or
+a table as CSV or Parquet.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,8 @@ def export_recording(
         to: one of `FORMATS`.
         datasets: `None` for all. JSON Lines have one.
         llms: `None` for all.
-        executor: writes blocks of rows, see `feval.executors`; its processes read the recording at the same path. `None` for
-            this process.
+        executor: writes blocks of rows, see `feval.executors`; its processes read the recording at
+            the same path. `None` for this process.
         progress: called with (tasks done, tasks in all).
 
     Raises:
@@ -85,7 +87,8 @@ def export_recording(
     if to == "jsonl" and len({dataset for dataset, _ in pairs}) > 1:
         names = ", ".join(dict.fromkeys(dataset for dataset, _ in pairs))
         raise UsageError(
-            f"JSON Lines have one dataset in a file, as `feval import jsonl` reads them. Choose one of {names}."
+            "JSON Lines have one dataset in a file, as `feval import jsonl` reads them. Choose one"
+            f" of {names}."
         )
     if to == "jsonl":
         has = set().union(*(columns_of(opened, *pair) for pair in pairs))
@@ -96,7 +99,9 @@ def export_recording(
         [block for pair in pairs for block in blocks_of(opened, *pair)],
         1 if executor is None else _BLOCKS_OF_TASK,
     )
-    tasks = [(parts[first : first + together], to, columns) for first in range(0, len(parts), together)]
+    tasks = [
+        (parts[first : first + together], to, columns) for first in range(0, len(parts), together)
+    ]
     with _NewFile(out) as file, ExitStack() as stack:
         table = (
             stack.enter_context(pq.ParquetWriter(file, schema(columns), compression="zstd"))
@@ -104,7 +109,10 @@ def export_recording(
             else None
         )
         if to == "csv":
-            file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
+            file.write(
+                ",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode()
+                + b"\n"
+            )
         rows, without_rows = 0, []
         for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, AHEAD)):
             rows += count
@@ -120,13 +128,17 @@ def export_recording(
     return Export(out, rows, columns, tuple(_left_out(opened, pairs, to)))
 
 
-def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
+def _parts(
+    blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]
+) -> list[tuple[int, bytes]]:
     """Make the rows of some blocks: a task."""
     return [_part(block, to, columns) for block in blocks_of_task]
 
 
 def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
-    """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream for Parquet."""
+    """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream
+    for Parquet.
+    """
     if to == "jsonl":
         return _lines(block)
     table = arrow_table(block, columns)
@@ -140,7 +152,9 @@ def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
 
 
 def _lines(block: Block) -> tuple[int, bytes]:
-    """A line for each question of a block, as `feval import jsonl` reads them: without what is not known."""
+    """A line for each question of a block, as `feval import jsonl` reads them: without what is not
+    known.
+    """
     lines, count = [], 0
     for about, cots, columns in questions_of(block):
         samples = [
@@ -149,21 +163,31 @@ def _lines(block: Block) -> tuple[int, bytes]:
                 for name, value in zip(columns, cot, strict=True)
                 if value is not None or (name == "answer" and own_answer)
             }
-            for own_answer, *cot in zip(columns.get("ends", repeat(True, cots)), *columns.values(), strict=True)
+            for own_answer, *cot in zip(
+                columns.get("ends", repeat(True, cots)), *columns.values(), strict=True
+            )
         ]
-        line = {name: value for name, value in about.items() if value is not None and name != "dataset"}
-        lines.append(orjson.dumps(line | {"steps" if "ends" in columns else "samples": samples}) + b"\n")
+        line = {
+            name: value for name, value in about.items() if value is not None and name != "dataset"
+        }
+        lines.append(
+            orjson.dumps(line | {"steps" if "ends" in columns else "samples": samples}) + b"\n"
+        )
         count += cots
     return count, b"".join(lines)
 
 
 def _for_csv(table: pa.Table) -> pa.Table:
-    """Return a table whose nested values are JSON, and which has no text that a spreadsheet would take for a formula."""
+    """Return a table whose nested values are JSON, and which has no text that a spreadsheet would
+    take for a formula.
+    """
     table = shortest_floats(table)
     for place, field in enumerate(table.schema):
         cells = table.column(place)
         if pa.types.is_nested(field.type):
-            texts = [None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()]
+            texts = [
+                None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()
+            ]
         elif field.type == TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
             texts = [_harmless(cell) for cell in cells.to_pylist()]
         else:
@@ -173,14 +197,22 @@ def _for_csv(table: pa.Table) -> pa.Table:
 
 
 def _harmless(cell: str | None) -> str | None:
-    return f"'{cell}" if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell) else cell
+    return (
+        f"'{cell}"
+        if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell)
+        else cell
+    )
 
 
 def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -> Iterator[str]:
     if to != "parquet":
         infos = {dataset: recording.dataset_info(dataset) for dataset, _ in pairs}.values()
         extractors = {info.extractor for info in infos} - {EXTRACTOR_VERSION}
-        lost = ["Answer kind", "equality", *(["system prompt"] if any(info.system_prompt for info in infos) else [])]
+        lost = [
+            "Answer kind",
+            "equality",
+            *(["system prompt"] if any(info.system_prompt for info in infos) else []),
+        ]
         lost += [f"the extraction of answers ({', '.join(sorted(extractors))})"] * bool(extractors)
         lost += ["token counters"] * any(recording.counter(*pair) != USAGE for pair in pairs)
         asked = all(recording.manifest.pairs[pair]["smallest_pool"] for pair in pairs)
@@ -199,17 +231,23 @@ class _NewFile:
 
     def __enter__(self) -> BinaryIO:
         if os.path.lexists(self._out):
-            raise StorageError(f"{self._out} exists already; an export overwrites nothing. Name another file.")
+            raise StorageError(
+                f"{self._out} exists already; an export overwrites nothing. Name another file."
+            )
         parent = self._out.absolute().parent
         if (holder := recording_around(parent)) is not None:
             raise StorageError(
-                f"{self._out} would lie inside the recording {holder}, which never changes. Name another file."
+                f"{self._out} would lie inside the recording {holder}, which never changes. Name"
+                " another file."
             )
         if not parent.is_dir():
             raise StorageError(
-                f"{self._out} cannot be written: there is no folder {parent}. Make it, or name another file."
+                f"{self._out} cannot be written: there is no folder {parent}. Make it, or name"
+                " another file."
             )
-        self._scratch, self._lock = scratch_beside(parent / self._out.name, lambda path: path.touch(exist_ok=False))
+        self._scratch, self._lock = scratch_beside(
+            parent / self._out.name, lambda path: path.touch(exist_ok=False)
+        )
         self._file = self._scratch.open("wb")
         return self._file
 
@@ -221,7 +259,9 @@ class _NewFile:
                 self._publish()
                 sync_folder(self._out.absolute().parent)
         except FileExistsError as error:
-            raise StorageError(f"{self._out} was made by somebody else in the meantime. Name another file.") from error
+            raise StorageError(
+                f"{self._out} was made by somebody else in the meantime. Name another file."
+            ) from error
         finally:
             self._file.close()
             self._scratch.unlink(missing_ok=True)
@@ -229,7 +269,8 @@ class _NewFile:
 
     def _publish(self) -> None:
         try:
-            os.link(self._scratch, self._out)  # a rename would replace a file that was made in the meantime
+            # a rename would replace a file that was made in the meantime
+            os.link(self._scratch, self._out)
         except FileExistsError:
             raise
         except OSError:  # a disk without links

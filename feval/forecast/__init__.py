@@ -1,6 +1,8 @@
-"""What voting will buy, before it is paid for: the estimators of `feval.estimators` applied to loaded LLMs.
+"""What voting will buy, before it is paid for: the estimators of `feval.estimators` applied to
+loaded LLMs.
 
-`estimate` forecasts the accuracy of votes, `plan` says what a budget buys, and `coupled.couple` compares LLMs that share noise.
+`estimate` forecasts the accuracy of votes, `plan` says what a budget buys, and `coupled.couple`
+compares LLMs that share noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a budget buys, from a pilot recording: how many questions, how many calls, which vote, at what cost."""
+"""What a budget buys, from a pilot recording: how many questions, how many calls, which vote, at
+what cost.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,16 @@ def plan(
     resamples: int = 10_000,
     family: int = 1,
 ) -> BudgetPlan:
-    """Plan what a budget buys, from a pilot: the split for estimating, the votes with accuracies and certificates, and the cost.
+    """Plan what a budget buys, from a pilot: the split for estimating, the votes with accuracies
+    and certificates, and the cost.
 
-    Costs are the pilot's means: prompt tokens by the LLM's billing, output tokens per call, at its price list. The purchase is
-    the smallest vote whose expected plurality accuracy is within a tenth of a point of the best that the budget pays on all
-    questions; a vote beyond the pilot's pool is chosen only if the lower bound of its majority beats that. Each vote is
-    certified alone and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are certified by arXiv
-    2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of right calls, hence for every
-    plurality.
+    Costs are the pilot's means: prompt tokens by the LLM's billing, output tokens per call, at its
+    price list. The purchase is the smallest vote whose expected plurality accuracy is within a
+    tenth of a point of the best that the budget pays on all questions; a vote beyond the pilot's
+    pool is chosen only if the lower bound of its majority beats that. Each vote is certified alone
+    and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are
+    certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls,
+    for a majority of right calls, hence for every plurality.
 
     Args:
         dataset: the pilot's questions, from `load`.
@@ -54,12 +58,13 @@ def plan(
         budget_tokens: in prompt and output tokens.
         questions: number of questions to answer; by default the pilot's.
         most_votes: the largest M to consider, up to 1,001.
-        unlabelled: "refuse" or "drop" questions of the pilot without a gold answer that can be read.
+        unlabelled: "refuse" or "drop" questions of the pilot without a gold answer that can be
+            read.
         short_pools: "refuse" or "drop" questions of the pilot with fewer than two calls.
         confidence: of intervals and certificates.
         resamples: of the bootstrap over the pilot's questions.
-        family: number of plans made together, for several LLMs or datasets: joint certificates hold over all of them, each plan's
-            region at the level 1 - (1 - confidence) / family.
+        family: number of plans made together, for several LLMs or datasets: joint certificates hold
+            over all of them, each plan's region at the level 1 - (1 - confidence) / family.
 
     Raises:
         UsageError: no budget or two; dataset and LLM from different loads.
@@ -74,14 +79,18 @@ def plan(
     number = len(pilot_set.rows) if questions is None else questions
     if number < 1 or not 1 <= most_votes <= _MOST_VOTES:
         raise OutOfRangeError(
-            f"A plan is for 1 question or more and 1 to {_MOST_VOTES:,} votes; {number} questions and {most_votes} votes "
-            "were asked for."
+            f"A plan is for 1 question or more and 1 to {_MOST_VOTES:,} votes; {number} questions"
+            f" and {most_votes} votes were asked for."
         )
     if not 1 <= family <= 10**6:
-        raise OutOfRangeError(f"A family has 1 plan or more, and at most a million; {family} was given.")
+        raise OutOfRangeError(
+            f"A family has 1 plan or more, and at most a million; {family} was given."
+        )
     costs = QuestionCosts.of(dataset, llm, pilot_set.rows, budget)
     costs.require(1)
-    pilot = Pilot.of(dataset, llm, ordered_by_key(dataset, pilot_set.rows), confidence, resamples, family)
+    pilot = Pilot.of(
+        dataset, llm, ordered_by_key(dataset, pilot_set.rows), confidence, resamples, family
+    )
     options = _options(pilot, costs, number, range(1, most_votes + 1, 2))
     sample, _ = moments_of(pilot.moments)
     rho = float(sample.rho)
@@ -113,7 +122,9 @@ def plan(
     )
 
 
-def _options(pilot: Pilot, costs: QuestionCosts, questions: int, votes: Sequence[int]) -> list[VoteOption]:
+def _options(
+    pilot: Pilot, costs: QuestionCosts, questions: int, votes: Sequence[int]
+) -> list[VoteOption]:
     sample, resampled = moments_of(pilot.moments)
     pluralities, together = pilot.pluralities(votes).T.tolist(), pilot.gains_together(votes)
     tail = (1.0 - pilot.confidence) / 2.0
@@ -155,7 +166,8 @@ def _purchase(options: Sequence[VoteOption], costs: QuestionCosts, questions: in
     if not known:
         single = options[0]
         why = (
-            f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no vote on all of them."
+            f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no"
+            " vote on all of them."
         )
         return _bought(single, min(single.questions, questions), costs, why)
     best = max(known, key=lambda option: option.plurality)
@@ -169,13 +181,20 @@ def _purchase(options: Sequence[VoteOption], costs: QuestionCosts, questions: in
     if beyond:
         chosen = beyond[0]
         sure, measured = 100 * (chosen.majority_low or 0.0), 100 * best.plurality
-        why = f"Its majority reaches at least {sure:.2f} %, more than the {measured:.2f} % of the best vote the pilot measures."
+        why = (
+            f"Its majority reaches at least {sure:.2f} %, more than the {measured:.2f} % of the"
+            " best vote the pilot measures."
+        )
     else:
         chosen = next(option for option in known if option.plurality >= best.plurality - _AS_GOOD)
         why = (
-            "One call: no vote that the budget pays is expected to be better by more than a tenth of a point."
+            "One call: no vote that the budget pays is expected to be better by more than a tenth"
+            " of a point."
             if chosen.votes == 1
-            else f"The smallest vote within a tenth of a point of the best that the budget pays ({best.votes} votes)."
+            else (
+                "The smallest vote within a tenth of a point of the best that the budget pays"
+                f" ({best.votes} votes)."
+            )
         )
     return _bought(chosen, questions, costs, why)
 

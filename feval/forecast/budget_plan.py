@@ -16,7 +16,9 @@ _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*"
 
 @dataclass(frozen=True, slots=True)
 class PlanBudget:
-    """A budget for calls, above 0, in the unit "usd" or "tokens" (prompt and output tokens together)."""
+    """A budget for calls, above 0, in the unit "usd" or "tokens" (prompt and output tokens
+    together).
+    """
 
     amount: float
     unit: str
@@ -32,33 +34,45 @@ class PlanBudget:
         match = _FORM.fullmatch(text)
         if match is None:
             raise UsageError(
-                "A budget is a number above 0, written in digits, with its unit, usd or tokens, such as 20usd or 500000tokens; "
-                f"{text!r:.100} was given."
+                "A budget is a number above 0, written in digits, with its unit, usd or tokens,"
+                f" such as 20usd or 500000tokens; {text!r:.100} was given."
             )
         return cls._checked(float(match[1].replace(",", "").replace("_", "")), match[2].lower())
 
     @classmethod
     def of(cls, usd: float | None, tokens: float | None) -> Self:
-        """Make it from one of two numbers; neither or both is a `UsageError`, one out of range an `OutOfRangeError`."""
+        """Make it from one of two numbers; neither or both is a `UsageError`, one out of range an
+        `OutOfRangeError`.
+        """
         if (usd is None) == (tokens is None):
-            raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
-        return cls._checked(float(usd), "usd") if usd is not None else cls._checked(float(tokens or 0.0), "tokens")
+            raise UsageError(
+                "A plan has one budget: give budget_usd or budget_tokens, and not both."
+            )
+        return (
+            cls._checked(float(usd), "usd")
+            if usd is not None
+            else cls._checked(float(tokens or 0.0), "tokens")
+        )
 
     @classmethod
     def _checked(cls, amount: float, unit: str) -> Self:
         if not 0.0 < amount <= 1e15:
-            raise OutOfRangeError(f"A budget is more than 0 and at most 10^15; {amount:g} {unit} was given.")
+            raise OutOfRangeError(
+                f"A budget is more than 0 and at most 10^15; {amount:g} {unit} was given."
+            )
         return cls(amount, unit)
 
 
 @dataclass(frozen=True, slots=True)
 class EstimationSplit:
-    """How to estimate the LLM's self-consistency error from scratch (arXiv 2509.19489, Theorem 1), costs included.
+    """How to estimate the LLM's self-consistency error from scratch (arXiv 2509.19489, Theorem 1),
+    costs included.
 
     Attributes:
         questions: m.
         calls: n, calls per question.
-        bound: bound on the mean squared error of the average over questions: 1 / (pi n) + 1 / (8 m) + 1 / (2 n m).
+        bound: bound on the mean squared error of the average over questions: 1 / (pi n) + 1 / (8 m)
+            + 1 / (2 n m).
         cost: cost of m questions with n calls each, in the budget's unit.
     """
 
@@ -74,23 +88,27 @@ class VoteOption:
 
     Attributes:
         votes: M.
-        plurality: accuracy of a plurality of M calls, ties broken at random. Up to the pilot's pool, the mean over all subsets
-            of M of its calls, which is unbiased; beyond it, of M independent calls at the pool's shares, which levels off at the
-            accuracy of the pool's own vote. Its interval is over the pilot's questions and covers no bias.
+        plurality: accuracy of a plurality of M calls, ties broken at random. Up to the pilot's
+            pool, the mean over all subsets of M of its calls, which is unbiased; beyond it, of M
+            independent calls at the pool's shares, which levels off at the accuracy of the pool's
+            own vote. Its interval is over the pilot's questions and covers no bias.
         plurality_kind: "subsets" up to the pilot's pool, "plug-in" beyond it.
-        majority_bound_low: L, least accuracy of a majority of M calls for any distribution with the pilot's mu and nu.
+        majority_bound_low: L, least accuracy of a majority of M calls for any distribution with the
+            pilot's mu and nu.
         majority_bound_high: U, greatest.
-        majority_low: lower end of the interval of L and U with sampling error: a lower bound on the accuracy of a majority, and
-            of a plurality, which wins whenever a majority does; `None` where nothing can be certified.
+        majority_low: lower end of the interval of L and U with sampling error: a lower bound on the
+            accuracy of a majority, and of a plurality, which wins whenever a majority does; `None`
+            where nothing can be certified.
         majority_high: upper end; it does not bound a plurality.
         majority_gain_bound: L - mu, the gain over one call that mu and nu prove.
         majority_gain_low: its lower confidence limit (one-sided, over the pilot's questions).
-        certified: whether that limit is above 0, given 20 or more questions, 5 or more of them with each kind of pair of calls
-            (both right, one right, both wrong): on fewer, resampling proves nothing.
-        majority_gain_low_together: the least L - mu over one confidence region of (mu, nu) for all votes; `None` where nothing
-            can be certified.
-        certified_together: whether the vote is certified and this is above 0 too: all such votes help, at the plan's confidence
-            for all together.
+        certified: whether that limit is above 0, given 20 or more questions, 5 or more of them with
+            each kind of pair of calls (both right, one right, both wrong): on fewer, resampling
+                proves nothing.
+        majority_gain_low_together: the least L - mu over one confidence region of (mu, nu) for all
+            votes; `None` where nothing can be certified.
+        certified_together: whether the vote is certified and this is above 0 too: all such votes
+            help, at the plan's confidence for all together.
         cost_per_question: in the budget's unit.
         usd_per_question: mean; `None` without a price.
         tokens_per_question: mean billed prompt and output tokens.
@@ -121,7 +139,8 @@ class VoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """What to buy: M votes on a number of questions, with the expected accuracy of `VoteOption` and totals of dollars and tokens.
+    """What to buy: M votes on a number of questions, with the expected accuracy of `VoteOption` and
+    totals of dollars and tokens.
 
     `usd` is `None` without a price; `why` gives the reason as a sentence.
     """
@@ -151,7 +170,8 @@ class BudgetPlan(Drawn):
         mu: accuracy of one call.
         nu: probability that two calls on a question are both right.
         rho: correlation of two calls; `None` where mu is 0 or 1, for the reason `rho_reason`.
-        family: number of plans made together: joint certificates hold over all of them (Bonferroni).
+        family: number of plans made together: joint certificates hold over all of them
+            (Bonferroni).
         estimating: the split for estimating the self-consistency error.
         options: one per number of votes.
         warnings: what a reader must know.

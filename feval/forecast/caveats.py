@@ -38,8 +38,9 @@ def _biased(calls: DrawnCalls, names: Sequence[str]) -> str | None:
     if not within or not names:
         return None
     return (
-        f"{', '.join(names)}: biased for every M above 1, since shares of {calls.g} calls replace the LLM's probabilities. Up to "
-        f"M = {calls.g} an unbiased estimate exists: use unbiased there."
+        f"{', '.join(names)}: biased for every M above 1, since shares of {calls.g} calls replace"
+        f" the LLM's probabilities. Up to M = {calls.g} an unbiased estimate exists: use unbiased"
+        " there."
     )
 
 
@@ -50,15 +51,23 @@ def _saturation(calls: DrawnCalls, names: Sequence[str]) -> str | None:
     few = f"{g} call{'s' if g > 1 else ''}"
     instead = "record more calls, or use the two-call bounds" if g > 1 else "record more calls"
     return (
-        f"{', '.join(names)}: made from {few} per question and extended to M = {most}. Beyond M = {g} it levels off at "
-        f"the accuracy of a {g}-call vote, whatever more votes would do; {instead}."
+        f"{', '.join(names)}: made from {few} per question and extended to M = {most}. Beyond M ="
+        f" {g} it levels off at the accuracy of a {g}-call vote, whatever more votes would do;"
+        f" {instead}."
     )
 
 
 def _missing(estimates: Sequence[EstimatedCurve]) -> list[str]:
     """Why values are missing, once per estimator and reason."""
-    reasons_by_method = {curve.method: [point.reason for point in curve.points if point.reason] for curve in estimates}
-    return [f"{method}: {reason}" for method, reasons in reasons_by_method.items() for reason in dict.fromkeys(reasons)]
+    reasons_by_method = {
+        curve.method: [point.reason for point in curve.points if point.reason]
+        for curve in estimates
+    }
+    return [
+        f"{method}: {reason}"
+        for method, reasons in reasons_by_method.items()
+        for reason in dict.fromkeys(reasons)
+    ]
 
 
 def _rivals(calls: DrawnCalls) -> str | None:
@@ -68,9 +77,10 @@ def _rivals(calls: DrawnCalls) -> str | None:
     gap = gaussian_values(calls).mean() - exact_values(calls).mean()
     worst = int(np.abs(gap).argmax())
     return (
-        f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong answers among their "
-        f"{calls.g} calls. It treats rivals as independent, and at M = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points "
-        "off the exact value at the same shares; use exact."
+        f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong"
+        f" answers among their {calls.g} calls. It treats rivals as independent, and at M ="
+        f" {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points off the exact value at the"
+        " same shares; use exact."
     )
 
 
@@ -78,14 +88,18 @@ def _cells(calls: DrawnCalls) -> str | None:
     table = calls.pairs
     if not bool(table.sparse):
         return None
-    cells = {"both right": table.both_right, "one right": table.disagree, "both wrong": table.both_wrong}
+    cells = {
+        "both right": table.both_right,
+        "one right": table.disagree,
+        "both wrong": table.both_wrong,
+    }
     few = [f"{name} {int(count)}" for name, count in cells.items() if count < 5]
     total = int(table.questions)
     questions = f"{total} question{'s' if total > 1 else ''}"
     what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
     return (
-        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). A Wald region "
-        "would be too narrow, so the interval is from the likelihood; record more questions."
+        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). A Wald region"
+        " would be too narrow, so the interval is from the likelihood; record more questions."
     )
 
 
@@ -94,8 +108,8 @@ def _completions(calls: DrawnCalls, names: Sequence[str]) -> list[str | None]:
         return []
     rare = rare_pairs(calls.counts.gold, calls.counts.size)
     narrow = (
-        f"{', '.join(names)}: a cell of the pair table holds fewer than 5 questions ({rare}). The intervals resample questions "
-        "and are too narrow; record more questions."
+        f"{', '.join(names)}: a cell of the pair table holds fewer than 5 questions ({rare}). The"
+        " intervals resample questions and are too narrow; record more questions."
     )
     return [_clipped(calls, names), None if rare is None else narrow]
 
@@ -104,8 +118,9 @@ def _clipped(calls: DrawnCalls, names: Sequence[str]) -> str | None:
     if not calls.moments().clipped:
         return None
     return (
-        f"{', '.join(names)}: the calls on a question disagree more often than independent calls would, which happens by chance "
-        "on few questions. The curve assumes that all questions are equally hard."
+        f"{', '.join(names)}: the calls on a question disagree more often than independent calls"
+        " would, which happens by chance on few questions. The curve assumes that all questions"
+        " are equally hard."
     )
 
 
@@ -114,11 +129,14 @@ def _majority(calls: DrawnCalls, names: Sequence[str]) -> str | None:
         return None
     even = next((votes for votes in calls.votes if votes % 2 == 0), None)
     equals = (
-        "" if even is None else f" An even M equals M - 1 (ties broken at random): M = {even} equals M = {even - 1}."
+        ""
+        if even is None
+        else f" An even M equals M - 1 (ties broken at random): M = {even} equals M = {even - 1}."
     )
     return (
-        f"{', '.join(names)}: estimates of a majority of right calls. A plurality needs fewer right calls where wrong answers "
-        f"differ, so these are compared with the pool's majority curve.{equals}"
+        f"{', '.join(names)}: estimates of a majority of right calls. A plurality needs fewer right"
+        " calls where wrong answers differ, so these are compared with the pool's majority"
+        f" curve.{equals}"
     )
 
 

@@ -1,11 +1,12 @@
-"""Coupled LLMs compared: what shared noise did to their differences and to their ranking (arXiv 2502.01754).
+"""Coupled LLMs compared: what shared noise did to their differences and to their ranking (arXiv
+2502.01754).
 
-    questions, llms = load("mmlu", None, ["llama-8b", "llama-3b", "llama-1b"])      # recorded with one noise seed
-    result = couple(questions, llms)
+    questions, llms = load("mmlu", None, ["llama-8b", "llama-3b", "llama-1b"])      # recorded with
+    one noise seed result = couple(questions, llms)
 
-Calls are taken in recorded order: call s of all coupled LLMs shares its noise. Independent generation is taken from recordings of
-the same LLMs with noise of their own, if given, and otherwise from the coupled recordings, by pairing call s of one LLM with call
-s + 1 of the other.
+Calls are taken in recorded order: call s of all coupled LLMs shares its noise. Independent
+generation is taken from recordings of the same LLMs with noise of their own, if given, and
+otherwise from the coupled recordings, by pairing call s of one LLM with call s + 1 of the other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from feval.estimators.arrays import Rows
 from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
-from feval.forecast.coupled_pairs import LLMCalls, PairOfLLMs, calls_of, independent_pair, require_equal_sizes
+from feval.forecast.coupled_pairs import (
+    LLMCalls,
+    PairOfLLMs,
+    calls_of,
+    independent_pair,
+    require_equal_sizes,
+)
 from feval.forecast.coupled_winrates import (
     SCHEMES,
     judge_name,
@@ -55,35 +62,45 @@ def couple(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Coupling:
-    """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and ranks.
+    """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and
+    ranks.
 
     Args:
-        dataset: from `load`. With a judge, win-rates are over all questions and need no golds; figures of correctness are over
-            the questions with a gold.
+        dataset: from `load`. With a judge, win-rates are over all questions and need no golds;
+            figures of correctness are over the questions with a gold.
         llms: two or more, recorded with the same noise and equally many calls per question.
-        independent: the same LLMs, in the same order, recorded with noise of their own; by default see the module.
+        independent: the same LLMs, in the same order, recorded with noise of their own; by default
+            see the module.
         areas: question id -> area, for figures per area.
         shown_areas: areas to show, in order; `None` for all.
-        samples: number of independent pairs whose error coupled pairs should reach; capped at what was recorded.
+        samples: number of independent pairs whose error coupled pairs should reach; capped at what
+            was recorded.
         scorer: win-rates by a scorer's scores instead of correctness.
-        judge: win-rates by a judge's recorded verdicts (`feval score --scorer judge:MODEL --pairwise`): its model or name.
-            Comparisons without a verdict, and questions on which a pair has none, are left out with a warning.
+        judge: win-rates by a judge's recorded verdicts (`feval score --scorer judge:MODEL
+            --pairwise`): its model or name. Comparisons without a verdict, and questions on which a
+            pair has none, are left out with a warning.
         aggregate: how to aggregate step scores, see `LLMResponse.scores`.
-        unlabelled: "refuse" or "drop" questions without a gold answer that can be read; with a judge they are dropped.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read; with a
+            judge they are dropped.
         confidence: coverage of intervals.
         resamples: resamples of the bootstrap over questions.
         seed: seed of the bootstrap.
 
     Raises:
-        UsageError: fewer than two LLMs, different LLMs as independent ones, or both a scorer and a judge.
+        UsageError: fewer than two LLMs, different LLMs as independent ones, or both a scorer and a
+            judge.
         ConflictError: LLMs without shared noise; pools of different sizes.
         UnlabelledError: questions have no gold answer that can be read.
-        NotRecordedError: an area has no question with a gold; scores or verdicts that were not recorded.
+        NotRecordedError: an area has no question with a gold; scores or verdicts that were not
+            recorded.
         OutOfRangeError: a number out of range.
     """
     noise = _shared_noise(llms, independent)
     if scorer is not None and judge is not None:
-        raise UsageError("Win-rates are by the scores of a scorer or by the verdicts of a judge; both were given.")
+        raise UsageError(
+            "Win-rates are by the scores of a scorer or by the verdicts of a judge; both were"
+            " given."
+        )
     dataset.require([*llms, *independent])
     rows = np.flatnonzero(dataset.gold >= 0)
     if judge is None:
@@ -101,7 +118,12 @@ def couple(
     pairs, curves, covariances, variances = [], {}, {}, {}
     for one, two in combinations(range(len(together)), 2):
         pair = together[one].name, together[two].name
-        both = PairOfLLMs(together[one], together[two], *independent_pair(together, apart, one, two), apart is not None)
+        both = PairOfLLMs(
+            together[one],
+            together[two],
+            *independent_pair(together, apart, one, two),
+            apart is not None,
+        )
         pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
         covariances[pair] = both.statistics().covariance
         variances[pair] = both.variances()
@@ -141,27 +163,42 @@ def couple(
 
 def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
     if not with_gold:
-        return [f"No question of {dataset.id} has a gold answer, so there are no figures of correctness."]
+        return [
+            (
+                f"No question of {dataset.id} has a gold answer, so there are no figures of"
+                " correctness."
+            )
+        ]
     without = len(dataset.gold) - with_gold
     if not without:
         return []
     return [
-        f"{without} question{' was' if without == 1 else 's were'} left out without a gold answer that can be read."
+        (
+            f"{without} question{' was' if without == 1 else 's were'} left out without a gold answer"  # noqa: E501
+            " that can be read."
+        )
     ]
 
 
 def _weak_evidence(pairs: Sequence[CoupledPair]) -> list[str]:
     """Warn where the evidence on pairs of LLMs is weak."""
     sentences = [
-        f"{pair.first} and {pair.second} are not measurably more often right together than without shared noise; "
-        "do their vocabularies share tokens (`recorders.shared_noise.shared_tokens`)?"
+        f"{pair.first} and {pair.second} are not measurably more often right together than without"
+        " shared noise; do their vocabularies share tokens"
+        " (`recorders.shared_noise.shared_tokens`)?"
         for pair in pairs
         if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0
     ]
-    if few := sorted({f"{pair.area or 'all'} ({pair.questions})" for pair in pairs if pair.questions < _FEW_QUESTIONS}):
+    if few := sorted(
+        {
+            f"{pair.area or 'all'} ({pair.questions})"
+            for pair in pairs
+            if pair.questions < _FEW_QUESTIONS
+        }
+    ):
         sentences.append(
-            f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and a single question has none: "
-            f"{', '.join(few)}."
+            f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and a single"
+            f" question has none: {', '.join(few)}."
         )
     return sentences
 
@@ -172,11 +209,13 @@ def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
     noises = "; ".join(f"{llm.name}: {llm.noise or 'noise of its own'}" for llm in llms)
     if len({llm.noise for llm in llms}) > 1 or llms[0].noise is None:
         raise ConflictError(
-            f"Coupled LLMs are recorded with the same noise; these are not ({noises}). Record them with `feval record --coupled` "
-            "and one noise seed."
+            f"Coupled LLMs are recorded with the same noise; these are not ({noises}). Record them"
+            " with `feval record --coupled` and one noise seed."
         )
     names, others = ([llm.name for llm in group] for group in (llms, independent))
-    if others and [name.partition("@")[0] for name in others] != [name.partition("@")[0] for name in names]:
+    if others and [name.partition("@")[0] for name in others] != [
+        name.partition("@")[0] for name in names
+    ]:
         raise UsageError(
             "The independent recordings are of the same LLMs in the same order; coupled are "
             f"{', '.join(names)}, independent {', '.join(others)}."
@@ -184,7 +223,8 @@ def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
     other_noises = [llm.noise for llm in independent if llm.noise is not None]
     if len(set(other_noises)) < len(other_noises) or llms[0].noise in other_noises:
         raise ConflictError(
-            "The LLMs that were given as independent share noise; give recordings with noise of their own."
+            "The LLMs that were given as independent share noise; give recordings with noise of"
+            " their own."
         )
     return llms[0].noise
 
@@ -197,9 +237,13 @@ def _areas(
     if areas is None:
         return places
     area_of_row = [areas.get(dataset.question_ids[row]) for row in rows]
-    for area in names if names is not None else sorted({area for area in area_of_row if area is not None}):
+    for area in (
+        names if names is not None else sorted({area for area in area_of_row if area is not None})
+    ):
         at = np.array([place for place, name in enumerate(area_of_row) if name == area], np.intp)
         if not len(at):
-            raise NotRecordedError(f"No question of {dataset.id} with a gold answer is in the area {area!r}.")
+            raise NotRecordedError(
+                f"No question of {dataset.id} with a gold answer is in the area {area!r}."
+            )
         places[area] = at
     return places

@@ -1,4 +1,6 @@
-"""Two LLMs on the same questions, with shared noise and without: covariances, variances and errors of their difference."""
+"""Two LLMs on the same questions, with shared noise and without: covariances, variances and errors
+of their difference.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ import numpy as np
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError
 from feval.estimators.arrays import Floats, Integers, Rows
 from feval.estimators.coupling.gumbel_coupling import coupled_correctness, laws_of_counts
-from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.recorded_pairs import (
+    coupled_statistics,
+    equal_error_samples,
+    estimation_error,
+)
 from feval.estimators.inference.bootstrap import bootstrap_interval
 from feval.forecast.coupling_results import CoupledPair, ErrorCurve
 
@@ -26,7 +32,9 @@ _POINTS = 25
 
 @dataclass(frozen=True, eq=False)
 class LLMCalls:
-    """One LLM's calls on some questions, [Q, S] in recorded order; `right` is 1.0 or 0.0, and win-rates compare `scores`."""
+    """One LLM's calls on some questions, [Q, S] in recorded order; `right` is 1.0 or 0.0, and
+    win-rates compare `scores`.
+    """
 
     name: str
     codes: Integers
@@ -34,15 +42,18 @@ class LLMCalls:
     scores: Floats
 
 
-def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggregate: str) -> LLMCalls:
+def calls_of(
+    dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggregate: str
+) -> LLMCalls:
     """Take an LLM's calls from its pool; scores are correctness unless a scorer is given."""
     pool = llm.pool
     sizes = pool.sizes[rows]
     if len(uneven := np.flatnonzero(sizes != sizes[0])):
         name = dataset.question_ids[rows[uneven[0]]]
         raise ConflictError(
-            f"Coupled calls are paired by index, so all pools must have one size; {llm.name} has {sizes[0]} CoTs on "
-            f"{dataset.question_ids[rows[0]]!r} and {sizes[uneven[0]]} on {name!r}. Record the missing ones, or select questions."
+            f"Coupled calls are paired by index, so all pools must have one size; {llm.name} has"
+            f" {sizes[0]} CoTs on {dataset.question_ids[rows[0]]!r} and {sizes[uneven[0]]} on"
+            f" {name!r}. Record the missing ones, or select questions."
         )
     codes = pool.codes[rows, : int(sizes[0])]
     right = (codes == dataset.gold[rows, None]).astype(np.float64)
@@ -50,8 +61,9 @@ def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggrega
     if len(missing := np.argwhere(np.isnan(scores))):
         question, call = missing[0].tolist()
         raise NotRecordedError(
-            f"{scorer} has no score for CoT {call} of {llm.name} on {dataset.question_ids[rows[question]]!r}; score the rest "
-            "(`feval score`), or leave that question out."
+            f"{scorer} has no score for CoT {call} of {llm.name} on"
+            f" {dataset.question_ids[rows[question]]!r}; score the rest (`feval score`), or leave"
+            " that question out."
         )
     return LLMCalls(llm.name, codes, right, scores)
 
@@ -62,10 +74,14 @@ def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
     if len(set(sizes.values())) > 1:
         counts = ", ".join(f"{name}: {size}" for name, size in sizes.items())
         raise ConflictError(
-            f"LLMs are compared call by call; their numbers of CoTs per question differ ({counts}). Record the missing ones."
+            f"LLMs are compared call by call; their numbers of CoTs per question differ ({counts})."
+            " Record the missing ones."
         )
     if min(sizes.values()) < 2:
-        raise ConflictError("Within a question a covariance takes two CoTs or more; these pools hold 1. Record more.")
+        raise ConflictError(
+            "Within a question a covariance takes two CoTs or more; these pools hold 1. Record"
+            " more."
+        )
 
 
 def independent_pair(
@@ -76,12 +92,16 @@ def independent_pair(
         return apart[one], apart[two]
     other = together[two]
     roll = partial(np.roll, shift=-1, axis=1)
-    return together[one], LLMCalls(other.name, roll(other.codes), roll(other.right), roll(other.scores))
+    return together[one], LLMCalls(
+        other.name, roll(other.codes), roll(other.right), roll(other.scores)
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class PairOfLLMs:
-    """Two LLMs under shared noise and without it; `recorded_apart`: the independent calls are recordings of their own."""
+    """Two LLMs under shared noise and without it; `recorded_apart`: the independent calls are
+    recordings of their own.
+    """
 
     first: LLMCalls
     second: LLMCalls
@@ -101,7 +121,11 @@ class PairOfLLMs:
         """[2, Q] within-question variances of the difference, coupled and independent."""
         coupled = self.statistics()
         # Shifted pairs of one recording depend on each other; its own two variances are unbiased.
-        apart = self.statistics_apart().variance_coupled if self.recorded_apart else coupled.variance_independent
+        apart = (
+            self.statistics_apart().variance_coupled
+            if self.recorded_apart
+            else coupled.variance_independent
+        )
         return np.stack([coupled.variance_coupled, apart])
 
     def differences(self, at: Rows) -> tuple[Floats, Floats]:
@@ -109,16 +133,24 @@ class PairOfLLMs:
         coupled = self.first.right[at] - self.second.right[at]
         return coupled, self.first_apart.right[at] - self.second_apart.right[at]
 
-    def figures(self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]) -> CoupledPair:
+    def figures(
+        self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]
+    ) -> CoupledPair:
         """All figures on some questions."""
         statistics = self.statistics(at)
         coupled, independent = self.differences(at)
         interval = bootstrap_interval(statistics.covariance[:, None], **settings)
         if samples < 1:
-            raise OutOfRangeError(f"The error is that of 1 independent pair or more; {samples} were given.")
+            raise OutOfRangeError(
+                f"The error is that of 1 independent pair or more; {samples} were given."
+            )
         number = min(samples, independent.size)
         equal = None
-        if coupled.shape == independent.shape and np.ptp(independent) > 0 and number < independent.size:
+        if (
+            coupled.shape == independent.shape
+            and np.ptp(independent) > 0
+            and number < independent.size
+        ):
             equal = equal_error_samples(coupled, independent, number, **settings)
         return CoupledPair(
             first=self.first.name,
@@ -133,9 +165,11 @@ class PairOfLLMs:
             law_covariance=self._law_covariance(at),
             variance_coupled=statistics.total_coupled,
             # As in `variances`, plus the variance between questions.
-            variance_independent=self.statistics_apart(at).total_coupled
-            if self.recorded_apart
-            else statistics.total_independent,
+            variance_independent=(
+                self.statistics_apart(at).total_coupled
+                if self.recorded_apart
+                else statistics.total_independent
+            ),
             agreement_coupled=_agreement(self.first, self.second, at),
             agreement_independent=_agreement(self.first_apart, self.second_apart, at),
             independent_samples=number,
@@ -147,11 +181,14 @@ class PairOfLLMs:
         )
 
     def _law_covariance(self, at: Rows) -> float:
-        """Mean covariance of correctness under the coupling of the two empirical answer distributions."""
+        """Mean covariance of correctness under the coupling of the two empirical answer
+        distributions.
+        """
         one, two = self.first.codes[at], self.second.codes[at]
         width = 2 + int(max(one.max(), two.max()))
         counts = [
-            np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1) for codes in (one, two)
+            np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1)
+            for codes in (one, two)
         ]
         laws = list(map(laws_of_counts, counts))
         right = np.zeros(laws[0].shape, bool)

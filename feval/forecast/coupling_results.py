@@ -12,7 +12,9 @@ from feval.estimators.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class ErrorCurve:
-    """Exact mean absolute error of the estimated difference against the number of pairs of calls (the paper's Figure 2c)."""
+    """Exact mean absolute error of the estimated difference against the number of pairs of calls
+    (the paper's Figure 2c).
+    """
 
     samples: tuple[int, ...]
     coupled: tuple[float, ...]
@@ -28,7 +30,8 @@ class CoupledPair:
         calls: per question.
         difference: accuracy of the first minus that of the second, over all coupled calls.
         covariance: mean covariance of being right within a question, under shared noise.
-        law_covariance: the covariance if the two recorded answer distributions were coupled as single tokens.
+        law_covariance: the covariance if the two recorded answer distributions were coupled as
+            single tokens.
         variance_coupled: variance of the difference over questions and noise.
         variance_independent: the same without shared noise.
         agreement_coupled: share of coupled pairs with the same answer.
@@ -36,7 +39,8 @@ class CoupledPair:
         independent_samples: a number of independent pairs.
         error: their mean absolute error; `None` if it is 0.
         coupled_samples: the smallest number of coupled pairs with no larger error.
-        ratio: number of coupled pairs worth one independent pair; its interval is `None` also for a single question.
+        ratio: number of coupled pairs worth one independent pair; its interval is `None` also for a
+            single question.
     """
 
     first: str
@@ -67,7 +71,8 @@ class RankedLLM:
 
     Attributes:
         scheme: "coupled" or "independent".
-        winrate: average over the other LLMs of the share of comparisons it wins, with its interval over questions.
+        winrate: average over the other LLMs of the share of comparisons it wins, with its interval
+            over questions.
         ties: average share of ties.
         rank: best rank; LLMs that cannot be distinguished share one.
         strength: Bradley-Terry strength, ties as half a win; natural logarithms with mean 0.
@@ -90,15 +95,18 @@ class Coupling:
 
     Attributes:
         noise: scheme and seed of the shared noise.
-        independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the coupled ones.
+        independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the
+            coupled ones.
         compared_by: what win-rates compare: "correctness", a scorer or a judge.
         ranked_questions: number of questions that win-rates are averaged over.
         pairs: every pair of LLMs, over all questions and in each area.
         curves: (first, second) -> error against samples, over all questions.
         covariances: (first, second) -> [Q] within-question covariances.
-        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent.
+        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled
+            and independent.
         ranking: every LLM under both schemes.
-        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm-adjusted p.
+        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with
+            Holm-adjusted p.
         warnings: what a reader must know in order not to be misled.
     """
 
@@ -123,7 +131,11 @@ class Coupling:
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON values, without the values per question."""
         left_out = {"curves", "covariances", "variances", "pairs", "ranking", "changes"}
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
+        values = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in left_out
+        }
         curves = [
             {"first": first, "second": second, **dataclasses.asdict(curve)}
             for (first, second), curve in self.curves.items()

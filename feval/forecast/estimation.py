@@ -1,4 +1,6 @@
-"""Accuracy of M-fold voting from G calls per question, beside what the whole pool says, so that the error is visible."""
+"""Accuracy of M-fold voting from G calls per question, beside what the whole pool says, so that the
+error is visible.
+"""
 
 from __future__ import annotations
 
@@ -52,17 +54,21 @@ def estimate(
 ) -> Forecast:
     """Forecast the accuracy of M-fold voting from g calls per question.
 
-    - `unbiased`: the mean over all subsets of M of the g calls, for M up to g, where an unbiased estimate exists.
-    - `exact`: the plurality accuracy of M independent calls at the shares c / g (the Monte-Carlo estimator without simulation);
-      `monte-carlo`: the same, simulated; `gaussian`: eq. (9), guarded ("Compute-efficient evaluation of LLM voting accuracy").
-      Biased for every M above 1.
-    - `two-call` (arXiv 2605.03379, Theorem 4.1): sharp bounds from the first two calls of each question, with a projected Wald
-      region for sampling error, or a likelihood region where a cell holds fewer than 5 questions.
-    - `max-entropy`, `ldgp` (Props. 5.1, 5.2): curves of distributions with mu and nu, estimated from all pairs of the g calls.
+    - `unbiased`: the mean over all subsets of M of the g calls, for M up to g, where an unbiased
+      estimate exists.
+    - `exact`: the plurality accuracy of M independent calls at the shares c / g (the Monte-Carlo
+      estimator without simulation); `monte-carlo`: the same, simulated; `gaussian`: eq. (9),
+      guarded ("Compute-efficient evaluation of LLM voting accuracy"). Biased for every M above 1.
+    - `two-call` (arXiv 2605.03379, Theorem 4.1): sharp bounds from the first two calls of each
+      question, with a projected Wald region for sampling error, or a likelihood region where a cell
+      holds fewer than 5 questions.
+    - `max-entropy`, `ldgp` (Props. 5.1, 5.2): curves of distributions with mu and nu, estimated
+      from all pairs of the g calls.
 
-    The last three estimate a majority of right calls, which a plurality among several wrong answers exceeds; each estimate is
-    compared with the pool's curve of its kind. All assume that calls are independent given the question. Intervals cover the
-    choice of questions and of calls, but neither an estimator's bias nor a model's error. Completions use at most 400 resamples.
+    The last three estimate a majority of right calls, which a plurality among several wrong answers
+    exceeds; each estimate is compared with the pool's curve of its kind. All assume that calls are
+    independent given the question. Intervals cover the choice of questions and of calls, but
+    neither an estimator's bias nor a model's error. Completions use at most 400 resamples.
 
     Args:
         dataset: from `load`.
@@ -83,7 +89,8 @@ def estimate(
     Raises:
         ShortPoolError: g above a pool; the message names the question.
         UnlabelledError: questions have no gold answer that can be read.
-        OutOfRangeError: an M below 1, g too small, no method or one twice, or a confidence outside (0, 1).
+        OutOfRangeError: an M below 1, g too small, no method or one twice, or a confidence outside
+            (0, 1).
         UnknownNameError: an unknown method.
         UsageError: dataset and LLM from different loads.
     """
@@ -97,7 +104,9 @@ def estimate(
     pool = _reference(dataset, llm, questions.rows, votes)
     with executors.opened(workers, given=executor) as opened:
         if opened is None:
-            estimates = tuple(executors.results(_estimated, [(name, calls) for name in methods], None, progress))
+            estimates = tuple(
+                executors.results(_estimated, [(name, calls) for name in methods], None, progress)
+            )
         else:
             recipe, chosen = LoadRecipe.of(dataset, [llm]), without_gaps(questions.rows)
             tasks = [(name, recipe, chosen, how) for name in methods]
@@ -116,7 +125,10 @@ def estimate(
         m=tuple(votes),
         pool=pool,
         estimates=estimates,
-        warnings=(*forecast_warnings(calls, methods, estimates, pool.size), *mixed_parties(dataset)),
+        warnings=(
+            *forecast_warnings(calls, methods, estimates, pool.size),
+            *mixed_parties(dataset),
+        ),
         left_out=questions.left_out,
     )
 
@@ -125,7 +137,9 @@ def _estimated(name: str, calls: DrawnCalls) -> EstimatedCurve:
     return ESTIMATORS[name](calls)
 
 
-def _estimated_there(name: str, recipe: LoadRecipe, rows: Rows | slice, how: tuple[Any, ...]) -> EstimatedCurve:
+def _estimated_there(
+    name: str, recipe: LoadRecipe, rows: Rows | slice, how: tuple[Any, ...]
+) -> EstimatedCurve:
     """Estimate in a process that draws the calls itself: a task."""
     dataset, [llm] = loaded(recipe)
     calls = DrawnCalls.of(dataset, llm, ordered_by_key(dataset, with_numbers(rows)), *how)
@@ -138,16 +152,19 @@ def _check(g: int, methods: Sequence[str], confidence: float) -> None:
             raise UnknownNameError.of("estimator", name, METHODS)
     if not methods or len(set(methods)) < len(methods):
         raise OutOfRangeError(
-            f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was given."
+            f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was"
+            " given."
         )
     if g < 1:
         raise OutOfRangeError(
-            f"An estimate is made from 1 call per question or more, and g = {g} was asked for; ask for 1 or more."
+            f"An estimate is made from 1 call per question or more, and g = {g} was asked for; ask"
+            " for 1 or more."
         )
     paired = next((name for name in methods if name in OF_MAJORITY), None)
     if g < 2 and paired is not None:
         raise OutOfRangeError(
-            f"{paired} looks at pairs of calls, and g = {g} was asked for; ask for 2 or more, or for another estimator."
+            f"{paired} looks at pairs of calls, and g = {g} was asked for; ask for 2 or more, or"
+            " for another estimator."
         )
     require_confidence(confidence)
 
@@ -159,9 +176,15 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Pool
     if not within:
         return PoolCurves(size, beyond, beyond)
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-    plurality = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, within).mean()
+    plurality = subset_plurality_accuracy(
+        counts.gold, counts.rivals, counts.no_answer, within
+    ).mean()
     majority = [
-        float(hypergeometric_majority(counts.gold.astype(np.int64), counts.size.astype(np.int64), m).mean())
+        float(
+            hypergeometric_majority(
+                counts.gold.astype(np.int64), counts.size.astype(np.int64), m
+            ).mean()
+        )
         for m in within
     ]
     return PoolCurves(size, (*plurality.tolist(), *beyond), (*majority, *beyond))

@@ -65,7 +65,10 @@ class DrawnCalls:
         how: tuple[float, int, int],
     ) -> DrawnCalls:
         """Draw g calls per question; `how` is confidence, resamples and simulations."""
-        codes, gold = drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0], dataset.gold[rows]
+        codes, gold = (
+            drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0],
+            dataset.gold[rows],
+        )
         pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
         keys = dataset.question_keys[rows]
         return cls(vote_counts(codes, gold), pairs, votes, keys, g, llm.seed % (1 << 64), *how)
@@ -78,13 +81,19 @@ class DrawnCalls:
     def moments(self) -> SampleMoments:
         """Estimate mu and nu from all pairs of the calls."""
         resamples = min(self.resamples, _MODEL_RESAMPLES)
-        return sample_moments(self.counts.gold, self.counts.size, resamples=resamples, seed=self.seed)
+        return sample_moments(
+            self.counts.gold, self.counts.size, resamples=resamples, seed=self.seed
+        )
 
     def with_interval(self, method: str, values: PerQuestion) -> EstimatedCurve:
         """Make the curve of values per question, with their intervals."""
         ends = accuracy_interval(values, self.confidence)
-        columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
-        points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
+        columns = zip(
+            self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False
+        )
+        points = [
+            EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns
+        ]
         points += [
             EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
             for votes in self.votes[len(points) :]
@@ -150,8 +159,9 @@ def _two_call(calls: DrawnCalls) -> EstimatedCurve:
 
 
 _NO_BOUNDS = (
-    "The two calls of a question disagree more often than independent calls would (nu < mu^2), which happens by chance on few "
-    "questions: no law has these sample moments, so there are no bounds, only the region's interval."
+    "The two calls of a question disagree more often than independent calls would (nu < mu^2),"
+    " which happens by chance on few questions: no law has these sample moments, so there are no"
+    " bounds, only the region's interval."
 )
 
 
@@ -162,14 +172,20 @@ def _is_feasible(table: PairTable) -> bool:
 
 
 def _max_entropy(calls: DrawnCalls) -> EstimatedCurve:
-    return _completed("max-entropy", calls, lambda moments, budgets: maxent_completion(moments, budgets).votes)
+    return _completed(
+        "max-entropy", calls, lambda moments, budgets: maxent_completion(moments, budgets).votes
+    )
 
 
 def _ldgp(calls: DrawnCalls) -> EstimatedCurve:
-    return _completed("ldgp", calls, lambda moments, budgets: ldgp_completion(moments, budgets).votes)
+    return _completed(
+        "ldgp", calls, lambda moments, budgets: ldgp_completion(moments, budgets).votes
+    )
 
 
-def _completed(method: str, calls: DrawnCalls, complete: Callable[[Moments, list[int]], Floats]) -> EstimatedCurve:
+def _completed(
+    method: str, calls: DrawnCalls, complete: Callable[[Moments, list[int]], Floats]
+) -> EstimatedCurve:
     sample, resampled = moments_of(calls.moments())
     budgets = sorted({_budget(votes) for votes in calls.votes})
     tail = (1.0 - calls.confidence) / 2.0
@@ -201,4 +217,7 @@ ESTIMATORS: dict[str, Callable[[DrawnCalls], EstimatedCurve]] = {
 
 
 def _no_unbiased(g: int) -> str:
-    return f"No unbiased estimate from {g} call{'s' if g > 1 else ''} exists beyond M = {g}, so none is given there."
+    return (
+        f"No unbiased estimate from {g} call{'s' if g > 1 else ''} exists beyond M = {g}, so none"
+        " is given there."
+    )

@@ -1,4 +1,6 @@
-"""Right calls per question, and the two moments that they estimate: what forecasts and plans are made from."""
+"""Right calls per question, and the two moments that they estimate: what forecasts and plans are
+made from.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ MOST_VOTES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class SampleMoments:
-    """Estimates of mu = E Q and nu = E Q^2, Q the probability that a call on a random question is right.
+    """Estimates of mu = E Q and nu = E Q^2, Q the probability that a call on a random question is
+    right.
 
     Attributes:
         mu: mean over questions of c / G, unbiased.
@@ -40,14 +43,17 @@ class SampleMoments:
 
 
 def checked_votes(m: Any) -> list[int]:
-    """Check that numbers of votes are distinct integers from 1 to `MOST_VOTES`, and return them in ascending order."""
+    """Check that numbers of votes are distinct integers from 1 to `MOST_VOTES`, and return them in
+    ascending order.
+    """
     votes = [int(value) for value in m]
     wrong = next((value for value in votes if not 1 <= value <= MOST_VOTES), None)
     if wrong is not None:
         raise OutOfRangeError(f"A vote has 1 to {MOST_VOTES:,} calls; M = {wrong} was asked for.")
     if not votes or len(set(votes)) < len(votes):
         raise OutOfRangeError(
-            f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was given."
+            f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was"
+            " given."
         )
     return sorted(votes)
 
@@ -58,7 +64,9 @@ def ordered_by_key(dataset: Dataset, rows: npt.NDArray[np.intp]) -> npt.NDArray[
 
 
 def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:
-    """Estimate mu and nu from [Q] right calls out of [Q] sizes of at least 2, with resamples over questions."""
+    """Estimate mu and nu from [Q] right calls out of [Q] sizes of at least 2, with resamples over
+    questions.
+    """
     c, g = right.astype(np.float64), size.astype(np.float64)
     columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
     mu, nu = columns.mean(axis=0).tolist()
@@ -70,16 +78,27 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
 
 
 def rare_pairs(right: Integers, size: Integers) -> str | None:
-    """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0"; `None` if there are none.
+    """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0";
+    `None` if there are none.
 
-    Resamples never show a kind that the questions lack, so their moments then look more certain than they are.
+    Resamples never show a kind that the questions lack, so their moments then look more certain
+    than they are.
     """
     wrong = size - right
-    kinds = {"both right": right >= 2, "one right": (right >= 1) & (wrong >= 1), "both wrong": wrong >= 2}
+    kinds = {
+        "both right": right >= 2,
+        "one right": (right >= 1) & (wrong >= 1),
+        "both wrong": wrong >= 2,
+    }
     counts = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
-    return ", ".join(f"{kind} {count}" for kind, count in counts.items() if count < _FEWEST_IN_A_CELL) or None
+    return (
+        ", ".join(f"{kind} {count}" for kind, count in counts.items() if count < _FEWEST_IN_A_CELL)
+        or None
+    )
 
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
     """The moments of the sample (a scalar table) and of its resamples [R]."""
-    return Moments.of(sample.mu, sample.nu), Moments.of(sample.resampled[:, 0], sample.resampled[:, 1])
+    return Moments.of(sample.mu, sample.nu), Moments.of(
+        sample.resampled[:, 0], sample.resampled[:, 1]
+    )

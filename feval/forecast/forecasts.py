@@ -29,7 +29,8 @@ class EstimatePoint:
     Attributes:
         m: votes.
         accuracy: the estimate; `None` for bounds, and for `unbiased` beyond M = G.
-        bound_low: L, the least accuracy of any distribution with the estimated moments (`two-call` only).
+        bound_low: L, the least accuracy of any distribution with the estimated moments (`two-call`
+            only).
         bound_high: U, the greatest.
         low: lower end of the confidence interval.
         high: upper end.
@@ -51,9 +52,10 @@ class EstimatedCurve:
 
     Attributes:
         method: one of `METHODS`.
-        of: what it estimates: the accuracy of a "plurality" of answers or of a "majority" of right calls.
-        interval: kind of its intervals: "student" over questions, "bootstrap" of the moments, or "wald" or "likelihood" regions
-            of the pair table.
+        of: what it estimates: the accuracy of a "plurality" of answers or of a "majority" of right
+            calls.
+        interval: kind of its intervals: "student" over questions, "bootstrap" of the moments, or
+            "wald" or "likelihood" regions of the pair table.
         points: by M.
     """
 
@@ -65,7 +67,8 @@ class EstimatedCurve:
 
 @dataclass(frozen=True, slots=True)
 class PoolCurves:
-    """Curves of the whole pool: exact means over all subsets of M recorded calls, unbiased for M fresh calls.
+    """Curves of the whole pool: exact means over all subsets of M recorded calls, unbiased for M
+    fresh calls.
 
     Attributes:
         size: calls of the smallest pool, the largest M with a value.
@@ -111,9 +114,13 @@ class Forecast(Drawn):
     left_out: LeftOut = NONE_LEFT_OUT
 
     def errors(self, estimate: EstimatedCurve) -> tuple[float | None, ...]:
-        """Estimate minus pool for each M, `None` where either is missing; for bounds, how far the pool lies outside them."""
+        """Estimate minus pool for each M, `None` where either is missing; for bounds, how far the
+        pool lies outside them.
+        """
         truth = self.pool.plurality if estimate.of == "plurality" else self.pool.majority
-        return tuple(_error(point, true) for point, true in zip(estimate.points, truth, strict=True))
+        return tuple(
+            _error(point, true) for point, true in zip(estimate.points, truth, strict=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast as JSON values, with the error of each point."""
@@ -122,7 +129,11 @@ class Forecast(Drawn):
             for point, error in zip(json_curve["points"], self.errors(curve), strict=True):
                 point["error"] = error
         del values["left_out"]
-        return values | {"scheme": "draws-v1"} | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+        return (
+            values
+            | {"scheme": "draws-v1"}
+            | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+        )
 
 
 def _error(point: EstimatePoint, true: float | None) -> float | None:

@@ -36,11 +36,15 @@ class Pilot:
     family: int
 
     @classmethod
-    def of(cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int) -> Self:
+    def of(
+        cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int
+    ) -> Self:
         """Count the pilot's calls on some questions."""
         counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
         draws = min(resamples, _MOMENT_RESAMPLES)
-        moments = sample_moments(counts.gold, counts.size, resamples=draws, seed=llm.seed % (1 << 64))
+        moments = sample_moments(
+            counts.gold, counts.size, resamples=draws, seed=llm.seed % (1 << 64)
+        )
         rare = rare_pairs(counts.gold, counts.size)
         return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, confidence, family)
 
@@ -54,25 +58,37 @@ class Pilot:
         if not self.can_certify:
             return [None] * len(votes)
         level = 1.0 - (1.0 - self.confidence) / self.family
-        gains = simultaneous_gains(self.counts.gold, self.counts.size, [m // 2 for m in votes], level)
+        gains = simultaneous_gains(
+            self.counts.gold, self.counts.size, [m // 2 for m in votes], level
+        )
         return [None if np.isnan(gain) else gain for gain in gains.tolist()]
 
     def pluralities(self, votes: Sequence[int]) -> Floats:
-        """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at its shares beyond."""
+        """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at
+        its shares beyond.
+        """
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
-        values = self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
+        values = (
+            self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
+        )
         ends = accuracy_interval(values, self.confidence)
         return np.stack([values.mean(), ends.low, ends.high])
 
     def seam(self, votes: int) -> tuple[float, float]:
-        """Accuracy of a vote within the pool over subsets, and as predicted from the pool's shares."""
+        """Accuracy of a vote within the pool over subsets, and as predicted from the pool's
+        shares.
+        """
         return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
 
     def _subsets(self, votes: Sequence[int]) -> PerQuestion:
-        return subset_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
+        return subset_plurality_accuracy(
+            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
+        )
 
     def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
-        return plugin_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
+        return plugin_plurality_accuracy(
+            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
+        )
 
 
 def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> list[str]:
@@ -82,22 +98,23 @@ def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -
         sentences.append(_beyond(options, pilot))
     if pilot.moments.clipped:
         sentences.append(
-            "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
-            "questions; the bounds assume that all questions are equally hard."
+            "The pilot's calls on a question disagree more often than independent calls would,"
+            " which happens by chance on few questions; the bounds assume that all questions are"
+            " equally hard."
         )
     if not pilot.can_certify:
         why = f"{number} question{'s' if number > 1 else ''}"
         if pilot.rare is not None:
             why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
         sentences.append(
-            f"The pilot has {why}: resampling them would look too certain, so no vote is certified, and intervals may be "
-            "too narrow. Record more questions."
+            f"The pilot has {why}: resampling them would look too certain, so no vote is certified,"
+            " and intervals may be too narrow. Record more questions."
         )
     sentences += _family(options, pilot)
     if questions != number:
         sentences.append(
-            f"The intervals are for the pilot's {number} questions; the {questions:,} to answer are assumed to be like "
-            "them."
+            f"The intervals are for the pilot's {number} questions; the {questions:,} to answer are"
+            " assumed to be like them."
         )
     return sentences
 
@@ -108,15 +125,19 @@ def _beyond(options: Sequence[VoteOption], pilot: Pilot) -> str:
     measured, predicted = pilot.seam(last)
     beyond = [option for option in options if option.plurality_kind == "plug-in"]
     over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
-    instead = f" At M = {over[0]} even the lower bound of a majority exceeds them: use that." if over else ""
+    instead = (
+        f" At M = {over[0]} even the lower bound of a majority exceeds them: use that."
+        if over
+        else ""
+    )
     alike = int(pilot.counts.size.max()) == pilot.pool
     pool = "the pilot's pool" if alike else "the pilot's smallest pool"
     vote = f"the {pilot.pool}-call vote" if alike else "the vote of all calls that a question has"
     return (
-        f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's shares: they level "
-        f"off at {vote}, whatever more votes would do, and their intervals do not cover that bias. At M = {last} "
-        f"the pilot measures {100 * measured:.2f} %, and the shares predict {100 * predicted:.2f} %.{instead} "
-        "Record more calls to measure them."
+        f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's"
+        f" shares: they level off at {vote}, whatever more votes would do, and their intervals do"
+        f" not cover that bias. At M = {last} the pilot measures {100 * measured:.2f} %, and the"
+        f" shares predict {100 * predicted:.2f} %.{instead} Record more calls to measure them."
     )
 
 
@@ -129,11 +150,18 @@ def _family(options: Sequence[VoteOption], pilot: Pilot) -> list[str]:
     level = f"{100 * pilot.confidence:g} %"
     plans = f" in all {pilot.family} plans of the family" if pilot.family > 1 else ""
     which = (
-        "none of them is" if not together else "all of them are" if together == certified else f"{together} of them are"
+        "none of them is"
+        if not together
+        else "all of them are"
+        if together == certified
+        else f"{together} of them are"
     )
     alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
     if options[-1].majority_gain_low_together is None:
-        how = "the questions show no spread in some direction, so there is no region of mu and nu to prove it with."
+        how = (
+            "the questions show no spread in some direction, so there is no region of mu and nu to"
+            " prove it with."
+        )
     else:
         how = f"by one region of mu and nu for every vote, at {level} for all together."
     return [f"{alone} certified alone, at {level}. Together{plans}, {which}: {how}"]

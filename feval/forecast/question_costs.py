@@ -39,17 +39,17 @@ class QuestionCosts:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
-                f"A budget in USD needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
-                "budget in tokens."
+                f"A budget in USD needs prices, and {llm.name} was loaded without a price list."
+                " Give one (`--prices`), or a budget in tokens."
             )
         pool = llm.pool.rows(rows)
         unknown = rows[pool.prompt_tokens < 0]
         if len(unknown):
             name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
-                f"A plan needs prompt tokens, and the recording does not say how many the prompts of {llm.name} have on "
-                f"{len(unknown)} of {len(rows)} questions of {dataset.id}, {name!r} first. Import or record it with a token "
-                "counter."
+                "A plan needs prompt tokens, and the recording does not say how many the prompts"
+                f" of {llm.name} have on {len(unknown)} of {len(rows)} questions of {dataset.id},"
+                f" {name!r} first. Import or record it with a token counter."
             )
         output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
         return cls(budget, llm.billing, float(pool.prompt_tokens.mean()), output, llm.price)
@@ -60,7 +60,11 @@ class QuestionCosts:
 
     def usd(self, calls: int) -> float | None:
         """Mean USD; `None` without a price."""
-        return None if self.price is None else usd(self.price, self._prompts(calls), calls * self.output_tokens)
+        return (
+            None
+            if self.price is None
+            else usd(self.price, self._prompts(calls), calls * self.output_tokens)
+        )
 
     def cost(self, calls: int) -> float:
         """Mean cost in the budget's unit."""
@@ -82,19 +86,22 @@ class QuestionCosts:
         """
         if not self.cost(calls) > 0.0:
             raise OutOfRangeError(
-                f"Calls cost nothing in {self.budget.unit} at these prices, so {self.budget.amount:g} {self.budget.unit} pay any "
-                "number of them. Give a budget in tokens."
+                f"Calls cost nothing in {self.budget.unit} at these prices, so"
+                f" {self.budget.amount:g} {self.budget.unit} pay any number of them. Give a budget"
+                " in tokens."
             )
         if self.paid(calls) < 1:
             unit = self.budget.unit
             raise OutOfRangeError(
-                f"A budget of {_plain(self.budget.amount)} {unit} does not pay a single call: one on a mean question costs "
-                f"{_plain(self.cost(calls))} {unit}. Raise the budget."
+                f"A budget of {_plain(self.budget.amount)} {unit} does not pay a single call: one"
+                f" on a mean question costs {_plain(self.cost(calls))} {unit}. Raise the budget."
             )
 
 
 def estimation_split(costs: QuestionCosts) -> EstimationSplit:
-    """Return the integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest calls among equals."""
+    """Return the integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest
+    calls among equals.
+    """
     candidates: list[tuple[int, int]] = []
     for calls in range(1, _MOST_CALLS + 1):
         questions = costs.paid(calls)

@@ -1,9 +1,10 @@
 """The Hugging Face Hub: recordings and questions fetched from it, releases pushed to it.
 
-`addresses` and `places` are light, so opening a local folder loads no network code. Everything else loads huggingface_hub, and
-is loaded when first used: `from feval import hub`, then `hub.pull(...)`.
+`addresses` and `places` are light, so opening a local folder loads no network code. Everything else
+loads huggingface_hub, and is loaded when first used: `from feval import hub`, then `hub.pull(...)`.
 
-Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither reads nor shows them.
+Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither reads nor shows
+them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Addresses on the Hugging Face Hub: `hf://namespace/name@revision/path`.
 
-An address can be used wherever the folder of a recording can. Recordings are dataset repositories, so `datasets/` before the
-namespace is optional. A revision is a commit, a tag or a branch; the default is the branch `main`. The command line turns
-folder arguments into paths, which collapses the double slash: `hf:/namespace/name` is read as well.
+An address can be used wherever the folder of a recording can. Recordings are dataset repositories,
+so `datasets/` before the namespace is optional. A revision is a commit, a tag or a branch; the
+default is the branch `main`. The command line turns folder arguments into paths, which collapses
+the double slash: `hf:/namespace/name` is read as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _PATH_PIECE = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+ -]{0,199}")
 class Address:
     """A dataset repository on the Hub, or a path in it.
 
-    The revision is a commit, tag or branch, `None` for the branch `main`; the path is empty for the whole repository.
+    The revision is a commit, tag or branch, `None` for the branch `main`; the path is empty for the
+    whole repository.
     """
 
     repo_id: str
@@ -62,12 +64,20 @@ def is_address(place: object) -> bool:
 def parse_address(place: str | PurePath) -> Address:
     """Parse an address; raise a `UsageError` where it is not valid."""
     text = _text(place)
-    pieces = text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/") if is_address(place) else []
-    # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is in the namespace "datasets".
+    pieces = (
+        text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/")
+        if is_address(place)
+        else []
+    )
+    # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is in the
+    # namespace "datasets".
     if len(pieces) >= 3 and pieces[0] == "datasets" and "@" not in pieces[1]:
         pieces = pieces[1:]
     elif len(pieces) >= 3 and pieces[0] in {"models", "spaces", "buckets"} and "@" not in pieces[1]:
-        raise UsageError(f"{text} is not a dataset repository, and recordings live in those: hf://namespace/name.")
+        raise UsageError(
+            f"{text} is not a dataset repository, and recordings live in those:"
+            " hf://namespace/name."
+        )
     if len(pieces) < 2:
         raise _invalid(text)
     name, at, revision = pieces[1].partition("@")
@@ -76,7 +86,10 @@ def parse_address(place: str | PurePath) -> Address:
         revision, rest = "/".join(["refs", *rest[:2]]), rest[2:]
     revision = revision.replace("%2F", "/").replace("%2f", "/")
     valid = (
-        all(_NAME.fullmatch(piece) and "--" not in piece and ".." not in piece for piece in (pieces[0], name))
+        all(
+            _NAME.fullmatch(piece) and "--" not in piece and ".." not in piece
+            for piece in (pieces[0], name)
+        )
         and (not at or (_REVISION.fullmatch(revision) and ".." not in revision))
         and all(_PATH_PIECE.fullmatch(piece) for piece in rest)
     )
@@ -86,7 +99,9 @@ def parse_address(place: str | PurePath) -> Address:
 
 
 def split_places(text: str) -> list[str]:
-    """Split FEVAL_RECORDING, folders and addresses separated as in PATH; the colon of an address stays part of it."""
+    """Split FEVAL_RECORDING, folders and addresses separated as in PATH; the colon of an address
+    stays part of it.
+    """
     places: list[str] = []
     for piece in text.split(os.pathsep):
         if places and places[-1] == "hf" and piece.startswith("/"):
@@ -102,6 +117,6 @@ def _text(place: str | PurePath) -> str:
 
 def _invalid(text: str) -> UsageError:
     return UsageError(
-        "An address on the Hub looks like hf://namespace/name@revision, where the revision is a commit, a tag or a branch; "
-        f"found {text!r:.200}."
+        "An address on the Hub looks like hf://namespace/name@revision, where the revision is a"
+        f" commit, a tag or a branch; found {text!r:.200}."
     )

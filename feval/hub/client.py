@@ -1,6 +1,8 @@
-"""The only module that makes a huggingface_hub client: its failures become sentences, passing ones are tried again.
+"""The only module that makes a huggingface_hub client: its failures become sentences, passing ones
+are tried again.
 
-Texts of its errors contain addresses, which may contain a password. None is shown: errors chained to ours keep class and status.
+Texts of its errors contain addresses, which may contain a password. None is shown: errors chained
+to ours keep class and status.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ from urllib.parse import urlsplit
 from huggingface_hub import HfApi, constants
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils.logging import get_verbosity, set_verbosity
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from huggingface_hub.utils.tqdm import (
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
 
 from feval import __version__
 from feval.errors import FevalError, HubError, StorageError
@@ -31,7 +37,8 @@ WAITS_SECONDS = (1.0, 4.0)
 _LONGEST_WAIT_SECONDS = 30.0
 _DISK_ERRORS = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
 _HTTP_LOGGERS = ("httpcore", "httpcore2", "httpx", "httpx2")
-# The client's wrappers of what happened in a thread that uploads, while asking for a file, or for a revision.
+# The client's wrappers of what happened in a thread that uploads, while asking for a file, or for a
+# revision.
 _WRAPPERS = (RuntimeError, hub_errors.LocalEntryNotFoundError, hub_errors.RevisionResolutionError)
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -40,10 +47,13 @@ _Result = TypeVar("_Result")
 class TransientError(Exception):
     """A failure that another attempt may not meet again.
 
-    `wait_seconds` is how long the Hub asks us to wait; `broken`: bytes were lost, which the client does not always ask for again.
+    `wait_seconds` is how long the Hub asks us to wait; `broken`: bytes were lost, which the client
+    does not always ask for again.
     """
 
-    def __init__(self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False) -> None:
+    def __init__(
+        self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False
+    ) -> None:
         super().__init__(sentence)
         self.wait_seconds = wait_seconds
         self.broken = broken
@@ -57,8 +67,9 @@ class StaleParentError(Exception):
 class Client:
     """huggingface_hub for one dataset repository, with errors that name what was asked.
 
-    `failed` makes the error from a reason and an advice (half a sentence each, the advice capitalised), `disk_failed` from the
-    operating system's message; `wrong_name` is the advice where the Hub knows no such repository or commit.
+    `failed` makes the error from a reason and an advice (half a sentence each, the advice
+    capitalised), `disk_failed` from the operating system's message; `wrong_name` is the advice
+    where the Hub knows no such repository or commit.
     """
 
     repository: str
@@ -93,12 +104,16 @@ class Client:
                     raise self.failed(str(error), "Try later") from error
                 requested = error.wait_seconds
                 _LOG.info("%s: %s; trying again.", self.repository, error)
-                time.sleep(wait if requested is None else min(max(wait, requested), _LONGEST_WAIT_SECONDS))
+                time.sleep(
+                    wait if requested is None else min(max(wait, requested), _LONGEST_WAIT_SECONDS)
+                )
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
     def errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into our errors; with `client_retries`, it has retried already, and we do not."""
+        """Turn what the client raises into our errors; with `client_retries`, it has retried
+        already, and we do not.
+        """
         try:
             yield
         except (FevalError, TransientError, StaleParentError):
@@ -119,15 +134,16 @@ class Client:
         if isinstance(error, hub_errors.GatedRepoError):
             return self.failed(
                 "access to it is restricted",
-                f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with `hf auth login`, "
-                "and try again",
+                f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with"
+                " `hf auth login`, and try again",
             )
         if isinstance(error, hub_errors.RevisionNotFoundError):
             return self.failed("the Hub has the repository but no such commit", self.wrong_name)
         if isinstance(error, hub_errors.RepositoryNotFoundError):
             return self.failed(
                 "the Hub shows no such repository",
-                f"{self.wrong_name} if the name is wrong; if the repository is private, log in with `hf auth login`",
+                f"{self.wrong_name} if the name is wrong; if the repository is private, log in with"
+                " `hf auth login`",
             )
         if isinstance(error, hub_errors.RemoteEntryNotFoundError):
             return self.failed("the Hub lists a file and does not have it", "Try later")
@@ -135,14 +151,17 @@ class Client:
             return self.offline()
         if isinstance(error, hub_errors.HFValidationError):
             return self.failed("no repository can have that name", self.wrong_name)
-        # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx or httpx2.
+        # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx
+        # or httpx2.
         if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]  # re-exported, and not declared so
             ours = self._http_error(error)
             if client_retries and isinstance(ours, TransientError) and not ours.broken:
                 return self.failed(str(ours), "Try later")
             return ours
         if isinstance(error, (AttributeError, KeyError, TypeError, ValueError)):
-            return self.failed("the answer is not that of a Hub", "Check HF_ENDPOINT, if you set it")
+            return self.failed(
+                "the answer is not that of a Hub", "Check HF_ENDPOINT, if you set it"
+            )
         return None
 
     def _http_error(self, error: Exception) -> Exception:
@@ -155,13 +174,20 @@ class Client:
         classes = {each.__name__ for each in type(error).__mro__}
         if "TimeoutException" in classes or isinstance(error, TimeoutError):
             return TransientError(
-                "the Hub did not answer in time (HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT say how long)"
+                "the Hub did not answer in time (HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT"
+                " say how long)"
             )
         if "ConnectError" in classes or "ProxyError" in classes:
-            return self.failed("the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)")
+            return self.failed(
+                "the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)"
+            )
         if "Consistency check failed" in str(error) or "HTTPError" in classes:
-            return TransientError(f"the connection to the Hub broke ({type(error).__name__})", broken=True)
-        return self.failed(f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it")
+            return TransientError(
+                f"the connection to the Hub broke ({type(error).__name__})", broken=True
+            )
+        return self.failed(
+            f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it"
+        )
 
     def _status_error(self, status: int, headers: Any) -> Exception:
         if status == 412:
@@ -172,7 +198,9 @@ class Client:
             seconds = float(wait) if re.fullmatch("[0-9]{1,6}", wait) else None
             return TransientError(f"the Hub {reason} (HTTP {status})", seconds)
         advice = (
-            "Log in with `hf auth login`, and check that the token is valid" if status in {401, 403} else "Try later"
+            "Log in with `hf auth login`, and check that the token is valid"
+            if status in {401, 403}
+            else "Try later"
         )
         return self.failed(f"the Hub refuses (HTTP {status})", advice)
 
@@ -184,9 +212,13 @@ def public_endpoint() -> str:
 
 
 def without_addresses(error: BaseException) -> Exception:
-    """Return a stand-in for an error that is safe to show: its class and HTTP status without its text."""
+    """Return a stand-in for an error that is safe to show: its class and HTTP status without its
+    text.
+    """
     status = getattr(getattr(error, "response", None), "status_code", None)
-    name = f"{type(error).__module__}.{type(error).__name__}" + (f", HTTP {status}" if status else "")
+    name = f"{type(error).__module__}.{type(error).__name__}" + (
+        f", HTTP {status}" if status else ""
+    )
     stand_in = RuntimeError(f"{name} (its text is left out: it may contain addresses)")
     if error.__cause__ is not None:
         cause = type(error.__cause__)
@@ -197,11 +229,18 @@ def without_addresses(error: BaseException) -> Exception:
 def is_offline() -> bool:
     """Return whether the user has switched the network off."""
     # The client reads the variable when it is imported; we also honour one that was set later.
-    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {
+        "1",
+        "ON",
+        "YES",
+        "TRUE",
+    }
 
 
 class _Quiet:
-    """Silences the client's progress bars and log lines, which may contain addresses, while any thread is inside."""
+    """Silences the client's progress bars and log lines, which may contain addresses, while any
+    thread is inside.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

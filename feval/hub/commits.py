@@ -41,21 +41,25 @@ class RepoState:
                 if isinstance(content, Path):
                     open_regular(content).close()
             return tuple(
-                path for path, content in files.items() if path in self.files and self.files[path].holds(content)
+                path
+                for path, content in files.items()
+                if path in self.files and self.files[path].holds(content)
             )
 
     def require_free(self, tag: str | None) -> None:
         """Raise a `ConflictError` if a tag is in use."""
         if tag is not None and tag in self.tags:
             raise ConflictError(
-                f"{self.repo_id} already has the tag {tag!r}, at commit {self.tags[tag][:12]}. A release is never changed; "
-                "choose another tag."
+                f"{self.repo_id} already has the tag {tag!r}, at commit {self.tags[tag][:12]}. A"
+                " release is never changed; choose another tag."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push did: the commit that now holds the files, its page, and the paths sent and not sent."""
+    """What a push did: the commit that now holds the files, its page, and the paths sent and not
+    sent.
+    """
 
     repo_id: str
     commit: str
@@ -67,7 +71,8 @@ class Pushed:
 
 
 def state(repo_id: str) -> RepoState | None:
-    """Return the state of a repository's branch `main`; `None` where there is none, or it is hidden from the caller.
+    """Return the state of a repository's branch `main`; `None` where there is none, or it is hidden
+    from the caller.
 
     Raises:
         UsageError: no repository can have that name.
@@ -91,30 +96,35 @@ def push_files(
 ) -> Pushed:
     """Put files into a dataset repository as one commit, or change nothing.
 
-    Repeating the call after a failure continues it: large files that had arrived are not sent again, and where only the tag was
-    missing, only the tag is made.
+    Repeating the call after a failure continues it: large files that had arrived are not sent
+    again, and where only the tag was missing, only the tag is made.
 
     Args:
         repo_id: "namespace/name"; made if it does not exist.
         files: path in the repository -> a file, or bytes.
         message: of the commit.
-        parent: the commit that the caller has seen (`state(...).commit`); `None` where there was no repository. If somebody else
-            committed since, nothing changes.
+        parent: the commit that the caller has seen (`state(...).commit`); `None` where there was no
+            repository. If somebody else committed since, nothing changes.
         delete: paths to remove; those that are not there are ignored.
         tag: a name for the commit, such as "v1.0"; an existing tag is never moved.
-        public: whether everybody may see the repository. An existing one keeps its visibility: if that differs, nothing is sent.
+        public: whether everybody may see the repository. An existing one keeps its visibility: if
+            that differs, nothing is sent.
         create_pr: open a pull request instead; for repositories of other people.
 
     Raises:
-        UsageError: an impossible path, tag, message or repository name, or a tag for a pull request.
-        ConflictError: somebody else committed after `parent`, the tag exists, or the visibility differs.
+        UsageError: an impossible path, tag, message or repository name, or a tag for a pull
+            request.
+        ConflictError: somebody else committed after `parent`, the tag exists, or the visibility
+            differs.
         HubError: the Hub refuses it.
         StorageError: a file cannot be read.
     """
     _check_repo_id(repo_id)
     _check_request(files, delete, message, tag, create_pr=create_pr)
     client = _client(repo_id, "pushed to")
-    return _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr).run(public=public)
+    return _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr).run(
+        public=public
+    )
 
 
 @dataclass(frozen=True)
@@ -140,10 +150,13 @@ class _Push:
         is_tagged = not is_new and self.tag is not None and now.tags.get(self.tag) == now.commit
         if not is_tagged:
             now.require_free(self.tag)
-        # A push whose answer was lost has moved the branch itself: then there is nothing left to do, and no conflict.
+        # A push whose answer was lost has moved the branch itself: then there is nothing left to
+        # do, and no conflict.
         if is_new and self.parent is not None and now.commit != self.parent:
             raise self._stale(now.commit)
-        commit, request = self._commit(now.commit, uploads, deletions) if is_new else (now.commit, None)
+        commit, request = (
+            self._commit(now.commit, uploads, deletions) if is_new else (now.commit, None)
+        )
         if self.tag is not None and not is_tagged:
             self._make_tag(self.tag, commit)
         url = f"{public_endpoint()}/datasets/{self.repo_id}/tree/{commit}"
@@ -155,20 +168,24 @@ class _Push:
     def _create_repository(self, *, public: bool) -> RepoState:
         if self.parent is not None or self.create_pr:
             raise HubError(
-                f"The Hub ({self.client.host}) shows no dataset repository {self.repo_id}, or not to you. Check its name, and "
-                "log in with `hf auth login` if it is private."
+                f"The Hub ({self.client.host}) shows no dataset repository {self.repo_id}, or not"
+                " to you. Check its name, and log in with `hf auth login` if it is private."
             )
 
         def create() -> None:
             with self.client.errors():
-                # It may exist: ours, if an answer was lost on the way, or somebody else's that is not to be seen.
-                self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public, exist_ok=True)
+                # It may exist: ours, if an answer was lost on the way, or somebody else's that is
+                # not to be seen.
+                self.client.api().create_repo(
+                    self.repo_id, repo_type="dataset", private=not public, exist_ok=True
+                )
 
         self.client.attempts(create)
         now = self._look()
         if now is None:
             raise ConflictError(
-                f"{self.repo_id} exists and is not visible to you. Choose another name, or log in with `hf auth login`."
+                f"{self.repo_id} exists and is not visible to you. Choose another name, or log in"
+                " with `hf auth login`."
             )
         return now
 
@@ -177,24 +194,30 @@ class _Push:
             return
         if public:
             raise ConflictError(
-                f"{self.repo_id} is private, and a public push was asked for. Make it public in its settings on "
-                f"{self.client.host}, or leave --public out; a push never changes who may see a repository."
+                f"{self.repo_id} is private, and a public push was asked for. Make it public in its"
+                f" settings on {self.client.host}, or leave --public out; a push never changes who"
+                " may see a repository."
             )
         raise ConflictError(
-            f"{self.repo_id} is public: everybody would see what is pushed. Ask for a public push (--public), or choose another "
-            "repository; a push never changes who may see a repository."
+            f"{self.repo_id} is public: everybody would see what is pushed. Ask for a public push"
+            " (--public), or choose another repository; a push never changes who may see a"
+            " repository."
         )
 
-    def _commit(self, parent: str, uploads: Sequence[str], deletions: Sequence[str]) -> tuple[str, str | None]:
+    def _commit(
+        self, parent: str, uploads: Sequence[str], deletions: Sequence[str]
+    ) -> tuple[str, str | None]:
         """Return the new commit, and the pull request where one was asked for."""
         operations: list[CommitOperationAdd | CommitOperationDelete] = []
         with _readable():
             operations += [CommitOperationAdd(path, self.files[path]) for path in uploads]
         operations += [CommitOperationDelete(path, is_folder=False) for path in deletions]
         try:
-            # The operations remember what was uploaded, so another attempt sends the rest. Pull requests have one attempt only:
-            # a second one might open a second pull request.
-            commit = self.client.attempts(lambda: self._send(operations, parent), most=1 if self.create_pr else 3)
+            # The operations remember what was uploaded, so another attempt sends the rest. Pull
+            # requests have one attempt only: a second one might open a second pull request.
+            commit = self.client.attempts(
+                lambda: self._send(operations, parent), most=1 if self.create_pr else 3
+            )
         except StaleParentError:
             now = self._look()
             if (
@@ -208,11 +231,14 @@ class _Push:
             if not self.create_pr:
                 raise
             raise HubError(
-                f"{error} Before you push again, check there whether the pull request was opened all the same."
+                f"{error} Before you push again, check there whether the pull request was opened"
+                " all the same."
             ) from error
         return str(commit.oid), commit.pr_url
 
-    def _send(self, operations: Sequence[CommitOperationAdd | CommitOperationDelete], parent: str) -> CommitInfo:
+    def _send(
+        self, operations: Sequence[CommitOperationAdd | CommitOperationDelete], parent: str
+    ) -> CommitInfo:
         with self.client.errors():
             try:
                 return self.client.api().create_commit(
@@ -227,38 +253,45 @@ class _Push:
                 if "README.md" not in str(error):
                     raise
                 raise HubError(
-                    f"The Hub does not accept the front matter of README.md: {str(error)[:600]} Correct it and push again."
+                    f"The Hub does not accept the front matter of README.md: {str(error)[:600]}"
+                    " Correct it and push again."
                 ) from error
 
     def _stale(self, commit: str) -> ConflictError:
         return ConflictError(
-            f"{self.repo_id} has changed since it was looked at: it was at commit {(self.parent or 'none')[:12]}, and is now at "
-            f"{commit[:12]}. Nothing was changed there. Pull what is new, and push again."
+            f"{self.repo_id} has changed since it was looked at: it was at commit"
+            f" {(self.parent or 'none')[:12]}, and is now at {commit[:12]}. Nothing was changed"
+            " there. Pull what is new, and push again."
         )
 
     def _make_tag(self, tag: str, commit: str) -> None:
         def create() -> Mapping[str, str]:
             api = self.client.api()
             with self.client.errors():
-                api.create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset", exist_ok=True)
+                api.create_tag(
+                    self.repo_id, tag=tag, revision=commit, repo_type="dataset", exist_ok=True
+                )
                 return _tags(api, self.repo_id)
 
         try:
             tags = self.client.attempts(create)
         except HubError as error:
             raise HubError(
-                f"The files are in {self.repo_id} as commit {commit}, but the tag {tag!r} could not be made. Push again: only "
-                f"the tag will be made. {error}"
+                f"The files are in {self.repo_id} as commit {commit}, but the tag {tag!r} could not"
+                f" be made. Push again: only the tag will be made. {error}"
             ) from error
         if tags.get(tag) != commit:
             raise ConflictError(
-                f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
-                "between. Push again with another tag: only the tag will be made."
+                f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken"
+                f" the tag {tag!r} in between. Push again with another tag: only the tag will be"
+                " made."
             )
 
 
 def _tags(api: HfApi, repo_id: str) -> dict[str, str]:
-    return {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags}
+    return {
+        ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags
+    }
 
 
 def _look(client: Client, repo_id: str) -> RepoState | None:
@@ -282,32 +315,47 @@ def _look(client: Client, repo_id: str) -> RepoState | None:
 
 def _client(repo_id: str, verb: str) -> Client:
     def failed(reason: str, advice: str) -> HubError:
-        return HubError(f"{repo_id} could not be {verb} the Hub ({client.host}): {reason}. {advice}.")
+        return HubError(
+            f"{repo_id} could not be {verb} the Hub ({client.host}): {reason}. {advice}."
+        )
 
     def disk_failed(message: str) -> StorageError:
-        return StorageError(f"A file for {repo_id} could not be read: {message}. Check its permissions.")
+        return StorageError(
+            f"A file for {repo_id} could not be read: {message}. Check its permissions."
+        )
 
     client = Client(repo_id, failed, disk_failed, "Check the name")
     return client
 
 
 def _check_repo_id(repo_id: str) -> None:
-    if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git"):
+    if (
+        not _REPO_ID.fullmatch(repo_id)
+        or "--" in repo_id
+        or ".." in repo_id
+        or repo_id.endswith(".git")
+    ):
         raise UsageError(
-            f"A dataset repository has a name such as somebody/my-recording, of letters, digits, '-', '_' and '.'; "
-            f"found {repo_id!r:.120}."
+            "A dataset repository has a name such as somebody/my-recording, of letters, digits,"
+            f" '-', '_' and '.'; found {repo_id!r:.120}."
         )
 
 
 def _check_request(
-    files: Mapping[str, Path | bytes], delete: Sequence[str], message: str, tag: str | None, *, create_pr: bool
+    files: Mapping[str, Path | bytes],
+    delete: Sequence[str],
+    message: str,
+    tag: str | None,
+    *,
+    create_pr: bool,
 ) -> None:
     if not files and not delete:
         raise UsageError("There is nothing to push: no file was named.")
     for path in (*files, *delete):
         if not is_safe_path(path):
             raise UsageError(
-                f"A file cannot be pushed to the path {path!r:.120}; paths are relative, with '/' between names."
+                f"A file cannot be pushed to the path {path!r:.120}; paths are relative, with '/'"
+                " between names."
             )
     if both := sorted(set(files) & set(delete)):
         raise UsageError(f"{both[0]} is both pushed and deleted; name it once.")
@@ -315,10 +363,14 @@ def _check_request(
         raise UsageError("A commit needs a message; say what the release contains.")
     if tag is not None and not _TAG.fullmatch(tag):
         raise UsageError(
-            f"A tag is a short name such as v1.0, of letters, digits, '.', '_' and '-'; found {tag!r:.120}."
+            "A tag is a short name such as v1.0, of letters, digits, '.', '_' and '-'; found"
+            f" {tag!r:.120}."
         )
     if tag is not None and create_pr:
-        raise UsageError("A pull request cannot be tagged; whoever merges it can tag the result. Leave the tag out.")
+        raise UsageError(
+            "A pull request cannot be tagged; whoever merges it can tag the result. Leave the tag"
+            " out."
+        )
 
 
 @contextlib.contextmanager
@@ -328,5 +380,6 @@ def _readable() -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{error.filename or 'A file'} cannot be pushed, because it cannot be read: {error.strerror or error}."
+            f"{error.filename or 'A file'} cannot be pushed, because it cannot be read:"
+            f" {error.strerror or error}."
         ) from error

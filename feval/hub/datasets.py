@@ -1,11 +1,13 @@
 """Questions by the name of their dataset: from a file, or from the Hub as the dataset's card says.
 
-Either way they are compared with the card: their number, the first and last id, and the hash over all of them. Questions that
-differ are refused, because results on them would not be results on the dataset.
+Either way they are compared with the card: their number, the first and last id, and the hash over
+all of them. Questions that differ are refused, because results on them would not be results on the
+dataset.
 
-The card says how rows of a Hub repository become questions (`columns` in its section `hub`, `docs/datasets.md`): texts, options
-and golds are stripped; several columns are joined as sentences; a gold in brackets that is an option's label loses the brackets;
-a gold that is a number is written in its shortest form.
+The card says how rows of a Hub repository become questions (`columns` in its section `hub`,
+`docs/datasets.md`): texts, options and golds are stripped; several columns are joined as sentences;
+a gold in brackets that is an option's label loses the brackets; a gold that is a number is written
+in its shortest form.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.answers import canonical_gold
-from feval.cards.cards import DatasetCard, HubChoices, HubColumns, HubSource, dataset_card, find_dataset_card
+from feval.cards.cards import (
+    DatasetCard,
+    HubChoices,
+    HubColumns,
+    HubSource,
+    dataset_card,
+    find_dataset_card,
+)
 from feval.errors import CardError, DamagedRecordingError, SourceError
 from feval.executors.progress import reports
 from feval.importers.golds import positions_as_labels
@@ -44,18 +53,23 @@ _LOG = logging.getLogger(__name__)
 
 
 @reports("fetching questions")
-def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str | None = None) -> list[Question]:
+def questions(
+    dataset_id: str, *, source: Path | None = None, answer_kind: str | None = None
+) -> list[Question]:
     """Return the questions of a dataset, with canonical golds.
 
     Args:
         dataset_id: such as "gsm8k".
-        source: a file with the questions, JSON Lines as in `docs/datasets.md`; `None` takes the cache or the Hub.
-        answer_kind: a key of `feval.answers.KINDS`; `None` takes the card's. Needed where the dataset has no card.
+        source: a file with the questions, JSON Lines as in `docs/datasets.md`; `None` takes the
+            cache or the Hub.
+        answer_kind: a key of `feval.answers.KINDS`; `None` takes the card's. Needed where the
+            dataset has no card.
 
     Raises:
         UnknownNameError: no such dataset or answer kind.
         UsageError: the dataset has no card, and no answer kind was given.
-        SourceError: the file, or the Hub's, is broken, or is not the dataset that the card describes.
+        SourceError: the file, or the Hub's, is broken, or is not the dataset that the card
+            describes.
         ConflictError: an id occurs twice.
         HubError, StorageError: as for `feval.hub.question_files`.
         CardError: the card cannot be used, or does not say how rows become questions.
@@ -68,7 +82,10 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
     else:
         rows, origin = _from_hub(dataset_card(dataset_id))
     rows, notes = positions_as_labels(rows, kind, origin)
-    result = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in rows]
+    result = [
+        Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices)
+        for q in rows
+    ]
     if card is not None:
         _check(card, result, origin)
     for sentence in [*notes, *remarks(result)]:
@@ -79,8 +96,8 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
 def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     """Return the rows of a dataset's train split, with the Hub's columns, to make exemplars from.
 
-    They are read from `source` (JSON Lines, a JSON array or Parquet), or else from the split "train" at the commit that the
-    card pins.
+    They are read from `source` (JSON Lines, a JSON array or Parquet), or else from the split
+    "train" at the commit that the card pins.
 
     Raises:
         UnknownNameError: no such card.
@@ -93,8 +110,8 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     card = dataset_card(dataset_id)
     if card.hub is None:
         raise CardError(
-            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split: train_rows = ... "
-            "in a file for --settings."
+            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train"
+            " split: train_rows = ... in a file for --settings."
         )
     train = card.hub.model_copy(update={"split": "train", "files": None})
     return _hub_rows(train, train=True)
@@ -114,7 +131,9 @@ def remarks(questions: Sequence[Question]) -> list[str]:
         ),
     ]
     return [
-        f"Questions with {words}: {len(selected)} ({_first_ids(selected)})." for words, selected in facts if selected
+        f"Questions with {words}: {len(selected)} ({_first_ids(selected)})."
+        for words, selected in facts
+        if selected
     ]
 
 
@@ -123,14 +142,20 @@ def _is_no_option(question: Question) -> bool:
 
 
 def _first_ids(questions: Sequence[Question]) -> str:
-    return ", ".join(question.id for question in questions[:3]) + (", ..." if len(questions) > 3 else "")
+    return ", ".join(question.id for question in questions[:3]) + (
+        ", ..." if len(questions) > 3 else ""
+    )
 
 
 def questions_sha256(questions: Iterable[Question]) -> str:
-    """Return the hash that pins questions in a card, as `data_cards/README.md` says: ids, texts, golds and options, in order."""
+    """Return the hash that pins questions in a card, as `data_cards/README.md` says: ids, texts,
+    golds and options, in order.
+    """
     digest = hashlib.sha256()
     for question in questions:
-        digest.update(orjson.dumps([question.id, question.text, question.answer, question.choices]) + b"\n")
+        digest.update(
+            orjson.dumps([question.id, question.text, question.answer, question.choices]) + b"\n"
+        )
     return digest.hexdigest()
 
 
@@ -153,7 +178,9 @@ def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
         _LOG.info("%s: %s", path.name, note)
     for question in rows:
         if not (question.text or "").strip():
-            raise SourceError(f"{path.name} has no text for the question {question.id!r}, so it cannot be asked.")
+            raise SourceError(
+                f"{path.name} has no text for the question {question.id!r}, so it cannot be asked."
+            )
     return rows
 
 
@@ -161,19 +188,35 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
     """Raise a `SourceError` that says in what questions differ from their card, if they do."""
     facts = [
         ("there are {} questions instead of {}", len(questions), card.questions),
-        ("the first id is {!r} instead of {!r}", questions[0].id if questions else None, card.first_question_id),
-        ("the last id is {!r} instead of {!r}", questions[-1].id if questions else None, card.last_question_id),
+        (
+            "the first id is {!r} instead of {!r}",
+            questions[0].id if questions else None,
+            card.first_question_id,
+        ),
+        (
+            "the last id is {!r} instead of {!r}",
+            questions[-1].id if questions else None,
+            card.last_question_id,
+        ),
     ]
-    differ = [sentence.format(actual, expected) for sentence, actual, expected in facts if actual != expected]
+    differ = [
+        sentence.format(actual, expected)
+        for sentence, actual, expected in facts
+        if actual != expected
+    ]
     actual, expected = questions_sha256(questions), card.questions_sha256
     if not differ and expected is not None and actual != expected:
-        what = "number and ids agree, but a text, a gold, an option or the order of the questions does not"
+        what = (
+            "number and ids agree, but a text, a gold, an option or the order of the questions"
+            " does not"
+        )
         differ = [f"{what} (their SHA-256 is {actual} instead of {expected})"]
     if differ:
         raise SourceError(
-            f"The questions in {origin} are not those that the card of {card.id!r} describes: {'; '.join(differ)}. Give the "
-            "file that belongs to the dataset, --questions FILE; or, for other questions, use a dataset id of your own, or a "
-            "card of your own in a folder named by FEVAL_CARDS."
+            f"The questions in {origin} are not those that the card of {card.id!r} describes:"
+            f" {'; '.join(differ)}. Give the file that belongs to the dataset, --questions FILE;"
+            " or, for other questions, use a dataset id of your own, or a card of your own in a"
+            " folder named by FEVAL_CARDS."
         )
 
 
@@ -181,16 +224,25 @@ def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
     hub = card.hub
     if hub is None or hub.columns is None:
         where = (
-            "is not on the Hub" if hub is None else "is on the Hub, and its card does not say how rows become questions"
+            "is not on the Hub"
+            if hub is None
+            else "is on the Hub, and its card does not say how rows become questions"
         )
-        raise CardError(f"The dataset {card.id!r} {where}. Pass a file with the questions, --questions FILE.")
-    return hub_questions(card.id, _hub_rows(hub), hub.columns, card.answer_kind), f"{hub.repository} on the Hub"
+        raise CardError(
+            f"The dataset {card.id!r} {where}. Pass a file with the questions, --questions FILE."
+        )
+    return (
+        hub_questions(card.id, _hub_rows(hub), hub.columns, card.answer_kind),
+        f"{hub.repository} on the Hub",
+    )
 
 
 def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
     from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
 
-    return [row for file in question_files(source, train=train) for row in _rows(file.path, file.data)]
+    return [
+        row for file in question_files(source, train=train) for row in _rows(file.path, file.data)
+    ]
 
 
 def _rows(path: str, data: bytes) -> list[Row]:
@@ -220,7 +272,9 @@ def _parquet_rows(path: str, data: bytes) -> list[Row]:
     return rows
 
 
-def hub_questions(dataset_id: str, rows: Sequence[Row], columns: HubColumns, answer_kind: str) -> list[SourceQuestion]:
+def hub_questions(
+    dataset_id: str, rows: Sequence[Row], columns: HubColumns, answer_kind: str
+) -> list[SourceQuestion]:
     """Return questions from the rows of a repository, with the ids `<dataset>/<row>`, row from 0.
 
     Golds of the answer kind "number" are written in their shortest form, "2,125" as "2125".
@@ -230,7 +284,10 @@ def hub_questions(dataset_id: str, rows: Sequence[Row], columns: HubColumns, ans
     """
     if columns.order is not None:
         rows = _ordered(rows, columns.order, dataset_id)
-    return [_question(f"{dataset_id}/{number}", row, columns, answer_kind) for number, row in enumerate(rows)]
+    return [
+        _question(f"{dataset_id}/{number}", row, columns, answer_kind)
+        for number, row in enumerate(rows)
+    ]
 
 
 def _ordered(rows: Sequence[Row], column: str, dataset_id: str) -> list[Row]:
@@ -239,11 +296,14 @@ def _ordered(rows: Sequence[Row], column: str, dataset_id: str) -> list[Row]:
         name = member(row, column, str, f"Row {position} of {dataset_id}")
         digits = re.search("[0-9]{1,18}$", name)
         if digits is None:
-            refuse(f"{column!r} of row {position} of {dataset_id}", "text that ends in a number", name)
+            refuse(
+                f"{column!r} of row {position} of {dataset_id}", "text that ends in a number", name
+            )
         numbers.append(int(digits[0]))
     if repeated := [number for number, count in Counter(numbers).items() if count > 1]:
         raise SourceError(
-            f"The rows of {dataset_id} have the number {repeated[0]} twice in {column!r}, which orders them."
+            f"The rows of {dataset_id} have the number {repeated[0]} twice in {column!r}, which"
+            " orders them."
         )
     return [rows[position] for position in sorted(range(len(rows)), key=numbers.__getitem__)]
 
@@ -269,13 +329,19 @@ def _sentences(parts: Iterable[str]) -> str:
     return " ".join([*ended, last]).strip()
 
 
-def _gold(row: Row, columns: HubColumns, choices: Choices, answer_kind: str, where: str) -> str | None:
+def _gold(
+    row: Row, columns: HubColumns, choices: Choices, answer_kind: str, where: str
+) -> str | None:
     if columns.answer not in row:
         member(row, columns.answer, str, where)  # says which columns there are
     value = row[columns.answer]
     if columns.choices is not None and columns.choices.form == "plain" and type(value) is int:
         if not 0 <= value < len(choices):
-            refuse(f"{columns.answer!r} of {where}", f"the position of one of its {len(choices)} options", value)
+            refuse(
+                f"{columns.answer!r} of {where}",
+                f"the position of one of its {len(choices)} options",
+                value,
+            )
         return choices[value][0]
     gold = gold_text(value, where)
     if gold is None:
@@ -284,7 +350,8 @@ def _gold(row: Row, columns: HubColumns, choices: Choices, answer_kind: str, whe
         _, mark, gold = gold.rpartition(columns.answer_after)
         if not mark:
             raise SourceError(
-                f"{where} has no {columns.answer_after!r} in {columns.answer!r}, where its gold should follow."
+                f"{where} has no {columns.answer_after!r} in {columns.answer!r}, where its gold"
+                " should follow."
             )
     gold = gold.strip()
     if not gold:
@@ -313,7 +380,9 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
 
 
 def _labelled(row: Row, column: str, where: str) -> Choices:
-    """Read options from a list of structs, or from the struct of two lists that `datasets` makes of it."""
+    """Read options from a list of structs, or from the struct of two lists that `datasets` makes of
+    it.
+    """
     if column not in row:
         member(row, column, list, where)  # says which columns there are
     options = choices_of(row[column], f"{column!r} of {where}")
@@ -328,14 +397,18 @@ def _marked(text: str, where: str) -> tuple[str, str]:
 
 
 def split_options(text: str, where: str) -> tuple[str, Choices]:
-    """Split a question from its options: after its last line "Options:", one per line, "(A) text" or "- text".
+    """Split a question from its options: after its last line "Options:", one per line, "(A) text"
+    or "- text".
 
-    The label of "- yes" is its text. A line that is not an option, or two options with one label, raise a `SourceError`.
+    The label of "- yes" is its text. A line that is not an option, or two options with one label,
+    raise a `SourceError`.
     """
     question, mark, tail = text.rpartition("\nOptions:\n")
     if not mark:
         return text.strip(), ()
-    return question.strip(), _distinct([_option(line, where) for line in tail.split("\n") if line.strip()], where)
+    return question.strip(), _distinct(
+        [_option(line, where) for line in tail.split("\n") if line.strip()], where
+    )
 
 
 def _option(line: str, where: str) -> tuple[str, str]:
@@ -350,5 +423,7 @@ def _option(line: str, where: str) -> tuple[str, str]:
 
 def _distinct(choices: list[tuple[str, str]], where: str) -> Choices:
     if len({label for label, _ in choices}) != len(choices):
-        raise SourceError(f"The options of {where} have a label twice: {[label for label, _ in choices]!r:.80}.")
+        raise SourceError(
+            f"The options of {where} have a label twice: {[label for label, _ in choices]!r:.80}."
+        )
     return tuple(choices)

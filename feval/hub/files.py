@@ -16,7 +16,8 @@ from feval.recording.layout.format import open_regular
 class RepoFile:
     """Size in bytes and hash of a file as the Hub states them.
 
-    A small file, stored in git itself, has no `sha256`; `blob_id` is git's hash of the file, or of its pointer.
+    A small file, stored in git itself, has no `sha256`; `blob_id` is git's hash of the file, or of
+    its pointer.
     """
 
     size: int
@@ -24,7 +25,9 @@ class RepoFile:
     blob_id: str | None
 
     def holds(self, content: Path | bytes) -> bool:
-        """Return whether a file, or bytes, is exactly this file; an unreadable file raises `OSError`."""
+        """Return whether a file, or bytes, is exactly this file; an unreadable file raises
+        `OSError`.
+        """
         if isinstance(content, Path):
             with open_regular(content) as file:
                 if file.seek(0, os.SEEK_END) != self.size:
@@ -42,6 +45,8 @@ class RepoFile:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder."""
+    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's
+    cache folder.
+    """
     folder = os.environ.get("FEVAL_CACHE")
     return Path(folder).expanduser() if folder else platformdirs.user_cache_path("feval")

@@ -1,4 +1,6 @@
-"""The page of a dataset repository: its README.md read at one commit, and written from a template."""
+"""The page of a dataset repository: its README.md read at one commit, and written from a
+template.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,17 @@ def read_page(state: RepoState) -> str | None:
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise HubError(f"The README.md of {state.repo_id} is not UTF-8 text; correct it there.") from error
+        raise HubError(
+            f"The README.md of {state.repo_id} is not UTF-8 text; correct it there."
+        ) from error
 
 
 def render_page(template: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and `facts`."""
-    # `from_template` hands its fields to the template as variables; names from a stranger's page must not become those.
+    """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and
+    `facts`.
+    """
+    # `from_template` hands its fields to the template as variables; names from a stranger's page
+    # must not become those.
     page = DatasetCard.from_template(DatasetCardData(), template_str=template, **facts)
     for name, value in fields.items():
         page.data["train_eval_index" if name == "train-eval-index" else name] = value

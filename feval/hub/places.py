@@ -11,7 +11,8 @@ from feval.recording.reader import Recording
 
 
 def open_place(place: str | PurePath) -> Recording:
-    """Open a recording in a folder or on the Hub; files on the Hub are fetched when they are first read.
+    """Open a recording in a folder or on the Hub; files on the Hub are fetched when they are first
+    read.
 
     Raises:
         UsageError: not a valid address.

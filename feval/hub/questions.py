@@ -1,8 +1,9 @@
 """The question files of a dataset card, from the Hugging Face Hub, each fetched once.
 
-Files are fetched at the commit that the card pins, so a cached copy never goes stale and needs no connection. They are kept in a
-cache of huggingface_hub, in `questions/` of feval's own cache folder. That cache does not know which files make a split, and
-does not compare hashes, so a list with the hashes lies beside it, and each file is compared with it whenever it is read.
+Files are fetched at the commit that the card pins, so a cached copy never goes stale and needs no
+connection. They are kept in a cache of huggingface_hub, in `questions/` of feval's own cache
+folder. That cache does not know which files make a split, and does not compare hashes, so a list
+with the hashes lies beside it, and each file is compared with it whenever it is read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ MAX_BYTES = 256 << 20
 
 _FORMATS = (".parquet", ".jsonl", ".json")
 _QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
-_ROWS_FILE = "pass a file with the rows of the train split, train_rows = ... in a file for --settings"
+_ROWS_FILE = (
+    "pass a file with the rows of the train split, train_rows = ... in a file for --settings"
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -49,15 +52,15 @@ def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFi
         train: whether it is a train split for exemplars, which has another option in messages.
 
     Raises:
-        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes
-            than the Hub states.
+        HubError: no pinned revision, no such repository, commit or split, not reachable, not
+            allowed, or other bytes than the Hub states.
         StorageError: the cache folder cannot be read or written.
     """
     remedy = _ROWS_FILE if train else _QUESTIONS_FILE
     if source.revision is None:
         raise HubError(
-            f"The card pins no commit of {source.repository} on the Hub, and questions are fetched at a pinned commit only. "
-            f"{_sentence(remedy)}"
+            f"The card pins no commit of {source.repository} on the Hub, and questions are fetched"
+            f" at a pinned commit only. {_sentence(remedy)}"
         )
     folder = cache_folder() / "questions"
     try:
@@ -81,8 +84,15 @@ class _Split:
         self._revision = revision
         self._folder = folder
         self._remedy = remedy
-        # Names come from a card, which may be a stranger's: quoted, and with an "@" in each, no name leaves the folder.
-        parts = [source.repository, revision, source.config or "", source.split, *(source.files or ())]
+        # Names come from a card, which may be a stranger's: quoted, and with an "@" in each, no
+        # name leaves the folder.
+        parts = [
+            source.repository,
+            revision,
+            source.config or "",
+            source.split,
+            *(source.files or ()),
+        ]
         self._list = folder / ("@".join(quote(part, safe="") for part in parts) + ".json")
         self._what = f"{source.repository} at commit {revision[:12]}"
         self._cached = f"no copy is in {cache_folder()}"
@@ -95,7 +105,10 @@ class _Split:
             OSError: the cache cannot be read or written.
         """
         try:
-            listed = {path: RepoFile(**file) for path, file in orjson.loads(self._list.read_bytes()).items()}
+            listed = {
+                path: RepoFile(**file)
+                for path, file in orjson.loads(self._list.read_bytes()).items()
+            }
         except (FileNotFoundError, orjson.JSONDecodeError, AttributeError, TypeError):
             listed = {}
         cached = {path: self._read(path, file) for path, file in listed.items()}
@@ -107,14 +120,20 @@ class _Split:
         return self._client.attempts(self._fetch)
 
     def _read(self, path: str, file: RepoFile) -> bytes | None:
-        """Return a file's bytes from the cache; `None` where it is not there, or has other bytes than it should."""
+        """Return a file's bytes from the cache; `None` where it is not there, or has other bytes
+        than it should.
+        """
         place = self._place(path)
         data = None if place is None else place.read_bytes()
         return data if data is not None and file.holds(data) else None
 
     def _place(self, path: str) -> Path | None:
         place = try_to_load_from_cache(
-            self._source.repository, path, cache_dir=self._folder, revision=self._revision, repo_type="dataset"
+            self._source.repository,
+            path,
+            cache_dir=self._folder,
+            revision=self._revision,
+            repo_type="dataset",
         )
         return Path(place) if isinstance(place, str) else None
 
@@ -122,7 +141,9 @@ class _Split:
         listed = self._listed()
         self._folder.mkdir(parents=True, exist_ok=True)
         files = [QuestionFile(path, self._download(path, file)) for path, file in listed.items()]
-        self._list.write_bytes(orjson.dumps({path: dataclasses.asdict(file) for path, file in listed.items()}))
+        self._list.write_bytes(
+            orjson.dumps({path: dataclasses.asdict(file) for path, file in listed.items()})
+        )
         return files
 
     def _listed(self) -> Mapping[str, RepoFile]:
@@ -130,14 +151,20 @@ class _Split:
         source = self._source
         with self._client.errors():
             info = self._client.api().dataset_info(
-                source.repository, revision=self._revision, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
+                source.repository,
+                revision=self._revision,
+                files_metadata=True,
+                timeout=constants.HF_HUB_ETAG_TIMEOUT,
             )
         if info.sha != self._revision:
             raise HubError(
-                f"The Hub ({self._client.host}) answered for commit {info.sha} where {self._what} was asked for."
+                f"The Hub ({self._client.host}) answered for commit {info.sha} where {self._what}"
+                " was asked for."
             )
         files = {
-            sibling.rfilename: RepoFile(sibling.size or 0, sibling.lfs.sha256 if sibling.lfs else None, sibling.blob_id)
+            sibling.rfilename: RepoFile(
+                sibling.size or 0, sibling.lfs.sha256 if sibling.lfs else None, sibling.blob_id
+            )
             for sibling in info.siblings or ()
             if is_safe_path(sibling.rfilename)
         }
@@ -147,8 +174,8 @@ class _Split:
         size = sum(files[path].size for path in paths)
         if size > MAX_BYTES:
             raise HubError(
-                f"The split {source.split!r} of {self._what} has {size:,} bytes; at most {MAX_BYTES:,} are fetched. "
-                f"{_sentence(self._remedy)}"
+                f"The split {source.split!r} of {self._what} has {size:,} bytes; at most"
+                f" {MAX_BYTES:,} are fetched. {_sentence(self._remedy)}"
             )
         return {path: files[path] for path in paths}
 
@@ -162,10 +189,15 @@ class _Split:
         )
         named = "name them under `files` in the `hub` section of the card, or "
         advice = _sentence(self._remedy if self._remedy == _ROWS_FILE else named + self._remedy)
-        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {files}. {advice}"
+        return (
+            f"No files of config {source.config!r} and split {source.split!r} were found in"
+            f" {self._what}; {files}. {advice}"
+        )
 
     def _download(self, path: str, file: RepoFile) -> bytes:
-        """Return a file's bytes; one that is in the cache with the right bytes is not sent again."""
+        """Return a file's bytes; one that is in the cache with the right bytes is not sent
+        again.
+        """
         data = self._read(path, file)
         if data is not None:
             return data
@@ -191,8 +223,8 @@ class _Split:
 
     def _failed(self, reason: str, advice: str) -> HubError:
         return HubError(
-            f"The questions of {self._what} could not be fetched from the Hub ({self._client.host}): {reason}, and "
-            f"{self._cached}. {advice}, or {self._remedy}."
+            f"The questions of {self._what} could not be fetched from the Hub"
+            f" ({self._client.host}): {reason}, and {self._cached}. {advice}, or {self._remedy}."
         )
 
 
@@ -201,8 +233,9 @@ def split_files(
 ) -> list[str]:
     """Return the files of a split, chosen from all files of a repository by their usual layout.
 
-    A file belongs to a config if it lies in a folder of that name (the one config "default": at the top or in `data/`), and to a
-    split if its name starts with the split's, as in `main/test-00000-of-00001.parquet`, or if it lies in a folder of that name.
+    A file belongs to a config if it lies in a folder of that name (the one config "default": at the
+    top or in `data/`), and to a split if its name starts with the split's, as in
+    `main/test-00000-of-00001.parquet`, or if it lies in a folder of that name.
 
     Args:
         paths: of all files.
@@ -211,13 +244,19 @@ def split_files(
         patterns: of the files, in order, where the card has them; they overrule names.
 
     Returns:
-        The paths in order, shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
+        The paths in order, shards by name. Parquet is preferred to JSON Lines, and that to JSON.
+        Empty where a part is missing.
     """
     if patterns is not None:
-        chosen = [sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns]
+        chosen = [
+            sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns
+        ]
     else:
         data = [path for path in paths if _in_config(path, config)]
-        chosen = [_of_one_format([path for path in data if _in_split(path, part)]) for part in split.split("+")]
+        chosen = [
+            _of_one_format([path for path in data if _in_split(path, part)])
+            for part in split.split("+")
+        ]
     return [path for part in chosen for path in part] if all(chosen) else []
 
 

@@ -1,11 +1,13 @@
 """Recordings on the Hub: opened like folders, fetched only as far as they are read.
 
     recording = hub.open_place("hf://somebody/my-recording@<commit>")
-    dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what votes of two LLMs on one dataset need
+    dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what votes of two LLMs on
+    one dataset need
 
-Three things are checked before a number rests on a file: its bytes against the manifest of that commit, its content against its
-leaf of the recording hash, and the votes of the LLMs in use against the samples, questions and requests they are derived from.
-Bytes are checked every time; that a content was checked is noted in feval's own cache, by commit and SHA-256.
+Three things are checked before a number rests on a file: its bytes against the manifest of that
+commit, its content against its leaf of the recording hash, and the votes of the LLMs in use against
+the samples, questions and requests they are derived from. Bytes are checked every time; that a
+content was checked is noted in feval's own cache, by commit and SHA-256.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from feval.recording import open_recording
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.locate import MOST_BYTES
-from feval.recording.partial import Part, check_leaf, check_votes, listed_parts, paths_of, write_origin
+from feval.recording.partial import (
+    Part,
+    check_leaf,
+    check_votes,
+    listed_parts,
+    paths_of,
+    write_origin,
+)
 from feval.recording.reader import Recording
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +90,8 @@ def pull(
     Raises:
         UsageError: not an address on the Hub.
         NotRecordedError: the recording lacks a dataset or an LLM.
-        HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot be written.
+        HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot
+            be written.
     """
     target = None if out is None else _new_folder(Path(out))
     recording, source = open_remote(place)
@@ -98,7 +108,8 @@ def pull(
         recording.path if target is None else target,
         recording.hash,
         len(paths) + 1,
-        (recording.path / MANIFEST).stat().st_size + sum(recording.file_record(path)["bytes"] for path in paths),
+        (recording.path / MANIFEST).stat().st_size
+        + sum(recording.file_record(path)["bytes"] for path in paths),
         fetched,
         len(recording.manifest.files.keys() - {README}) - len(paths),
     )
@@ -138,16 +149,23 @@ class RemoteFiles:
         self.bring(recording, [path])
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
-        """Fetch what votes of some LLMs on a dataset need, and check that they are derived from what the hash pins."""
+        """Fetch what votes of some LLMs on a dataset need, and check that they are derived from
+        what the hash pins.
+        """
         paths = [*recording.files("questions", dataset), *recording.votes_paths(dataset)]
         paths += recording.files("equality", dataset)
         paths += [
-            path for llm in llms for part in ("requests", "samples") for path in recording.files(part, dataset, llm)
+            path
+            for llm in llms
+            for part in ("requests", "samples")
+            for path in recording.files(part, dataset, llm)
         ]
         self.bring(recording, paths)
         self.check_votes(recording, dataset, llms)
 
-    def bring(self, recording: Recording, paths: Sequence[str], progress: _Progress | None = None) -> dict[str, int]:
+    def bring(
+        self, recording: Recording, paths: Sequence[str], progress: _Progress | None = None
+    ) -> dict[str, int]:
         """Fetch some files, and check their bytes and leaves; files fetched before are skipped.
 
         With a file come the others of its part: its leaf is over all of them.
@@ -160,7 +178,10 @@ class RemoteFiles:
         parts = dict.fromkeys(self._parts[path] for path in paths if path not in self._fetched)
         new = [path for part in parts for path in part.paths(recording.manifest)]
         records = {path: recording.file_record(path) for path in new}
-        files = {path: RepoFile(record["bytes"], record["sha256"], None) for path, record in records.items()}
+        files = {
+            path: RepoFile(record["bytes"], record["sha256"], None)
+            for path, record in records.items()
+        }
         fetched = self.snapshot.fetch(files, progress=progress)
         self._fetched.update(new)
         for part in parts:
@@ -189,7 +210,9 @@ class _CheckLog:
     def __init__(self, snapshot: Snapshot) -> None:
         address = snapshot.address
         name = "@".join(
-            quote(piece, safe="") for piece in (address.repo_id, str(address.revision), address.path) if piece
+            quote(piece, safe="")
+            for piece in (address.repo_id, str(address.revision), address.path)
+            if piece
         )
         self._path = cache_folder() / "checked" / f"{name}.json"
         self._passed = self._read()
@@ -207,19 +230,29 @@ class _CheckLog:
                 file.write(orjson.dumps(sorted(self._passed)))
             Path(scratch).replace(self._path)
         except OSError as error:
-            _LOG.info("%s cannot be written (%s); what was checked will be checked again.", self._path, error)
+            _LOG.info(
+                "%s cannot be written (%s); what was checked will be checked again.",
+                self._path,
+                error,
+            )
 
     def _read(self) -> set[str]:
         try:
             checks = orjson.loads(self._path.read_bytes())
         except (OSError, orjson.JSONDecodeError):
             return set()
-        return {check for check in checks if isinstance(check, str)} if isinstance(checks, list) else set()
+        return (
+            {check for check in checks if isinstance(check, str)}
+            if isinstance(checks, list)
+            else set()
+        )
 
 
 def _new_folder(out: Path) -> Path:
     if is_address(out):
-        raise StorageError(f"{out} is on the Hub; --out names a local folder. `feval push` publishes.")
+        raise StorageError(
+            f"{out} is on the Hub; --out names a local folder. `feval push` publishes."
+        )
     if out.exists() or out.is_symlink():
         raise StorageError(f"{out} exists already. Name a new folder, or remove the old one.")
     return out

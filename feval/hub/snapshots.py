@@ -1,8 +1,9 @@
-"""Files of a repository at one commit, in huggingface_hub's cache, which every program for the Hub shares.
+"""Files of a repository at one commit, in huggingface_hub's cache, which every program for the Hub
+shares.
 
-Only the files asked for are fetched. What the Hub lists is compared with the size and SHA-256 that a file should have before any
-byte is downloaded; so are files in the cache, and a damaged one is fetched again, once. A commit never changes, so a file in the
-cache needs no connection.
+Only the files asked for are fetched. What the Hub lists is compared with the size and SHA-256 that
+a file should have before any byte is downloaded; so are files in the cache, and a damaged one is
+fetched again, once. A commit never changes, so a file in the cache needs no connection.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from urllib.parse import quote
 
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub import constants, try_to_load_from_cache
-from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError, RevisionResolutionError
+from huggingface_hub.errors import (
+    LocalEntryNotFoundError,
+    RevisionNotFoundError,
+    RevisionResolutionError,
+)
 from huggingface_hub.utils.tqdm import tqdm
 
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning, UsageError
@@ -36,7 +41,17 @@ from feval.recording.layout.format import MANIFEST, is_safe_path
 _LISTED_AT_ONCE = 200
 _MOST_NAMED = 8
 _MOST_TABLE_BYTES = 1 << 40
-_TABLE_ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".json", ".arrow", ".feather")
+_TABLE_ENDINGS = (
+    ".parquet",
+    ".jsonl",
+    ".jsonl.gz",
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".json",
+    ".arrow",
+    ".feather",
+)
 _SHARD = re.compile(r"-[0-9]{5}(-of-[0-9]{5}[.])")
 _SPARE_BYTES = 64 << 20
 _Progress = Callable[[int, int], None]
@@ -44,15 +59,20 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A repository at one commit: the folder in huggingface_hub's cache with as much of it as was fetched."""
+    """A repository at one commit: the folder in huggingface_hub's cache with as much of it as was
+    fetched.
+    """
 
     address: Address
     folder: Path
     client: Client = field(repr=False)
 
     @reports("fetching")
-    def fetch(self, files: Mapping[str, RepoFile], progress: _Progress | None = None) -> dict[str, int]:
-        """Make sure that files are in the cache with the right bytes; return path -> size of those that were downloaded.
+    def fetch(
+        self, files: Mapping[str, RepoFile], progress: _Progress | None = None
+    ) -> dict[str, int]:
+        """Make sure that files are in the cache with the right bytes; return path -> size of those
+        that were downloaded.
 
         `progress` is called with (bytes so far, bytes in all) of the download.
 
@@ -63,7 +83,9 @@ class Snapshot:
         """
         for path in files:
             if not is_safe_path(path):
-                raise DamagedRecordingError(f"{self.address} names the file {path!r:.120}, which is outside of it.")
+                raise DamagedRecordingError(
+                    f"{self.address} names the file {path!r:.120}, which is outside of it."
+                )
         missing = {path: file for path, file in files.items() if not self._has(path, file)}
         if missing:
             self.client.attempts(lambda: self._check_listing(missing))
@@ -83,12 +105,16 @@ class Snapshot:
             listed = listing.get(self.address.inside(path))
             if listed is None:
                 raise DamagedRecordingError(
-                    f"{self.address} has no file {path}, which its manifest lists. Its owner has to publish it again."
+                    f"{self.address} has no file {path}, which its manifest lists. Its owner has to"
+                    " publish it again."
                 )
-            if listed.size != file.size or (listed.lfs is not None and listed.lfs.sha256 != file.sha256):
+            if listed.size != file.size or (
+                listed.lfs is not None and listed.lfs.sha256 != file.sha256
+            ):
                 raise DamagedRecordingError(
-                    f"{path} of {self.address} has {listed.size:,} bytes on the Hub, and is not the file of {file.size:,} bytes "
-                    "that its manifest lists. Its owner has to publish it again."
+                    f"{path} of {self.address} has {listed.size:,} bytes on the Hub, and is not the"
+                    f" file of {file.size:,} bytes that its manifest lists. Its owner has to"
+                    " publish it again."
                 )
 
     def _check_room(self, files: Mapping[str, RepoFile]) -> None:
@@ -96,15 +122,17 @@ class Snapshot:
         needed, free = sum(file.size for file in files.values()), shutil.disk_usage(place).free
         if needed + _SPARE_BYTES > free:
             raise StorageError(
-                f"{len(files)} files of {self.address} have {needed:,} bytes, and the disk of {place} has room for {free:,}. "
-                "Fetch a part of it (--dataset, --llm, --no-texts), or move the cache with HF_HOME."
+                f"{len(files)} files of {self.address} have {needed:,} bytes, and the disk of"
+                f" {place} has room for {free:,}. Fetch a part of it (--dataset, --llm,"
+                " --no-texts), or move the cache with HF_HOME."
             )
 
     def _download(self, files: Mapping[str, RepoFile], progress: _Progress) -> None:
         bar = _progress_bar(progress, sum(file.size for file in files.values()))
         wrong = list(files)
         for _ in range(2):
-            # A file that is there is damaged, so it has to be forced. A second wrong copy is not the fault of this disk.
+            # A file that is there is damaged, so it has to be forced. A second wrong copy is not
+            # the fault of this disk.
             damaged = [path for path in wrong if (self.folder / path).exists()]
             absent = [path for path in wrong if path not in damaged]
             for paths, force in ((absent, False), (damaged, True)):
@@ -114,8 +142,9 @@ class Snapshot:
             if not wrong:
                 return
         raise HubError(
-            f"{wrong[0]} of {self.address} came twice from the Hub ({self.client.host}) with other bytes than its manifest "
-            "lists. Try later; if it stays so, its owner has to publish it again."
+            f"{wrong[0]} of {self.address} came twice from the Hub ({self.client.host}) with other"
+            " bytes than its manifest lists. Try later; if it stays so, its owner has to publish"
+            " it again."
         )
 
     def _ask(self, paths: Sequence[str], bar: type[Any], *, force: bool) -> None:
@@ -130,7 +159,8 @@ class Snapshot:
                     force_download=force,
                     tqdm_class=bar,
                 )
-            # Where its own listing fails, snapshot_download returns the incomplete folder without an error.
+            # Where its own listing fails, snapshot_download returns the incomplete folder without
+            # an error.
             if absent := [path for path in paths if not (self.folder / path).exists()]:
                 raise TransientError(f"it did not send {absent[0]}")
 
@@ -140,7 +170,8 @@ class Snapshot:
 def _progress_bar(progress: _Progress, total: int) -> type[Any]:
     """Return a class for `tqdm_class`: a bar that is not drawn, and reports bytes to a callback.
 
-    snapshot_download has bars for files, bytes received and bytes written; the furthest of the latter two is reported.
+    snapshot_download has bars for files, bytes received and bytes written; the furthest of the
+    latter two is reported.
     """
     so_far = 0
 
@@ -166,7 +197,8 @@ def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
     """Resolve an address to a commit, warning of a branch, and fetch the file `index` below it.
 
     Raises:
-        HubError: no such repository, revision or file, or it cannot be reached and is not in the cache.
+        HubError: no such repository, revision or file, or it cannot be reached and is not in the
+            cache.
     """
     client = _client(address)
     pinned, moves = _pinned(client, address)
@@ -190,14 +222,16 @@ def _pinned(client: Client, address: Address) -> tuple[Address, bool]:
 
 def _warn_of_branch(address: Address, pinned: Address) -> None:
     warnings.warn(
-        f"{address} is a branch, which may hold something else tomorrow. Pin today's commit: {pinned}",
+        f"{address} is a branch, which may hold something else tomorrow. Pin today's commit:"
+        f" {pinned}",
         UnpinnedWarning,
         stacklevel=3,
     )
 
 
 def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
-    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there; a branch warns.
+    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there; a branch
+    warns.
 
     Raises:
         UsageError: not the address of a file.
@@ -206,7 +240,10 @@ def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
     address = parse_address(place)
     folder, _, name = address.path.rpartition("/")
     if not name:
-        raise UsageError(f"{address} is a repository; name a file in it, such as {address}/results/NAME/receipt.json.")
+        raise UsageError(
+            f"{address} is a repository; name a file in it, such as"
+            f" {address}/results/NAME/receipt.json."
+        )
     return open_snapshot(replace(address, path=folder), name, most_bytes=most_bytes).folder / name
 
 
@@ -214,12 +251,14 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     """Fetch the files of a table into the Hub's cache.
 
     Args:
-        place: the address of a file, or of the beginning of the paths of several: of a folder, or of a split such as
-            `hf://namespace/name/data/train`. Of several formats the first of Parquet, JSON Lines, CSV and JSON counts. Where that
-            is not one table and the library `datasets` is installed, `hf://namespace/name/CONFIGURATION/SPLIT`.
+        place: the address of a file, or of the beginning of the paths of several: of a folder, or
+            of a split such as `hf://namespace/name/data/train`. Of several formats the first of
+            Parquet, JSON Lines, CSV and JSON counts. Where that is not one table and the library
+            `datasets` is installed, `hf://namespace/name/CONFIGURATION/SPLIT`.
 
     Returns:
-        What importers read: the path of the one file, a pattern of several, or a folder; and the address with its commit.
+        What importers read: the path of the one file, a pattern of several, or a folder; and the
+        address with its commit.
 
     Raises:
         UsageError: not an address, or of several tables.
@@ -228,7 +267,11 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     address = parse_address(place)
     client = _client(address)
     pinned, moves = _pinned(client, replace(address, path=""))
-    paths = [address.path] if address.path.endswith(_TABLE_ENDINGS) else _table_paths(client, pinned, address)
+    paths = (
+        [address.path]
+        if address.path.endswith(_TABLE_ENDINGS)
+        else _table_paths(client, pinned, address)
+    )
     files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in paths]
     if moves:
         _warn_of_branch(address, pinned)
@@ -246,9 +289,13 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
     """Return the paths of the files of the one table at an address."""
     with client.errors():
         paths = client.attempts(
-            lambda: client.api().list_repo_files(address.repo_id, revision=pinned.revision, repo_type="dataset")
+            lambda: client.api().list_repo_files(
+                address.repo_id, revision=pinned.revision, repo_type="dataset"
+            )
         )
-    tables = next((found for end in _TABLE_ENDINGS if (found := _below(paths, address.path, end))), [])
+    tables = next(
+        (found for end in _TABLE_ENDINGS if (found := _below(paths, address.path, end))), []
+    )
     stems = {_stem(path) for path in tables}
     if len(stems) == 1:
         return tables
@@ -263,12 +310,17 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
     if split := client.attempts(lambda: split_paths(replace(pinned, path=address.path), described)):
         if not any(all(path.endswith(ending) for path in split) for ending in _TABLE_ENDINGS):
             raise UsageError(
-                f"{address} has files that are not read, such as {split[0]:.120}. Read them with `datasets`, and give what it "
-                "returns to `feval.from_dataframe`."
+                f"{address} has files that are not read, such as {split[0]:.120}. Read them with"
+                " `datasets`, and give what it returns to `feval.from_dataframe`."
             )
         return split
-    named = f"it has several: {', '.join(sorted(stems)[:_MOST_NAMED])}" if stems else "there is none"
-    raise UsageError(f"{address} should be one table, and {named}. Name the file, or how the names of its files begin.")
+    named = (
+        f"it has several: {', '.join(sorted(stems)[:_MOST_NAMED])}" if stems else "there is none"
+    )
+    raise UsageError(
+        f"{address} should be one table, and {named}. Name the file, or how the names of its files"
+        " begin."
+    )
 
 
 def _stem(path: str) -> str:
@@ -277,8 +329,14 @@ def _stem(path: str) -> str:
 
 
 def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path:
-    """Return a folder in feval's cache with links to files, and no others; their names are their paths in the repository."""
-    folder = cache_folder() / "tables" / hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
+    """Return a folder in feval's cache with links to files, and no others; their names are their
+    paths in the repository.
+    """
+    folder = (
+        cache_folder()
+        / "tables"
+        / hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, file in zip(paths, files, strict=True):
@@ -293,34 +351,49 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
 
 
 def _below(paths: Iterable[str], beginning: str, ending: str) -> list[str]:
-    return sorted(path for path in paths if path.startswith(beginning) and path.endswith(ending) and is_safe_path(path))
+    return sorted(
+        path
+        for path in paths
+        if path.startswith(beginning) and path.endswith(ending) and is_safe_path(path)
+    )
 
 
 def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:
     path = address.inside(index)
     cached = try_to_load_from_cache(
-        address.repo_id, path, cache_dir=constants.HF_HUB_CACHE, revision=address.revision, repo_type="dataset"
+        address.repo_id,
+        path,
+        cache_dir=constants.HF_HUB_CACHE,
+        revision=address.revision,
+        repo_type="dataset",
     )
     file = Path(cached) if isinstance(cached, str) else None
     for attempt in range(3):
         if file is not None and _is_as_cached(file):
             return Snapshot(address, file.parents[index.count("/")], client)
         if attempt < 2:
-            fetch = partial(_fetch_index, client, address, index, most_bytes, force=file is not None)
+            fetch = partial(
+                _fetch_index, client, address, index, most_bytes, force=file is not None
+            )
             file = client.attempts(fetch, most=2)
     raise HubError(
-        f"{path} of {address} came twice from the Hub ({client.host}) with other bytes than the Hub says it has. Try later."
+        f"{path} of {address} came twice from the Hub ({client.host}) with other bytes than the Hub"
+        " says it has. Try later."
     )
 
 
-def _fetch_index(client: Client, address: Address, index: str, most_bytes: int, force: bool) -> Path:
+def _fetch_index(
+    client: Client, address: Address, index: str, most_bytes: int, force: bool
+) -> Path:
     path = address.inside(index)
     listed = _listing(client, address, [path]).get(path)
     if listed is None:
         hint = "so it is not a recording" if index == MANIFEST else "or not at that revision"
         raise HubError(f"{address} has no {index}, {hint}. Check the address and its revision.")
     if listed.size > most_bytes:
-        raise HubError(f"{path} of {address} has {listed.size:,} bytes; at most {most_bytes:,} are fetched.")
+        raise HubError(
+            f"{path} of {address} has {listed.size:,} bytes; at most {most_bytes:,} are fetched."
+        )
     with client.errors():
         return Path(
             client.api().hf_hub_download(
@@ -345,15 +418,25 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
         try:
             # It also notes the commit in the cache, for offline use.
             resolved = api.resolve_revision(
-                address.repo_id, repo_type="dataset", revision=revision, cache_dir=constants.HF_HUB_CACHE
+                address.repo_id,
+                repo_type="dataset",
+                revision=revision,
+                cache_dir=constants.HF_HUB_CACHE,
             )
         except RevisionNotFoundError as error:
-            reason = f"the Hub has the repository but no such commit, tag or branch; {_names(tags, branches)}"
+            reason = (
+                "the Hub has the repository but no such commit, tag or branch;"
+                f" {_names(tags, branches)}"
+            )
             raise client.failed(reason, client.wrong_name) from without_addresses(error)
         commit = str(branches.get(revision) or resolved.resolved)
     if not is_commit(commit):
-        raise HubError(f"The Hub ({client.host}) answered {commit!r:.60} where the commit of {address} was asked for.")
-    is_fixed = revision in tags or commit.startswith(revision)  # the beginning of a commit does not move either
+        raise HubError(
+            f"The Hub ({client.host}) answered {commit!r:.60} where the commit of {address} was"
+            " asked for."
+        )
+    # the beginning of a commit does not move either
+    is_fixed = revision in tags or commit.startswith(revision)
     return commit, revision in branches or not is_fixed
 
 
@@ -363,7 +446,11 @@ def _names(tags: Iterable[str], branches: Iterable[str]) -> str:
     for noun, names in (("tags", tags), ("branches", branches)):
         printable = sorted(name for name in names if name.isprintable())
         more = f" and {len(printable) - _MOST_NAMED} more" if len(printable) > _MOST_NAMED else ""
-        parts.append(f"its {noun} are {', '.join(printable[:_MOST_NAMED])}{more}" if printable else f"it has no {noun}")
+        parts.append(
+            f"its {noun} are {', '.join(printable[:_MOST_NAMED])}{more}"
+            if printable
+            else f"it has no {noun}"
+        )
     return ", ".join(parts)
 
 
@@ -374,7 +461,9 @@ def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str
     with client.errors():
         for start in range(0, len(paths), _LISTED_AT_ONCE):
             batch = list(paths[start : start + _LISTED_AT_ONCE])
-            items = api.get_paths_info(address.repo_id, batch, revision=address.revision, repo_type="dataset")
+            items = api.get_paths_info(
+                address.repo_id, batch, revision=address.revision, repo_type="dataset"
+            )
             listing |= {item.path: item for item in items if isinstance(item, ListedFile)}
     return listing
 
@@ -413,13 +502,14 @@ def _is_as_cached(path: Path) -> bool:
 def _client(address: Address) -> Client:
     def failed(reason: str, advice: str) -> HubError:
         return HubError(
-            f"{address} could not be fetched from the Hub ({client.host}): {reason}, and what is needed is not "
-            f"in the cache. {advice}."
+            f"{address} could not be fetched from the Hub ({client.host}): {reason}, and what is"
+            f" needed is not in the cache. {advice}."
         )
 
     def disk_failed(message: str) -> StorageError:
         return StorageError(
-            f"{address} could not be fetched: {message}. Name a folder that can be written to and has space in HF_HOME."
+            f"{address} could not be fetched: {message}. Name a folder that can be written to and"
+            " has space in HF_HOME."
         )
 
     client = Client(address.repo_id, failed, disk_failed, "Check the address")

@@ -1,6 +1,8 @@
-"""Untrusted zip archives: opened only if their names are harmless, read member by member within the bounds of `reading`.
+"""Untrusted zip archives: opened only if their names are harmless, read member by member within the
+bounds of `reading`.
 
-Members may be stored, deflated, or compressed by Zstandard, which `zipfile` reads only from Python 3.14.
+Members may be stored, deflated, or compressed by Zstandard, which `zipfile` reads only from Python
+3.14.
 """
 
 from __future__ import annotations
@@ -61,20 +63,25 @@ class Archive:
         total = sum(self.zip.getinfo(name).file_size for name in names)
         if total > MAX_EXPANDED_BYTES:
             raise SourceError(
-                f"The members of {self.path.name} expand to {total:,} bytes; at most {MAX_EXPANDED_BYTES:,} are read. "
-                "Split it into smaller files."
+                f"The members of {self.path.name} expand to {total:,} bytes; at most"
+                f" {MAX_EXPANDED_BYTES:,} are read. Split it into smaller files."
             )
 
     def _bytes(self, name: str) -> bytes:
         try:
             info = self.zip.getinfo(name)
         except KeyError as error:
-            raise SourceError(f"{self.path.name} has no member {name!r}, which such an archive should have.") from error
+            raise SourceError(
+                f"{self.path.name} has no member {name!r}, which such an archive should have."
+            ) from error
         if info.flag_bits & _ENCRYPTED:
-            raise SourceError(f"{self.where(name)} is encrypted; make an archive without a password.")
+            raise SourceError(
+                f"{self.where(name)} is encrypted; make an archive without a password."
+            )
         if info.compress_type not in _METHODS:
             raise SourceError(
-                f"{self.where(name)} is compressed by neither deflate nor Zstandard; make an ordinary zip."
+                f"{self.where(name)} is compressed by neither deflate nor Zstandard; make an"
+                " ordinary zip."
             )
         with _zip_errors(self.path):
             if info.compress_type == _ZSTANDARD:
@@ -87,7 +94,9 @@ class Archive:
         try:
             data = expand(stream, info.compress_size, self.where(info.filename))
         except OSError as error:  # what Arrow says of a damaged stream
-            raise zipfile.BadZipFile(f"{info.filename!r:.80} cannot be expanded ({error})") from error
+            raise zipfile.BadZipFile(
+                f"{info.filename!r:.80} cannot be expanded ({error})"
+            ) from error
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise zipfile.BadZipFile(f"Bad CRC-32 or size for file {info.filename!r:.80}")
         return data
@@ -98,7 +107,9 @@ class Archive:
             file.seek(info.header_offset)
             header = file.read(_LOCAL_HEADER_BYTES)
             if not header.startswith(_MAGIC):
-                raise zipfile.BadZipFile(f"there is no header of {info.filename!r:.80} where it should be")
+                raise zipfile.BadZipFile(
+                    f"there is no header of {info.filename!r:.80} where it should be"
+                )
             name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
             file.seek(name_bytes + extra_bytes, 1)
             return file.read(info.compress_size)
@@ -117,7 +128,10 @@ def opened(path: Path) -> Iterator[Archive]:
         names = archive.namelist()
         for name in names:
             if name.startswith("/") or "\\" in name or ":" in name[:2] or ".." in name.split("/"):
-                raise SourceError(f"{path.name} has a member that points outside of it, {name!r:.80}; it is not read.")
+                raise SourceError(
+                    f"{path.name} has a member that points outside of it, {name!r:.80}; it is not"
+                    " read."
+                )
         if len(set(names)) != len(names):
             raise SourceError(f"{path.name} has two members of one name; it is not read.")
         yield Archive(archive, path)
@@ -129,4 +143,6 @@ def _zip_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as error:
-        raise SourceError(f"{path} is not a zip archive, or is damaged: {error}. Get the file again.") from error
+        raise SourceError(
+            f"{path} is not a zip archive, or is damaged: {error}. Get the file again."
+        ) from error

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from feval.importers import jsonl
 from feval.importers.harnesses import inspect_ai, lighteval, lm_eval
-from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade, probed_traces
+from feval.importers.papers import (
+    coupled_mmlu,
+    esc,
+    feval_ttc,
+    game24,
+    linc,
+    modelswitch,
+    mot_cascade,
+    probed_traces,
+)
 from feval.importers.source import Importer
 from feval.importers.tables import reading as tables
 from feval.importers.tables.exported import facts_of
@@ -17,14 +26,28 @@ IMPORTERS: Mapping[str, Importer] = {
     for importer in (
         Importer("feval-ttc", "the zip archive of the FEval-TTC reference package", feval_ttc.read),
         Importer("mot-cascade", "LLM Cascades with Mixture of Thoughts, JSON", mot_cascade.read),
-        Importer("esc", "Early-Stopping Self-Consistency, JSON Lines", esc.read, esc.upstream_answer),
         Importer(
-            "coupled-mmlu", "Coupled Token Generation on MMLU, CSV", coupled_mmlu.read, coupled_mmlu.upstream_answer
+            "esc", "Early-Stopping Self-Consistency, JSON Lines", esc.read, esc.upstream_answer
+        ),
+        Importer(
+            "coupled-mmlu",
+            "Coupled Token Generation on MMLU, CSV",
+            coupled_mmlu.read,
+            coupled_mmlu.upstream_answer,
         ),
         Importer("modelswitch", "ModelSwitch, JSON", modelswitch.read),
-        Importer("linc", "LINC, labels with references and texts beside them, JSON", linc.read, beside=linc.beside),
+        Importer(
+            "linc",
+            "LINC, labels with references and texts beside them, JSON",
+            linc.read,
+            beside=linc.beside,
+        ),
         Importer("game24", "Tree of Thoughts' naive samples on the Game of 24, JSON", game24.read),
-        Importer("probed-traces", "AutoTTS and Parallel-Probe, traces with probes, JSON", probed_traces.read),
+        Importer(
+            "probed-traces",
+            "AutoTTS and Parallel-Probe, traces with probes, JSON",
+            probed_traces.read,
+        ),
         Importer(
             "lm-eval",
             "lm-evaluation-harness, samples_*.jsonl with results_*.json beside it",

@@ -1,7 +1,9 @@
-"""The columns of generic rows: their meaning, the names that other tools use, and how values are read.
+"""The columns of generic rows: their meaning, the names that other tools use, and how values are
+read.
 
-`COLUMNS` lists them. A name with dots is a nested member, as `pandas.json_normalize` writes it: "usage.completion_tokens" is
-`{"usage": {"completion_tokens": ...}}`. Null is a missing value in every column but `answer`, where it means no answer.
+`COLUMNS` lists them. A name with dots is a nested member, as `pandas.json_normalize` writes it:
+"usage.completion_tokens" is `{"usage": {"completion_tokens": ...}}`. Null is a missing value in
+every column but `answer`, where it means no answer.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Column:
 
     Attributes:
         name: feval's own.
-        of: what it belongs to; a request is shared by the CoTs of one LLM on one question, and a CoT may have probes.
+        of: what it belongs to; a request is shared by the CoTs of one LLM on one question, and a
+            CoT may have probes.
         read: turns a value, and its place for messages, into what is stored.
         about: its meaning.
         aliases: names that other tools use.
@@ -50,7 +53,9 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether a text is a value as it stands, rather than a number, a list or an object written as text."""
+        """Whether a text is a value as it stands, rather than a number, a list or an object written
+        as text.
+        """
         return self.read in (text, scalar_text, identifier, finish_reason, _name)
 
 
@@ -60,13 +65,18 @@ def _prompt(value: Any, where: str) -> Prompt:
     if not isinstance(value, list):
         refuse(where, "text or a list of messages", value)
     messages = [
-        {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")} for message in value
+        {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")}
+        for message in value
     ]
-    return Prompt(orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages))
+    return Prompt(
+        orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages)
+    )
 
 
 def _messages(value: Any, where: str) -> str:
-    return _prompt(value or refuse(where, "text that is not empty, or a list of messages", value), where).messages
+    return _prompt(
+        value or refuse(where, "text that is not empty, or a list of messages", value), where
+    ).messages
 
 
 def _name(value: Any, where: str) -> str:
@@ -108,27 +118,42 @@ def _score(value: Any, where: str) -> float:
 
 
 def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
-    """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer is called "score"."""
+    """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer
+    is called "score".
+    """
 
     def by_scorer(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {"score": read(value, where)}
-        return {name: read(each, f"{name!r:.60} of {where}") for name, each in value.items() if each is not None}
+        return {
+            name: read(each, f"{name!r:.60} of {where}")
+            for name, each in value.items()
+            if each is not None
+        }
 
     return by_scorer
 
 
 def _logprobs(value: Any, where: str) -> list[float]:
-    """Read a list of numbers, or OpenAI's `{"content": [{"logprob": ...}]}` or `{"token_logprobs": [...]}`."""
+    """Read a list of numbers, or OpenAI's `{"content": [{"logprob": ...}]}` or `{"token_logprobs":
+    [...]}`.
+    """
     if isinstance(value, dict):
-        inner = next((name for name in ("content", "token_logprobs") if value.get(name) is not None), "token_logprobs")
+        inner = next(
+            (name for name in ("content", "token_logprobs") if value.get(name) is not None),
+            "token_logprobs",
+        )
         value = member(value, inner, list, where)
     if isinstance(value, list):
         value = [each.get("logprob") if isinstance(each, dict) else each for each in value]
     logprobs = number_list(value, where)
     for position, each in enumerate(logprobs):
         if each > 1e-3:  # what rounding makes of a probability of 1
-            refuse(f"Token {position} of {where}", "a natural logarithm of a probability, at most 0", each)
+            refuse(
+                f"Token {position} of {where}",
+                "a natural logarithm of a probability, at most 0",
+                each,
+            )
     return logprobs
 
 
@@ -168,20 +193,25 @@ COLUMNS: tuple[Column, ...] = (
     Column("max_tokens", "llm", _positive, "limit on output tokens"),
     Column("decoding", "llm", _object, "other parameters of the decoding"),
     Column(
-        "sample", "cot", _sample, "number of the CoT among those of its question and LLM, which orders them; or any other name",
+        "sample", "cot", _sample,
+        "number of the CoT among those of its question and LLM, which orders them; or any other name",  # noqa: E501
         ("sample_id", "sample_index"),
     ),
     Column("text", "cot", text, "the CoT", ("completion", "response", "generation")),
-    Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction", "extracted_answer")),
+    Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction",
+    "extracted_answer")),
     Column(
         "tokens", "cot", whole_number, "output tokens, hidden reasoning included",
-        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens", "usage.candidates_token_count"),
+        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens",
+        "usage.candidates_token_count"),
     ),
     Column("finish_reason", "cot", finish_reason, "why the CoT ended"),
-    Column("reasoning", "cot", text, "reasoning that was given apart from the text", ("reasoning_content", "thinking")),
+    Column("reasoning", "cot", text, "reasoning that was given apart from the text",
+    ("reasoning_content", "thinking")),
     Column(
         "reasoning_tokens", "cot", whole_number, "how many of the output tokens were reasoning",
-        ("usage.completion_tokens_details.reasoning_tokens", "usage.output_tokens_details.reasoning_tokens",
+        ("usage.completion_tokens_details.reasoning_tokens",
+        "usage.output_tokens_details.reasoning_tokens",
          "usage.reasoning_tokens"),
     ),
     Column(
@@ -190,32 +220,43 @@ COLUMNS: tuple[Column, ...] = (
          "usage.prompt_cache_hit_tokens", "usage.cached_content_token_count"),
     ),
     Column(
-        "thoughts_tokens", "cot", whole_number, "tokens of thoughts counted beside the output (Gemini), to which they are added",
+        "thoughts_tokens", "cot", whole_number,
+        "tokens of thoughts counted beside the output (Gemini), to which they are added",
         ("usage.thoughts_token_count",),
     ),
     Column(
-        "cache_read_tokens", "cot", whole_number, "tokens read from a cache beside the prompt (Anthropic), added to it",
+        "cache_read_tokens", "cot", whole_number,
+        "tokens read from a cache beside the prompt (Anthropic), added to it",
         ("cache_read_input_tokens", "usage.cache_read_input_tokens"),
     ),
     Column(
-        "cache_write_tokens", "cot", whole_number, "tokens written to a cache beside the prompt (Anthropic), added to it",
+        "cache_write_tokens", "cot", whole_number,
+        "tokens written to a cache beside the prompt (Anthropic), added to it",
         ("cache_creation_input_tokens", "usage.cache_creation_input_tokens"),
     ),
     Column(
-        "stated_total_tokens", "cot", whole_number, "tokens of prompt and output together, which tells what is inside them",
+        "stated_total_tokens", "cot", whole_number,
+        "tokens of prompt and output together, which tells what is inside them",
         ("usage.total_tokens", "usage.total_token_count"),
     ),
-    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score", ("scores",)),
-    Column("step_scores", "cot", _by_scorer(number_list), "a score for each step, or an object scorer -> such a list"),
+    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score", ("scores",
+    )),
+    Column("step_scores", "cot", _by_scorer(number_list),
+    "a score for each step, or an object scorer -> such a list"),
     Column(
-        "sequence_logprob", "cot", _logprob, "log-probability of the whole CoT; by default the sum of its tokens'",
+        "sequence_logprob", "cot", _logprob,
+        "log-probability of the whole CoT; by default the sum of its tokens'",
         ("cumulative_logprob",),
     ),
     Column("token_logprobs", "cot", _logprobs, "log-probability of each token", ("logprobs",)),
-    Column("token_confidences", "cot", number_list, "minus the mean log-probability of the top k at each token (DeepConf)"),
-    Column("duration_s", "cot", _not_negative, "seconds that the reply took", ("duration", "latency_s", "latency")),
-    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took", ("duration_ms", "latency_ms")),
-    Column("first_token_s", "cot", _not_negative, "seconds to the first token", ("ttft_s", "ttft", "time_to_first_token")),
+    Column("token_confidences", "cot", number_list,
+    "minus the mean log-probability of the top k at each token (DeepConf)"),
+    Column("duration_s", "cot", _not_negative, "seconds that the reply took", ("duration",
+    "latency_s", "latency")),
+    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took", ("duration_ms",
+    "latency_ms")),
+    Column("first_token_s", "cot", _not_negative, "seconds to the first token", ("ttft_s", "ttft",
+    "time_to_first_token")),
     Column(
         "first_token_s", "cot", _milliseconds, "milliseconds to the first token",
         ("first_token_ms", "ttft_ms", "time_to_first_token_ms"),
@@ -227,9 +268,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("recorded_at", "cot", text, "when the CoT was recorded"),
     Column("node", "cot", identifier, "name of the step, among those of its question and LLM"),
     Column("parent", "cot", identifier, "name of the step before"),
-    Column("ends", "cot", _truth, "whether the step ends a solution; by default, whether it has an answer, null included"),
+    Column("ends", "cot", _truth,
+    "whether the step ends a solution; by default, whether it has an answer, null included"),
     Column("turns", "cot", _objects, "replies to the CoT, one after the other"),
-    Column("turn_messages", "cot", _messages, "what was sent for a turn, behind the CoT it replies to, like `prompt`"),
+    Column("turn_messages", "cot", _messages,
+    "what was sent for a turn, behind the CoT it replies to, like `prompt`"),
     Column("turn_prompt_tokens", "cot", whole_number, "tokens of all that was sent for a turn"),
     Column("step_stop", "llm", text, "the string that ends a step"),
     Column("step_policy", "llm", text, "which steps were gone on from when the tree was recorded"),
@@ -241,10 +284,13 @@ COLUMNS: tuple[Column, ...] = (
 """Every known column. Two of one name are the same quantity in two units."""
 
 USAGE = {
-    "reasoning_tokens": "reasoning", "cached_tokens": "cached", "thoughts_tokens": "thoughts", "cache_read_tokens": "cache_read",
+    "reasoning_tokens": "reasoning", "cached_tokens": "cached", "thoughts_tokens": "thoughts",
+    "cache_read_tokens": "cache_read",
     "cache_write_tokens": "cache_write", "stated_total_tokens": "total",
 }  # fmt: skip
-"""Columns whose meaning depends on the others: column -> argument of `feval.cards.tokens.Usage.of`."""
+"""Columns whose meaning depends on the others: column -> argument of
+`feval.cards.tokens.Usage.of`.
+"""
 
 WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})
 """Known names that state no unit; they are read as seconds, with a note."""
@@ -254,7 +300,9 @@ _NESTED = frozenset({"usage"})
 
 
 def names_of(*parts: str) -> dict[str, Column]:
-    """Return the columns of some of question, request, llm and cot, by every name they are written under."""
+    """Return the columns of some of question, request, llm and cot, by every name they are written
+    under.
+    """
     columns = [column for column in COLUMNS if column.of in parts]
     # A column's own name is its own only: "duration_ms" is not "duration_s".
     names = {column.name: column for column in reversed(columns)}
@@ -262,14 +310,20 @@ def names_of(*parts: str) -> dict[str, Column]:
 
 
 def probe_names() -> dict[str, Column]:
-    """Return the same for the object of a probe: its own columns, and of a CoT's those that a probe has, too."""
+    """Return the same for the object of a probe: its own columns, and of a CoT's those that a probe
+    has, too.
+    """
     return names_of("probe") | {
-        name: column for name, column in names_of("cot").items() if column.name in {"text", "answer", "tokens"}
+        name: column
+        for name, column in names_of("cot").items()
+        if column.name in {"text", "answer", "tokens"}
     }
 
 
 def turn_names() -> dict[str, Column]:
-    """Return the same for the object of a turn: a CoT's columns; messages and prompt tokens are its own."""
+    """Return the same for the object of a turn: a CoT's columns; messages and prompt tokens are its
+    own.
+    """
     names, tree = names_of("cot"), {"sample", "node", "parent", "ends", "turns", "probes"}
     tokens = {
         name: names["turn_prompt_tokens"]
@@ -331,7 +385,9 @@ class RowReader:
         self._names = names
         self._plans: dict[tuple[str, ...], _Plan | None] = {}
 
-    def recognised(self, row: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
+    def recognised(
+        self, row: Mapping[str, Any], where: str
+    ) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
         """Return what `recognised` does, and the members that state no unit."""
         members = _members(row)
         plan = None if members is None else self._plan(tuple(members))
@@ -344,7 +400,11 @@ class RowReader:
             except SourceError:
                 pass  # read again below, to say where it is
             else:
-                others = {member: value for member in plan.others if (value := members[member]) is not None}
+                others = {
+                    member: value
+                    for member in plan.others
+                    if (value := members[member]) is not None
+                }
                 return values, others, plan.without_unit
         return *recognised(row, self._names, where), WITHOUT_UNIT & row.keys() & self._names.keys()
 
@@ -358,7 +418,9 @@ class RowReader:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows with the same members are read: member, column and reader of the known ones, and the others."""
+    """How rows with the same members are read: member, column and reader of the known ones, and the
+    others.
+    """
 
     known: tuple[tuple[str, str, Callable[[Any, str], Any]], ...]
     others: tuple[str, ...]
@@ -366,8 +428,14 @@ class _Plan:
 
     @classmethod
     def of(cls, members: Sequence[str], names: Mapping[str, Column]) -> _Plan | None:
-        """Return the plan for some members; `None` where two of them are one column, whose values must agree."""
-        known = [(member, names[member].name, names[member].read) for member in members if member in names]
+        """Return the plan for some members; `None` where two of them are one column, whose values
+        must agree.
+        """
+        known = [
+            (member, names[member].name, names[member].read)
+            for member in members
+            if member in names
+        ]
         if len({name for _, name, _ in known}) < len(known):
             return None
         others = [member for member in members if member not in names and member not in _DERIVED]
@@ -380,7 +448,8 @@ def _read(column: Column, value: Any, where: str) -> Any:
     except SourceError as error:
         sentence = str(error).removesuffix(ADVICE)
         raise SourceError(
-            f"{sentence}It is read as {column.about}: correct it, or rename it if it holds something else."
+            f"{sentence}It is read as {column.about}: correct it, or rename it if it holds"
+            " something else."
         ) from error
 
 
@@ -394,7 +463,9 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
 
 
 def _members(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the members of a row as `recognised` looks at them; `None` where one is written twice, nested and with a dot."""
+    """Return the members of a row as `recognised` looks at them; `None` where one is written twice,
+    nested and with a dot.
+    """
     row = _without_own_id(row)
     if not any(isinstance(row.get(name), dict) for name in _NESTED):
         return row
@@ -412,15 +483,21 @@ def _without_own_id(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:
     flat = dict(_flat(row.items()))
-    hints = {"answer": " A gold answer is named 'gold'.", "text": " What was sent is named 'prompt'."}
+    hints = {
+        "answer": " A gold answer is named 'gold'.",
+        "text": " What was sent is named 'prompt'.",
+    }
     return (
-        f"{sentence_start(where)} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
-        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of "
-        f"them.{hints.get(column.name, '')}"
+        f"{sentence_start(where)} has {first!r} ({flat[first]!r:.40}) and {second!r}"
+        f" ({flat[second]!r:.40}), which are two names of one column ({column.name!r}:"
+        f" {column.about}), and they differ. Remove or rename one of"
+        f" them.{hints.get(column.name, '')}"
     )
 
 
 def examples(values: Mapping[str, Any]) -> str:
     """Return names with one value each, for a note."""
-    shown = ", ".join(f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20])
+    shown = ", ".join(
+        f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20]
+    )
     return shown + (f" and {len(values) - 20} more" if len(values) > 20 else "")

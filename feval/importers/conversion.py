@@ -1,4 +1,6 @@
-"""From the columns of a source to a recording: answers normalised, tokens counted, everything unusual noted."""
+"""From the columns of a source to a recording: answers normalised, tokens counted, everything
+unusual noted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from feval.arguments import checked
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
-from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.errors import (
+    FevalError,
+    OutOfRangeError,
+    SourceError,
+    TokenCounterError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.executors.progress import reports
 from feval.importers.catalogue import IMPORTERS
 from feval.importers.depth.probes import WaitingProbes
@@ -36,19 +45,34 @@ from feval.importers.source import (
 )
 from feval.importers.tables.exported import Facts
 from feval.importers.tables.layouts import Layout
-from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import (
+    DatasetInfo,
+    PoolRows,
+    ProbeRows,
+    Question,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+)
 from feval.recording.layout.destination import storage_errors
 from feval.recording.scores import direction_question
 
 _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
-    "golds are positions, stored answers are read as written: write labels, or read the replies, `--answers text`"
+    "golds are positions, stored answers are read as written: write labels, or read the replies,"
+    " `--answers text`"
 )
-_SCORES_OF = {"table": "jsonl"}  # the same columns have one origin, so that exports of either come back equal
-_FLOATS = "pandas writes whole numbers beside missing ones so: write them without, or choose the kind `number`"
+# the same columns have one origin, so that exports of either come back equal
+_SCORES_OF = {"table": "jsonl"}
+_FLOATS = (
+    "pandas writes whole numbers beside missing ones so: write them without, or choose the kind"
+    " `number`"
+)
 
 ANSWERS = ("stored", "text")
-"""Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
+"""Where raw answers come from: the source where it stores them, else the texts; or always the
+texts.
+"""
 
 
 @checked
@@ -80,22 +104,29 @@ def import_recording(
         format: a key of `IMPORTERS`.
         source: the file, which may be compressed by gzip.
         out: folder to create.
-        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids. `None`: a table names its own.
-        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or names of those to take from a source that has
-            several; `None` takes all of them.
+        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids.
+            `None`: a table names its own.
+        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or names of those to
+            take from a source that has several; `None` takes all of them.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
-        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has any, else "words".
+        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has
+            any, else "words".
         questions: file with texts, golds and options, joined by question id.
         prices: id of the price list that the recording names, or "none".
-        answers: "stored": those that the source stores, else extracted from the texts; "text": always extracted.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+        answers: "stored": those that the source stores, else extracted from the texts; "text":
+            always extracted.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the
+            answer kind.
         keep_duplicates: keep samples that the source is known to have stored twice.
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
-        executor: reads blocks of the source, see `feval.executors`; `None` for this process. The recording is the same.
-        layout: what the columns of a table mean (`feval.importers.tables.layouts.layout_of`), for the format "table".
-        address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be noted in the recording.
+        executor: reads blocks of the source, see `feval.executors`; `None` for this process. The
+            recording is the same.
+        layout: what the columns of a table mean (`feval.importers.tables.layouts.layout_of`), for
+            the format "table".
+        address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
+            noted in the recording.
 
     What was unusual about the source is in the manifest's notes.
 
@@ -113,15 +144,22 @@ def import_recording(
         raise UnknownNameError.of("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
-    request = ImportRequest(str(dataset or ""), llms, None, keep_duplicates, temperature, max_tokens, layout=layout)
+    request = ImportRequest(
+        str(dataset or ""), llms, None, keep_duplicates, temperature, max_tokens, layout=layout
+    )
     _check_options(request, answers)
     if importer.files is None and (layout is not None or not request.dataset):
         raise UsageError(
-            f"A {importer.name} source is not a table: its columns have fixed names, and its dataset needs an id, --dataset ID."
+            f"A {importer.name} source is not a table: its columns have fixed names, and its"
+            " dataset needs an id, --dataset ID."
         )
     if importer.facts is not None and layout in (None, Layout()):
         request = replace(request, facts=importer.facts(source))
-    known = _dataset_info(request.dataset, answer_kind, equality, request.facts) if request.dataset else None
+    known = (
+        _dataset_info(request.dataset, answer_kind, equality, request.facts)
+        if request.dataset
+        else None
+    )
     sources = list(importer.files(source)) if importer.files else [source]
     files = sources if questions is None else [*sources, questions]
     before = list(map(file_state, files))
@@ -129,7 +167,11 @@ def import_recording(
         "name": "import",
         "format": importer.name,
         "source": fingerprint(source) if sources == [source] else list(map(fingerprint, sources)),
-        "questions": None if questions is None else fingerprint(questions, "the questions file (--questions)"),
+        "questions": (
+            None
+            if questions is None
+            else fingerprint(questions, "the questions file (--questions)")
+        ),
         "answers": answers,
         "keep_duplicates": keep_duplicates,
     }
@@ -146,23 +188,47 @@ def import_recording(
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
             kind = known.answer_kind if known else answer_kind
-            given = replace(request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind)
+            given = replace(
+                request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind
+            )
             imported = _read(importer, source, given)
         done, parts = 0, (imported, *imported.others)
         total = sum(part.llm_count * len(part.questions) for part in parts)
         for part in parts:
-            info = _dataset_info(part.dataset or request.dataset, answer_kind, equality, request.facts)
-            joined, gold_notes = completed(
-                part.questions, file, info.answer_kind, (source.name, questions.name if questions else "")
+            info = _dataset_info(
+                part.dataset or request.dataset, answer_kind, equality, request.facts
             )
-            compares = answer_kind is None and request.facts is None and info.answer_kind != "verbatim"
-            reading = Reading(importer, info.answer_kind, info.equality, answers == "text", compares, bool(gold_notes))
+            joined, gold_notes = completed(
+                part.questions,
+                file,
+                info.answer_kind,
+                (source.name, questions.name if questions else ""),
+            )
+            compares = (
+                answer_kind is None and request.facts is None and info.answer_kind != "verbatim"
+            )
+            reading = Reading(
+                importer,
+                info.answer_kind,
+                info.equality,
+                answers == "text",
+                compares,
+                bool(gold_notes),
+            )
             conversion = _Conversion(joined, reading, counter, writer.root, part.scorers)
             info = replace(info, extractor=EXTRACTOR_VERSION) if answers == "text" else info
-            writer.add_dataset(replace(info, system_prompt=part.system_prompt), conversion.questions())
+            writer.add_dataset(
+                replace(info, system_prompt=part.system_prompt), conversion.questions()
+            )
             for one in part.llms:
                 report = None if progress is None else _offset(progress, done, total)
-                writer.add_pools(info.id, one.info, conversion.counter(one), conversion.pools(one, executor), report)
+                writer.add_pools(
+                    info.id,
+                    one.info,
+                    conversion.counter(one),
+                    conversion.pools(one, executor),
+                    report,
+                )
                 for scorer, rows in conversion.scores():
                     writer.add_scores(info.id, one.info.name, scorer, rows)
                 if probes := conversion.probes(one):
@@ -178,19 +244,32 @@ def import_recording(
             writer.licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
         for file_read, state in zip(files, before, strict=True):
             if file_state(file_read) != state:
-                raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")
+                raise SourceError(
+                    f"{file_read} changed while it was read; import it again when nothing writes"
+                    " to it."
+                )
     return out
 
 
-def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None) -> DatasetInfo:
-    """Return what identifies a dataset: what the source says of it, else its card's facts, where it has one."""
+def _dataset_info(
+    dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None
+) -> DatasetInfo:
+    """Return what identifies a dataset: what the source says of it, else its card's facts, where it
+    has one.
+    """
     card, stated = find_dataset_card(dataset), None if facts is None else facts.of(dataset)
     extractor = EXTRACTOR_VERSION
     if stated is not None and answer_kind in (None, stated.answer_kind):
-        answer_kind, equality, extractor = stated.answer_kind, equality or stated.equality, stated.extractor
+        answer_kind, equality, extractor = (
+            stated.answer_kind,
+            equality or stated.equality,
+            stated.extractor,
+        )
     kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))
     title, licence = (card.title, card.licence) if card else (dataset, None)
-    return DatasetInfo(dataset, title, kind, extractor, None, licence, named_equality(kind, equality))
+    return DatasetInfo(
+        dataset, title, kind, extractor, None, licence, named_equality(kind, equality)
+    )
 
 
 def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
@@ -206,13 +285,19 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
         ]
         if not fitting:
             raise
-        raise SourceError(f"{error} It can be read as {' or '.join(map(repr, fitting))}: name that format.") from error
+        raise SourceError(
+            f"{error} It can be read as {' or '.join(map(repr, fitting))}: name that format."
+        ) from error
 
 
 def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
-    """Return whether a small source has the shape of a format; a large one is not read again just for a hint."""
+    """Return whether a small source has the shape of a format; a large one is not read again just
+    for a hint.
+    """
     try:
-        return source.stat().st_size <= _HINT_BYTES and bool(importer.read(source, request).questions)
+        return source.stat().st_size <= _HINT_BYTES and bool(
+            importer.read(source, request).questions
+        )
     except (FevalError, OSError):
         return False
 
@@ -220,10 +305,14 @@ def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
 def _check_options(request: ImportRequest, answers: str) -> None:
     if answers not in ANSWERS:
         raise UnknownNameError.of("place to take answers from", answers, ANSWERS)
-    if request.temperature is not None and not (math.isfinite(request.temperature) and request.temperature >= 0):
+    if request.temperature is not None and not (
+        math.isfinite(request.temperature) and request.temperature >= 0
+    ):
         raise OutOfRangeError(f"A temperature is a number from 0; {request.temperature} was given.")
     if request.max_tokens is not None and not 1 <= request.max_tokens <= LARGEST:
-        raise OutOfRangeError(f"The limit on output tokens is 1 to {LARGEST}; {request.max_tokens} was given.")
+        raise OutOfRangeError(
+            f"The limit on output tokens is 1 to {LARGEST}; {request.max_tokens} was given."
+        )
 
 
 def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Callable[[int], None]:
@@ -247,26 +336,37 @@ class _Conversion:
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
         self._cots: Counter[str] = Counter()
-        self._scored: Counter[tuple[str, str]] = Counter()  # CoTs of an LLM with a score by a scorer
+        # CoTs of an LLM with a score by a scorer
+        self._scored: Counter[tuple[str, str]] = Counter()
         self._scratch, self._scores = scratch, SortedRows(scratch)
         self._probes: dict[str, WaitingProbes] = {}
-        if self._kind == "verbatim" and reading.always_text and self._importer.upstream_answer is None:
+        if (
+            self._kind == "verbatim"
+            and reading.always_text
+            and self._importer.upstream_answer is None
+        ):
             raise UsageError(
-                f"Verbatim answers are the stored ones of a {self._importer.name} source, and answers from the texts were "
-                "asked for; choose another answer kind, or the stored answers."
+                f"Verbatim answers are the stored ones of a {self._importer.name} source, and"
+                " answers from the texts were asked for; choose another answer kind, or the stored"
+                " answers."
             )
 
     def questions(self) -> Iterator[Question]:
         """Yield the questions with their canonical golds."""
         for q in self._questions:
-            yield Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
+            yield Question(
+                q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices
+            )
 
     def counter(self, llm: SourceLLM) -> str:
-        """Return the token counter for an LLM: the one asked for, else the source's counts, else words."""
+        """Return the token counter for an LLM: the one asked for, else the source's counts, else
+        words.
+        """
         if self._counter == "usage" and not llm.counted:
             raise TokenCounterError(
-                f"The token counter 'usage' stands for counts in the source, and this {self._importer.name} source has none "
-                f"for {llm.info.name}; take 'words' or 'tiktoken:ENCODING'."
+                "The token counter 'usage' stands for counts in the source, and this"
+                f" {self._importer.name} source has none for {llm.info.name}; take 'words' or"
+                " 'tiktoken:ENCODING'."
             )
         return self._counter or llm.counter or ("usage" if llm.counted else "words")
 
@@ -291,19 +391,32 @@ class _Conversion:
             self._cots[llm] += len(pool.texts)
             for scorer, rows in pool.scores.items():
                 steps = rows.step_scores or [None] * len(rows.scores)
-                with_score = (s is not None or own for s, own in zip(rows.scores, steps, strict=True))
+                with_score = (
+                    s is not None or own for s, own in zip(rows.scores, steps, strict=True)
+                )
                 self._scored[scorer, llm] += sum(map(bool, with_score))
                 group = self._scorers.setdefault(scorer, len(self._scorers))
-                self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
+                self._scores.add(
+                    group, number, (rows.sample_indices, rows.scores, rows.step_scores)
+                )
             probes.add(number, pool.probes)
-            yield question, replace(pool, scores={}, probes=None) if pool.scores or pool.probes else pool
+            yield (
+                question,
+                (replace(pool, scores={}, probes=None) if pool.scores or pool.probes else pool),
+            )
 
     def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
         """Yield the scores of the LLM whose pools came last, by scorer."""
         for name, group in self._scorers.items():
             blocks = self._scores.questions(group)
-            rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
-            own = ScorerInfo(name, "imported", {"format": _SCORES_OF.get(self._importer.name, self._importer.name)})
+            rows = (
+                ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks
+            )
+            own = ScorerInfo(
+                name,
+                "imported",
+                {"format": _SCORES_OF.get(self._importer.name, self._importer.name)},
+            )
             yield self._known_scorers.get(name, own), rows
 
     def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:
@@ -316,35 +429,60 @@ class _Conversion:
         seen, kind = sum(self._seen.values(), Counter[str]()), self._kind
         stored = seen["stored"] > 0
         notes = counted_notes(
-            ("Requests missing from the source, replaced by the question's text", seen["question as request"]),
-            ("Requests without a token count, so that nothing can be priced on their questions", seen["uncounted"]),
-            (f"Raw answers that cannot be read as {kind} and count as no answer", seen["unreadable"]),
-            (f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})", seen["numbers"]),
             (
-                f"Stored answers that differ from the gold in '.0' alone and are never right ({_FLOATS})",
+                "Requests missing from the source, replaced by the question's text",
+                seen["question as request"],
+            ),
+            (
+                "Requests without a token count, so that nothing can be priced on their questions",
+                seen["uncounted"],
+            ),
+            (
+                f"Raw answers that cannot be read as {kind} and count as no answer",
+                seen["unreadable"],
+            ),
+            (
+                f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})",
+                seen["numbers"],
+            ),
+            (
+                (
+                    "Stored answers that differ from the gold in '.0' alone and are never right"
+                    f" ({_FLOATS})"
+                ),
                 seen["as floats"],
             ),
-            (f"Texts with thoughts, which were split off ({_read_where(stored)})", seen["with thoughts"]),
-            (f"CoTs that end in their thoughts, without a reply, {self._without_reply(stored)}", seen["without reply"]),
+            (
+                f"Texts with thoughts, which were split off ({_read_where(stored)})",
+                seen["with thoughts"],
+            ),
+            (
+                f"CoTs that end in their thoughts, without a reply, {self._without_reply(stored)}",
+                seen["without reply"],
+            ),
             *self._gold_facts(),
         )
         if seen["request counted by source"]:
             counter = self._counter or "words"
             notes.append(
-                f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
-                f"tokens; those, and any other requests, were counted by {counter!r}."
+                "Requests with the source's own token count:"
+                f" {seen['request counted by source']:,}. It does not count output tokens; those,"
+                f" and any other requests, were counted by {counter!r}."
             )
         for probes in self._probes.values():
             notes += probes.notes()
         for (scorer, llm), scored in self._scored.items():
-            notes += counted_notes((f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored))
+            notes += counted_notes(
+                (f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored)
+            )
         notes += [*self._kind_notes(), *filter(None, map(direction_question, self._scorers))]
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
         if expected_questions not in (None, len(self._questions)):
             notes.append(
-                f"The source has {len(self._questions)} questions; the dataset's card says {expected_questions}."
+                f"The source has {len(self._questions)} questions; the dataset's card says"
+                f" {expected_questions}."
             )
         return notes
 
@@ -355,7 +493,11 @@ class _Conversion:
         return "which is no answer" + ", whatever the source stores" * stored
 
     def _gold_facts(self) -> list[tuple[str, int]]:
-        golds = [canonical_gold(self._kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
+        golds = [
+            canonical_gold(self._kind, q.gold, q.choices)
+            for q in self._questions
+            if q.gold is not None
+        ]
         need = "accuracies need one, or --unlabelled drop"
         return [
             (f"Questions without a gold answer ({need})", len(self._questions) - len(golds)),
@@ -363,9 +505,12 @@ class _Conversion:
         ]
 
     def _kind_notes(self) -> list[str]:
-        """Return a note where the dataset's answer kind and the source's authors judge answers differently."""
+        """Return a note where the dataset's answer kind and the source's authors judge answers
+        differently.
+        """
         shares = [
-            f"{name}: {seen['right'] / seen['compared']:.1%} and {seen['right as stored'] / seen['compared']:.1%}"
+            f"{name}: {seen['right'] / seen['compared']:.1%} and"
+            f" {seen['right as stored'] / seen['compared']:.1%}"
             for name, seen in self._seen.items()
             if seen["right"] != seen["right as stored"] and seen["compared as stored"]
         ]
@@ -373,8 +518,9 @@ class _Conversion:
             return []
         listed = "; ".join(shares[:20]).replace("%", " %")
         note = (
-            f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the source's authors have the "
-            f"answers, text for text: {listed}. For the second figure, import with --answer-kind verbatim."
+            f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the"
+            f" source's authors have the answers, text for text: {listed}. For the second figure,"
+            " import with --answer-kind verbatim."
         )
         return [note]
 

@@ -1,7 +1,8 @@
-"""feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
+"""feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it
+with examples.
 
-One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line per CoT or step, with all.
-Verbatim answers are the stored ones.
+One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line
+per CoT or step, with all. Verbatim answers are the stored ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
+    """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among
+    theirs.
+    """
     if request.executor is not None:
         try:
             content, reader = _read_in_pieces(source, request, request.executor)
@@ -43,8 +46,12 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return content.rows.imported(reader)
 
 
-def _read_in_pieces(source: Path, request: ImportRequest, executor: Executor) -> tuple[_Lines, Reader]:
-    """Read a file by tasks; raise where anything is wrong with it, or it has blank lines before others."""
+def _read_in_pieces(
+    source: Path, request: ImportRequest, executor: Executor
+) -> tuple[_Lines, Reader]:
+    """Read a file by tasks; raise where anything is wrong with it, or it has blank lines before
+    others.
+    """
     content, reader = _Lines(source.name, request), Reader()
     tasks = ((source.name, request.dataset, first, data) for first, data in _pieces(source))
     for piece, reader_there in results(_read_piece, tasks, executor, ahead=_PIECES_AHEAD):
@@ -69,14 +76,19 @@ def _pieces(source: Path) -> Iterator[tuple[int, bytes]]:
 
 def _read_piece(source: str, dataset: str, first: int, data: bytes) -> tuple[_Piece, Reader]:
     """Read some lines of a file: a task."""
-    content, reader = _Lines(source, ImportRequest(dataset), is_piece=True, before=first - 1), Reader()
+    content, reader = (
+        _Lines(source, ImportRequest(dataset), is_piece=True, before=first - 1),
+        Reader(),
+    )
     for number, line in reader.json_lines(io.BytesIO(data), source, first):
         content.add(line, f"line {number} of {source}")
     return content.piece(), reader
 
 
 class _Piece(NamedTuple):
-    """What some lines hold; their layout, and how many lines come before them and before the next."""
+    """What some lines hold; their layout, and how many lines come before them and before the
+    next.
+    """
 
     rows: RowsOfPiece
     by_question: bool | None
@@ -85,9 +97,13 @@ class _Piece(NamedTuple):
 
 
 class _Lines:
-    """Reads the lines of one file into rows; the first decides which of the two layouts the file has."""
+    """Reads the lines of one file into rows; the first decides which of the two layouts the file
+    has.
+    """
 
-    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False, before: int = 0) -> None:
+    def __init__(
+        self, source: str, request: ImportRequest, *, is_piece: bool = False, before: int = 0
+    ) -> None:
         self.rows = Rows(source, request, is_piece=is_piece)
         self._request = request
         self._by_question: bool | None = None
@@ -101,7 +117,9 @@ class _Lines:
         return _Piece(self.rows.piece(), self._by_question, self._before, self._count)
 
     def add_piece(self, piece: _Piece) -> None:
-        """Add the lines behind those before; raise where they do not go together, without saying why."""
+        """Add the lines behind those before; raise where they do not go together, without saying
+        why.
+        """
         if piece.by_question is None:  # there are blank ones alone
             return
         if piece.before != self._count or self._by_question not in (None, piece.by_question):
@@ -118,17 +136,20 @@ class _Lines:
         if _is_tree(line):
             if samples is not None:
                 raise SourceError(
-                    f"{sentence_start(where)} has both {samples!r} and a tree in 'steps'; give CoTs and trees lines of "
-                    "their own, with an LLM name each."
+                    f"{sentence_start(where)} has both {samples!r} and a tree in 'steps'; give CoTs"
+                    " and trees lines of their own, with an LLM name each."
                 )
             samples = "steps"
         by_question = samples is not None
         if self._by_question is None:
             self._by_question = by_question
         if by_question != self._by_question:
-            kind, before = ("a question", "CoTs") if by_question else ("a CoT", "questions with their samples")
+            kind, before = (
+                ("a question", "CoTs") if by_question else ("a CoT", "questions with their samples")
+            )
             raise SourceError(
-                f"{sentence_start(where)} is {kind}, the lines before are {before}; a file has one layout."
+                f"{sentence_start(where)} is {kind}, the lines before are {before}; a file has one"
+                " layout."
             )
         if samples is None:
             self._add_cot(line, where)
@@ -139,7 +160,9 @@ class _Lines:
     def _add_question(self, line: dict[str, Any], samples: str, where: str) -> None:
         shared = {name: value for name, value in line.items() if name != samples}
         values = self.rows.recognised(shared, self._questions, where)
-        name = values["id"] if values.get("id") is not None else self._request.question_id(self._count)
+        name = (
+            values["id"] if values.get("id") is not None else self._request.question_id(self._count)
+        )
         question = self.rows.add_question(name, values, where)
         cots = line[samples]
         if not isinstance(cots, list):
@@ -154,7 +177,9 @@ class _Lines:
             self.rows.add_row(question, values, where, line=where, cot=False)
 
     def _sample(self, shared: dict[str, Any], cot: Any, where: str) -> dict[str, Any]:
-        """Return the values of a sample, an object or its text alone; its line's values apply to it."""
+        """Return the values of a sample, an object or its text alone; its line's values apply to
+        it.
+        """
         if isinstance(cot, str):
             cot = {"text": cot}
         if not isinstance(cot, dict):
@@ -165,22 +190,29 @@ class _Lines:
         for column in stated.keys() & shared.keys():
             if stated[column] is not None and shared[column] not in (None, stated[column]):
                 raise ConflictError(
-                    f"{sentence_start(where)} has {column} {stated[column]!r:.60}, and its line has {shared[column]!r:.60} for "
-                    "all of its samples. Remove one of them."
+                    f"{sentence_start(where)} has {column} {stated[column]!r:.60}, and its line has"
+                    f" {shared[column]!r:.60} for all of its samples. Remove one of them."
                 )
-        return shared | {column: value for column, value in stated.items() if value is not None or column not in shared}
+        return shared | {
+            column: value
+            for column, value in stated.items()
+            if value is not None or column not in shared
+        }
 
     def _add_cot(self, line: dict[str, Any], where: str) -> None:
         values = self.rows.recognised(line, self._cots, where)
         if values.get("id") is None:
             raise SourceError(
-                f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
+                f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its"
+                " question, in 'id' or 'question_id'."
             )
         self.rows.add_row(self.rows.add_question(values["id"], values, where), values, where)
 
 
 def _is_tree(line: Mapping[str, Any]) -> bool:
-    """Whether a line has the steps of a tree, and not an unknown member of that name: an empty list is a tree of no steps."""
+    """Whether a line has the steps of a tree, and not an unknown member of that name: an empty list
+    is a tree of no steps.
+    """
     steps = line.get("steps")
     if steps == []:
         return not _COT_NAMES & line.keys()

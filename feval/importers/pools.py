@@ -1,4 +1,5 @@
-"""From the pools of a source to those of a recording: thoughts split off, answers read and normalised, tokens counted.
+"""From the pools of a source to those of a recording: thoughts split off, answers read and
+normalised, tokens counted.
 
 With an executor, a task reads a block of questions, whose CoTs travel there and back.
 """
@@ -33,7 +34,9 @@ _BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
 
 
 class _Pair(NamedTuple):
-    """A question with the pool of one LLM; `opens`: its other CoTs show that its chat template opens the thought."""
+    """A question with the pool of one LLM; `opens`: its other CoTs show that its chat template
+    opens the thought.
+    """
 
     question: SourceQuestion
     pool: SourcePool
@@ -49,7 +52,8 @@ class Reading:
         kind: of the answers.
         equality: of the answers.
         always_text: answers are read in the texts, also where the source stores some.
-        compares: answers that are right are counted, as they are read and as the source stores them.
+        compares: answers that are right are counted, as they are read and as the source stores
+            them.
         golds_are_positions: stored numbers that name no option are counted.
         llm: name of the LLM.
         count: counts the tokens of a text; `None` takes the source's counts.
@@ -76,7 +80,8 @@ def pool_rows(
 ) -> Iterator[PoolRows]:
     """Yield the rows of each question's pool, in order; add to `seen` what was unusual in them.
 
-    On every executor an error comes behind the pools before it. `scratch` is the folder of a temporary file.
+    On every executor an error comes behind the pools before it. `scratch` is the folder of a
+    temporary file.
     """
     reader = _PoolReader(reading, seen)
     pairs = _with_openings(pools, reading.llm, scratch)
@@ -91,10 +96,14 @@ def pool_rows(
             raise error
 
 
-def _with_openings(pools: Iterable[tuple[SourceQuestion, SourcePool]], llm: str, scratch: Path) -> Iterator[_Pair]:
-    """Yield pools with whether any CoT of the LLM, before or behind them, closes a thought that it does not open.
+def _with_openings(
+    pools: Iterable[tuple[SourceQuestion, SourcePool]], llm: str, scratch: Path
+) -> Iterator[_Pair]:
+    """Yield pools with whether any CoT of the LLM, before or behind them, closes a thought that it
+    does not open.
 
-    From the first one on that has a CoT which was cut off, pools wait on disk until such a CoT comes, or the end.
+    From the first one on that has a CoT which was cut off, pools wait on disk until such a CoT
+    comes, or the end.
     """
     thoughts, opens, place = thoughts_of(llm), False, 0
     spill, waiting = Spill(scratch), array("Q")
@@ -132,7 +141,8 @@ def _packed(question: SourceQuestion, pool: SourcePool) -> bytes:
         return orjson.dumps([question, pool])
     except TypeError as error:
         raise SourceError(
-            f"The CoTs of question {question.id!r:.80} cannot be kept ({error}): texts are valid Unicode. Correct them."
+            f"The CoTs of question {question.id!r:.80} cannot be kept ({error}): texts are valid"
+            " Unicode. Correct them."
         ) from error
 
 
@@ -140,11 +150,15 @@ def _unpacked(data: bytes) -> tuple[SourceQuestion, SourcePool]:
     question, pool = orjson.loads(data)
     prompt = pool["prompt"] and Prompt(**pool["prompt"])
     choices = tuple(map(tuple, question["choices"]))
-    return SourceQuestion(**question | {"choices": choices}), SourcePool(**pool | {"prompt": prompt})
+    return SourceQuestion(**question | {"choices": choices}), SourcePool(
+        **pool | {"prompt": prompt}
+    )
 
 
 def _blocks(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
-    """Yield questions in blocks of half a second of work or less; where the source fails, what comes before that first."""
+    """Yield questions in blocks of half a second of work or less; where the source fails, what
+    comes before that first.
+    """
     block: list[_Pair] = []
     cots = size = 0
     try:
@@ -171,8 +185,12 @@ def _bytes(question: SourceQuestion, pool: SourcePool) -> int:
     )
 
 
-def _rows_of_block(reading: Reading, block: list[_Pair]) -> tuple[list[PoolRows], Counter[str], FevalError | None]:
-    """Read a block: a task. Return its rows, as far as the first error, what was unusual in them, and that error."""
+def _rows_of_block(
+    reading: Reading, block: list[_Pair]
+) -> tuple[list[PoolRows], Counter[str], FevalError | None]:
+    """Read a block: a task. Return its rows, as far as the first error, what was unusual in them,
+    and that error.
+    """
     rows: list[PoolRows] = []
     reader = _PoolReader(reading, Counter())
     try:
@@ -209,9 +227,15 @@ class _PoolReader:
             seen["compared as stored"] += len(stored)
             seen["right"] += self._right_by_kind(question, raw, canonical)
             seen["right as stored"] += stored.count(question.gold)
-        if self._reading.golds_are_positions and pool.answers is not None and not self._reading.always_text:
+        if (
+            self._reading.golds_are_positions
+            and pool.answers is not None
+            and not self._reading.always_text
+        ):
             labels = dict(question.choices)
-            seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
+            seen["numbers"] += sum(
+                form.isdecimal() and form not in labels for form in canonical if form
+            )
         if question.gold is not None and pool.answers is not None and not self._reading.always_text:
             seen["as floats"] += self._right_but_for_a_float(question, raw, canonical)
         seen["unreadable"] += canonical.count(None) - raw.count(None)
@@ -241,14 +265,18 @@ class _PoolReader:
         )
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
-        """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""
+        """Return the answers of the source's authors, stored or by their published rule; empty
+        where there is neither.
+        """
         rule = self._reading.importer.upstream_answer
         if pool.answers is not None or rule is None:
             return pool.answers or []
         answers = {text: None if text is None else rule(text) for text in set(pool.texts)}
         return [answers[text] for text in pool.texts]
 
-    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
+    def _right_by_kind(
+        self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]
+    ) -> int:
         """Return the number of CoTs that vote with the gold."""
         kind, equality = self._reading.kind, self._reading.equality
         if equality == NORMAL_FORM:
@@ -266,10 +294,16 @@ class _PoolReader:
         if other not in raw or not gold[-1:].isdecimal():
             return 0
         form = canonical_gold(self._reading.kind, question.gold, question.choices)
-        return sum(answer == other and each != form for answer, each in zip(raw, forms, strict=True))
+        return sum(
+            answer == other and each != form for answer, each in zip(raw, forms, strict=True)
+        )
 
-    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
-        """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
+    def _raw_answers(
+        self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns
+    ) -> Sequence[str | None]:
+        """Return the stored answers, or those read in the replies; verbatim answers are read as the
+        authors do.
+        """
         verbatim = self._reading.kind == "verbatim"
         if pool.answers is not None and not self._reading.always_text:
             self.seen["stored"] += len(pool.answers)
@@ -281,7 +315,10 @@ class _PoolReader:
             answers = [extracted[text] for text in texts]
         if verbatim:
             return answers
-        return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
+        return [
+            answer if readable else None
+            for answer, readable in zip(answers, columns.readable, strict=True)
+        ]
 
     def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
         importer, kind = self._reading.importer, self._reading.kind
@@ -291,15 +328,18 @@ class _PoolReader:
             return extract(kind, text, question.choices)
         if importer.upstream_answer is None:
             raise UsageError(
-                f"Verbatim answers are the stored ones of a {importer.name} source, and question {question.id!r} has "
-                "none; choose an answer kind that can be extracted from the texts, --answer-kind KIND."
+                f"Verbatim answers are the stored ones of a {importer.name} source, and question"
+                f" {question.id!r} has none; choose an answer kind that can be extracted from the"
+                " texts, --answer-kind KIND."
             )
         return importer.upstream_answer(text)
 
     def _request(self, question: SourceQuestion, pool: SourcePool) -> tuple[str | None, int | None]:
-        """Return the request and its tokens. Where the source has neither, the question's text stands in for the request.
+        """Return the request and its tokens. Where the source has neither, the question's text
+        stands in for the request.
 
-        A count of the source is taken, unless the source has counts of everything and another counter was asked for.
+        A count of the source is taken, unless the source has counts of everything and another
+        counter was asked for.
         """
         prompt, count = pool.prompt, self._reading.count
         if prompt is None and pool.prompt_tokens is None and question.text:
@@ -319,10 +359,12 @@ class _PoolReader:
             return pool.tokens or []
         if None in pool.texts:
             raise SourceError(
-                f"A CoT of question {question.id!r} has neither text nor a usable token count, so its cost is not known. "
-                "Give the source 'text' or 'tokens' for each CoT."
+                f"A CoT of question {question.id!r} has neither text nor a usable token count, so"
+                " its cost is not known. Give the source 'text' or 'tokens' for each CoT."
             )
         # Reasoning apart from the text was sampled and paid for, too.
         apart = pool.reasoning or [None] * len(pool.texts)
         columns = zip(pool.texts, apart, strict=True)
-        return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]
+        return [
+            count(text) + count(thoughts or "") for text, thoughts in columns if text is not None
+        ]

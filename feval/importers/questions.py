@@ -1,9 +1,11 @@
-"""The questions file: texts, gold answers and options for sources that lack them (`--questions FILE`).
+"""The questions file: texts, gold answers and options for sources that lack them (`--questions
+FILE`).
 
-Two layouts are read: `{"id", "question", "answer", "choices"}` per line, as JSON Lines or CSV (whose choices are JSON;
-`feval.importers.columns` has the other names of these); and an answer key, CSV with the columns subject, index and answer in the
-order of the dataset, which has golds but no texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The
-puzzles of Tree of Thoughts (24.csv: CSV with a column Puzzles) are questions whose gold answer is 24.
+Two layouts are read: `{"id", "question", "answer", "choices"}` per line, as JSON Lines or CSV
+(whose choices are JSON; `feval.importers.columns` has the other names of these); and an answer key,
+CSV with the columns subject, index and answer in the order of the dataset, which has golds but no
+texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of
+Thoughts (24.csv: CSV with a column Puzzles) are questions whose gold answer is 24.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ _PUZZLES = "Puzzles"
 
 
 def known_answer_kind(dataset: str, kind: str | None) -> str:
-    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no card."""
+    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no
+    card.
+    """
     if kind is None:
         raise UsageError(
-            f"There is no card for the dataset {dataset!r}, so the kind of its answers is not known; pass --answer-kind KIND "
-            f"(one of {', '.join(KINDS)})."
+            f"There is no card for the dataset {dataset!r}, so the kind of its answers is not"
+            f" known; pass --answer-kind KIND (one of {', '.join(KINDS)})."
         )
     if kind not in KINDS:
         raise UnknownNameError.of("answer kind", kind, KINDS)
@@ -47,7 +51,9 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
     questions = (
-        _json_questions(data, path.name, dataset, reader) if is_json else _csv_questions(data, path, dataset, reader)
+        _json_questions(data, path.name, dataset, reader)
+        if is_json
+        else _csv_questions(data, path, dataset, reader)
     )
     return without_duplicates(questions, path.name)
 
@@ -67,7 +73,10 @@ def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
         member(line, "question", str, where)
     name = values.get("id")
     return SourceQuestion(
-        default_id if name is None else name, values["question"], values.get("gold"), values.get("choices") or ()
+        default_id if name is None else name,
+        values["question"],
+        values.get("gold"),
+        values.get("choices") or (),
     )
 
 
@@ -77,7 +86,9 @@ def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> lis
         return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
     if any(name in _NAMES and _NAMES[name].name == "question" for name in header):
         if twice := [name for name, count in Counter(header).items() if name and count > 1]:
-            raise SourceError(f"{path.name} has the column {twice[0]!r:.60} twice; rename one of them.")
+            raise SourceError(
+                f"{path.name} has the column {twice[0]!r:.60} twice; rename one of them."
+            )
         return [
             _json_question(_cells(header, record, where), f"{dataset}/{row}", where)
             for row, record in enumerate(filter(None, rows))
@@ -85,14 +96,15 @@ def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> lis
         ]
     if header != _ANSWER_KEY:
         raise SourceError(
-            f"{path.name} is not a questions file: it should be JSON Lines or CSV with a question per line (question_id, "
-            f"question, answer), or CSV with the columns {', '.join(_ANSWER_KEY)}; its first line is "
-            f"{','.join(header)!r:.80}."
+            f"{path.name} is not a questions file: it should be JSON Lines or CSV with a question"
+            " per line (question_id, question, answer), or CSV with the columns"
+            f" {', '.join(_ANSWER_KEY)}; its first line is {','.join(header)!r:.80}."
         )
     for row, record in enumerate(rows):
         if len(record) != len(_ANSWER_KEY) or not record[2]:
             raise SourceError(
-                f"Record {row + 1} of {path.name} should be subject, index and answer; found {record!r:.80}."
+                f"Record {row + 1} of {path.name} should be subject, index and answer; found"
+                f" {record!r:.80}."
             )
     return [SourceQuestion(f"{dataset}/{row}", "", record[2]) for row, record in enumerate(rows)]
 
@@ -110,9 +122,16 @@ def _cells(header: list[str], record: list[str], where: str) -> dict[str, Any]:
 
 def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> list[SourceQuestion]:
     for row, record in enumerate(rows):
-        if len(record) <= column or not all(number.isdecimal() for number in record[column].split()):
-            raise SourceError(f"Record {row + 1} of {name} should have numbers under {_PUZZLES}; found {record!r:.80}.")
-    return [SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)]
+        if len(record) <= column or not all(
+            number.isdecimal() for number in record[column].split()
+        ):
+            raise SourceError(
+                f"Record {row + 1} of {name} should have numbers under {_PUZZLES}; found"
+                f" {record!r:.80}."
+            )
+    return [
+        SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)
+    ]
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
@@ -123,8 +142,8 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
         if other is not question:
             how = "two gold answers" if other.gold != question.gold else "two entries"
             raise ConflictError(
-                f"{name} has {how} for the question id {question.id!r}: {other.gold!r:.60} and {question.gold!r:.60}. "
-                "Remove one of them or give each its own id."
+                f"{name} has {how} for the question id {question.id!r}: {other.gold!r:.60} and"
+                f" {question.gold!r:.60}. Remove one of them or give each its own id."
             )
     if not seen:
         raise SourceError(f"{name} has no questions; there is nothing to import.")
@@ -132,16 +151,22 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
 
 
 def completed(
-    questions: Sequence[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
+    questions: Sequence[SourceQuestion],
+    file: list[SourceQuestion] | None,
+    kind: str,
+    origins: tuple[str, str],
 ) -> tuple[Sequence[SourceQuestion], list[str]]:
-    """Complete the questions of a source from the questions file, by id; golds that are positions become labels.
+    """Complete the questions of a source from the questions file, by id; golds that are positions
+    become labels.
 
     The source's own texts and golds stay: they are what was recorded.
 
-    Returns the questions, and notes on their golds; messages call source and file by their names, the `origins`.
+    Returns the questions, and notes on their golds; messages call source and file by their names,
+    the `origins`.
 
     Raises:
-        SourceError: the file lacks a question, nobody has its text, or its gold is no position among its options.
+        SourceError: the file lacks a question, nobody has its text, or its gold is no position
+            among its options.
         ConflictError: the two contradict each other.
     """
     if file is None:
@@ -149,11 +174,16 @@ def completed(
     else:
         known = {question.id: question for question in file}
         others = [_other(question, known) for question in questions]
-        with_options = [replace(q, choices=q.choices or o.choices) for q, o in zip(questions, others, strict=True)]
+        with_options = [
+            replace(q, choices=q.choices or o.choices)
+            for q, o in zip(questions, others, strict=True)
+        ]
         own, notes = positions_as_labels(with_options, kind, origins[0])
         same_options = [replace(o, choices=q.choices) for q, o in zip(own, others, strict=True)]
         labelled, more = positions_as_labels(same_options, kind, origins[1])
-        result = [_joined(question, other, kind) for question, other in zip(own, labelled, strict=True)]
+        result = [
+            _joined(question, other, kind) for question, other in zip(own, labelled, strict=True)
+        ]
         notes = notes or more
     for question in result:
         _check_text(question)
@@ -163,8 +193,8 @@ def completed(
 def _other(question: SourceQuestion, known: dict[str, SourceQuestion]) -> SourceQuestion:
     if question.id not in known:
         raise SourceError(
-            f"The questions file has no question {question.id!r} (its ids look like {next(iter(known), 'none')!r}); "
-            "its ids must be those of the source."
+            f"The questions file has no question {question.id!r} (its ids look like"
+            f" {next(iter(known), 'none')!r}); its ids must be those of the source."
         )
     return known[question.id]
 
@@ -182,14 +212,22 @@ def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> N
         mine, theirs = " ".join(question.text.split()), " ".join(other.text.split())
         if mine not in theirs and theirs not in mine:
             raise ConflictError(
-                f"Question {question.id!r} is {mine!r:.90} in the source and {theirs!r:.90} in the questions file. "
-                "Give the file that belongs to the source."
+                f"Question {question.id!r} is {mine!r:.90} in the source and {theirs!r:.90} in the"
+                " questions file. Give the file that belongs to the source."
             )
     golds = {gold for gold in (question.gold, other.gold) if gold is not None}
-    if len({canonical_gold(kind, gold, question.choices) or canonical("text", gold) for gold in golds}) > 1:
+    if (
+        len(
+            {
+                canonical_gold(kind, gold, question.choices) or canonical("text", gold)
+                for gold in golds
+            }
+        )
+        > 1
+    ):
         raise ConflictError(
-            f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source and "
-            f"{other.gold!r:.60} in the questions file."
+            f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source"
+            f" and {other.gold!r:.60} in the questions file."
         )
 
 

@@ -1,9 +1,10 @@
 """Bytes, JSON, lines and CSV records from untrusted files, within bounds.
 
-A source may be compressed by gzip (recognised by its first bytes, not its name). It is never unpacked to disk, and expansion is
-bounded as it happens, so that a decompression bomb ends in an error. JSON Lines are read one by one. JSON is read by orjson; what
-orjson refuses and Python's reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless and
-noted.
+A source may be compressed by gzip (recognised by its first bytes, not its name). It is never
+unpacked to disk, and expansion is bounded as it happens, so that a decompression bomb ends in an
+error. JSON Lines are read one by one. JSON is read by orjson; what orjson refuses and Python's
+reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless
+and noted.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ import orjson
 from feval.errors import SourceError
 
 MAX_EXPANDED_BYTES = 4 << 30
-"""Most bytes that a source, or one member of an archive, may expand to; of JSON Lines that are not compressed, one line."""
+"""Most bytes that a source, or one member of an archive, may expand to; of JSON Lines that are not
+compressed, one line.
+"""
 MAX_RATIO = 200
-"""Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal CoTs stay below 60."""
+"""Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal
+CoTs stay below 60.
+"""
 RATIO_FREE_BYTES = 16 << 20
 
 BRACKETS_FREE = 1 << 20
@@ -39,22 +44,29 @@ _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# orjson reads a whole number beyond 64 bits as a float and loses digits; 64 bits hold every number of 18 digits. A search for
-# 19 zeros, after all digits were made zeros and all else blanks, is faster than a pattern.
+# orjson reads a whole number beyond 64 bits as a float and loses digits; 64 bits hold every number
+# of 18 digits. A search for 19 zeros, after all digits were made zeros and all else blanks, is
+# faster than a pattern.
 _LONG_NUMBER = b"0" * 19
-_DIGITS_AS_ZEROS = bytes(ord("0") if chr(byte) in string.digits else ord(" ") for byte in range(256))
+_DIGITS_AS_ZEROS = bytes(
+    ord("0") if chr(byte) in string.digits else ord(" ") for byte in range(256)
+)
 
 
 def regular_file(path: Path, what: str = "the file to import") -> Path:
     """Return the path of a source; raise unless it is a file, or a link to one."""
     if path.is_file():
         return path
-    kind = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
+    kind = (
+        "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
+    )
     raise SourceError(f"{path} should be {what}; there is {kind}. Check the path.")
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Return size and time of change of a file, which tell whether it was written to; `None` where there is none."""
+    """Return size and time of change of a file, which tell whether it was written to; `None` where
+    there is none.
+    """
     try:
         state = path.stat()
     except OSError:
@@ -63,10 +75,16 @@ def file_state(path: Path) -> tuple[int, int] | None:
 
 
 def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str | int]:
-    """Return name, size and SHA-256 of a file for the manifest, without its folder, which is private."""
+    """Return name, size and SHA-256 of a file for the manifest, without its folder, which is
+    private.
+    """
     with disk_errors(path), regular_file(path, what).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"file": _LONE_SURROGATE.sub("\ufffd", path.name), "sha256": digest, "bytes": file.tell()}
+        return {
+            "file": _LONE_SURROGATE.sub("\ufffd", path.name),
+            "sha256": digest,
+            "bytes": file.tell(),
+        }
 
 
 def read_bytes(path: Path) -> bytes:
@@ -79,13 +97,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_lines(path: Path) -> Generator[bytes, None, None]:
-    """Yield the lines of a source, expanded where it is compressed by gzip, one at a time; close it to close the file."""
+    """Yield the lines of a source, expanded where it is compressed by gzip, one at a time; close it
+    to close the file.
+    """
     blank = True
     with opened(path) as stream:
         while line := stream.readline(MAX_EXPANDED_BYTES + 1):
             if len(line) > MAX_EXPANDED_BYTES:
                 raise SourceError(
-                    f"{path} has a line of more than {MAX_EXPANDED_BYTES:,} bytes, the most that is read; split it."
+                    f"{path} has a line of more than {MAX_EXPANDED_BYTES:,} bytes, the most that is"
+                    " read; split it."
                 )
             blank = blank and line.isspace()
             yield line
@@ -100,7 +121,9 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         if not compressed:
             yield stream
             return
-        with io.BufferedReader(_Bounded(stream, path.stat().st_size, str(path)), _CHUNK) as expanded:
+        with io.BufferedReader(
+            _Bounded(stream, path.stat().st_size, str(path)), _CHUNK
+        ) as expanded:
             yield cast("IO[bytes]", expanded)
 
 
@@ -124,7 +147,9 @@ def _nothing(path: Path) -> SourceError:
 
 
 def expand(stream: IO[bytes], compressed_bytes: int, name: str) -> bytes:
-    """Read a stream to its end, within the bounds; it may expand the `compressed_bytes` that it reads."""
+    """Read a stream to its end, within the bounds; it may expand the `compressed_bytes` that it
+    reads.
+    """
     bounded = _Bounded(stream, compressed_bytes, name)
     return b"".join(iter(lambda: bounded.read(_CHUNK), b""))
 
@@ -144,7 +169,8 @@ class _Bounded(io.RawIOBase):
             data = self._stream.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise SourceError(
-                f"{self._name} is damaged: it could not be expanded beyond byte {self._total} ({error}). Get the file again."
+                f"{self._name} is damaged: it could not be expanded beyond byte {self._total}"
+                f" ({error}). Get the file again."
             ) from error
         self._total += len(data)
         check_bounds(self._total, self._compressed, self._name)
@@ -161,12 +187,13 @@ def check_bounds(expanded: int, compressed: int, name: str) -> None:
     """Raise a `SourceError` where a compressed source expands beyond what any does."""
     if expanded > MAX_EXPANDED_BYTES:
         raise SourceError(
-            f"{name} expands to more than {MAX_EXPANDED_BYTES:,} bytes, the most that is read; split it into smaller files."
+            f"{name} expands to more than {MAX_EXPANDED_BYTES:,} bytes, the most that is read;"
+            " split it into smaller files."
         )
     if expanded > max(RATIO_FREE_BYTES, MAX_RATIO * compressed):
         raise SourceError(
-            f"{name} expands to more than {MAX_RATIO} times its {compressed:,} bytes, as no recording does; "
-            "if you trust it, store it uncompressed."
+            f"{name} expands to more than {MAX_RATIO} times its {compressed:,} bytes, as no"
+            " recording does; if you trust it, store it uncompressed."
         )
 
 
@@ -177,12 +204,15 @@ def _check_brackets(data: bytes, name: str) -> None:
     brackets = data.count(b"[") + data.count(b"{")
     if brackets > max(BRACKETS_FREE, len(data) // 4):
         raise SourceError(
-            f"{name} has {brackets:,} brackets in {len(data):,} bytes, as no recording has; get the file again."
+            f"{name} has {brackets:,} brackets in {len(data):,} bytes, as no recording has; get the"
+            " file again."
         )
 
 
 def _shallow(value: Any, data: bytes, name: str) -> Any:
-    """Return a value that was read from JSON; raise where it is deeper than it could be written again."""
+    """Return a value that was read from JSON; raise where it is deeper than it could be written
+    again.
+    """
     if data.count(b"[") + data.count(b"{") > _MOST_DEPTH:
         try:
             orjson.dumps(value)
@@ -193,7 +223,9 @@ def _shallow(value: Any, data: bytes, name: str) -> Any:
 
 
 def _too_deep(name: str) -> SourceError:
-    return SourceError(f"{name} is nested too deeply to be a recording. Leave out what is nested so.")
+    return SourceError(
+        f"{name} is nested too deeply to be a recording. Leave out what is nested so."
+    )
 
 
 @contextmanager
@@ -218,10 +250,14 @@ class Reader:
         notes = []
         if self._surrogates:
             notes.append(
-                f"{self._surrogates} half surrogate pairs, which are not characters, were each replaced by U+FFFD."
+                f"{self._surrogates} half surrogate pairs, which are not characters, were each"
+                " replaced by U+FFFD."
             )
         if self._not_finite:
-            notes.append(f"{self._not_finite} values were NaN or infinite, which is not JSON; they were read as null.")
+            notes.append(
+                f"{self._not_finite} values were NaN or infinite, which is not JSON; they were read"
+                " as null."
+            )
         if self._byte_order_mark:
             notes.append("The source starts with a byte order mark; it was left out.")
         return notes
@@ -251,14 +287,21 @@ class Reader:
         """Read a JSON array with an entry per question, at least one."""
         entries = self.json(data, name, exact=True)
         if not isinstance(entries, list) or not entries:
-            raise SourceError(f"{name} should be a JSON array with an entry per question. Is the format the right one?")
+            raise SourceError(
+                f"{name} should be a JSON array with an entry per question. Is the format the right"
+                " one?"
+            )
         return entries
 
     def _lenient(self, text: str, name: str) -> Any:
         try:
             return self._scrub(json.loads(text, parse_constant=self._count_not_finite))
         except json.JSONDecodeError as error:
-            place = f"line {error.lineno} column {error.colno}" if "\n" in text else f"column {error.colno}"
+            place = (
+                f"line {error.lineno} column {error.colno}"
+                if "\n" in text
+                else f"column {error.colno}"
+            )
             raise SourceError(
                 f"{name} is not valid JSON: {error.msg}, {place}. Correct it or get the file again."
             ) from error
@@ -285,10 +328,14 @@ class Reader:
             return self._count_not_finite(str(value))
         return value
 
-    def json_lines(self, lines: Iterable[bytes], name: str, first: int = 1) -> Iterator[tuple[int, Any]]:
-        """Yield the number, from `first`, and the value of each line of JSON Lines that is not blank.
+    def json_lines(
+        self, lines: Iterable[bytes], name: str, first: int = 1
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the number, from `first`, and the value of each line of JSON Lines that is not
+        blank.
 
-        `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold other line separators.
+        `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold
+        other line separators.
         """
         for number, line in enumerate(lines, first):
             content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
@@ -299,12 +346,16 @@ class Reader:
         """Read CSV; a quoted cell may span lines."""
         text = self.text(self.without_mark(data), name)
         if "\0" in text:
-            raise SourceError(f"{name} has a NUL character in it, as no CSV file has; get the file again.")
+            raise SourceError(
+                f"{name} has a NUL character in it, as no CSV file has; get the file again."
+            )
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             return list(reader)
         except csv.Error as error:
-            raise SourceError(f"{name} is not valid CSV: line {reader.line_num}: {error}.") from error
+            raise SourceError(
+                f"{name} is not valid CSV: line {reader.line_num}: {error}."
+            ) from error
 
     def text(self, data: bytes, name: str) -> str:
         """Decode UTF-8; the error names the place of other bytes."""
@@ -313,7 +364,8 @@ class Reader:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise SourceError(
-                f"{name} is not UTF-8: byte {error.start} (line {line}) is 0x{data[error.start]:02x}. Convert the file to UTF-8."
+                f"{name} is not UTF-8: byte {error.start} (line {line}) is"
+                f" 0x{data[error.start]:02x}. Convert the file to UTF-8."
             ) from error
 
     def without_mark(self, data: bytes) -> bytes:

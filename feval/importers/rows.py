@@ -1,6 +1,8 @@
-"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
+"""Generic rows become questions and pools: rows must agree about their question, and each LLM has
+its own CoTs.
 
-Questions and rows lie in temporary files where they are many; CoTs are put together, question by question, when recorded.
+Questions and rows lie in temporary files where they are many; CoTs are put together, question by
+question, when recorded.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class _CotRow(NamedTuple):
 class _LLM:
     """What the rows of one LLM say of it, and how many of its CoTs have what.
 
-    `probe_answers`: whether a probe has an answer; `unanswered_probe`: the place of one that says nothing of it.
+    `probe_answers`: whether a probe has an answer; `unanswered_probe`: the place of one that says
+    nothing of it.
     """
 
     number: int
@@ -60,7 +63,9 @@ class _LLM:
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     cots: int = 0
     having: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("answer", "tokens", "node", "turns", "turn_messages"), 0)
+        default_factory=lambda: dict.fromkeys(
+            ("answer", "tokens", "node", "turns", "turn_messages"), 0
+        )
     )
     to_be_read: int = 0
 
@@ -75,7 +80,9 @@ class _LLM:
 
 
 class RowsOfPiece(NamedTuple):
-    """What `Rows` collected of a piece of a source; unknown members with the value of the first row that has them."""
+    """What `Rows` collected of a piece of a source; unknown members with the value of the first row
+    that has them.
+    """
 
     questions: list[SourceQuestion]
     llms: dict[str | None, _LLM]
@@ -88,7 +95,8 @@ class RowsOfPiece(NamedTuple):
 class Rows:
     """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question.
 
-    Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the whole.
+    Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the
+    whole.
     """
 
     def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
@@ -105,7 +113,9 @@ class Rows:
         self._without_answers: list[str] = []
 
     def keep(self, most_bytes: float) -> None:
-        """Keep other numbers of bytes in memory, as where a source has the rows of several datasets."""
+        """Keep other numbers of bytes in memory, as where a source has the rows of several
+        datasets.
+        """
         self._rows.keep(most_bytes)
 
     def llms(self) -> list[str | None]:
@@ -115,12 +125,18 @@ class Rows:
     def piece(self) -> RowsOfPiece:
         """Return what was collected."""
         rows = self._rows.in_memory()
-        return RowsOfPiece(list(self._questions), self._llms, rows, self._others, self._without_unit, self._added)
+        return RowsOfPiece(
+            list(self._questions), self._llms, rows, self._others, self._without_unit, self._added
+        )
 
     def add_piece(self, piece: RowsOfPiece) -> None:
-        """Add the next piece of the source; raise where it contradicts those before, without saying on which line."""
+        """Add the next piece of the source; raise where it contradicts those before, without saying
+        on which line.
+        """
         questions = [
-            self.add_question(one.id, {"question": one.text, "gold": one.gold, "choices": one.choices}, "a line")
+            self.add_question(
+                one.id, {"question": one.text, "gold": one.gold, "choices": one.choices}, "a line"
+            )
             for one in piece.questions
         ]
         llms = []
@@ -157,10 +173,13 @@ class Rows:
                 "cache": usage.cached,
                 "prompt": usage.prompt,
             }
-            shown = ", ".join(f"{name} {count:,}" for name, count in found.items() if count is not None)
+            shown = ", ".join(
+                f"{name} {count:,}" for name, count in found.items() if count is not None
+            )
             raise SourceError(
-                f"{sentence_start(where)} has {usage.problem} ({shown}). 'tokens' count the reasoning, too, and 'prompt_tokens' "
-                "what came from a cache: correct the counts, or leave the columns out (--ignore)."
+                f"{sentence_start(where)} has {usage.problem} ({shown}). 'tokens' count the"
+                " reasoning, too, and 'prompt_tokens' what came from a cache: correct the counts,"
+                " or leave the columns out (--ignore)."
             )
         counts = {
             "reasoning_tokens": usage.reasoning,
@@ -172,8 +191,14 @@ class Rows:
         self._added.update(usage.added)
 
     def add_question(self, name: str, values: Mapping[str, Any], where: str) -> int:
-        """Add the question of a row, which must agree with earlier rows; return its number, from 0."""
-        text, gold, choices = values.get("question"), values.get("gold"), values.get("choices") or ()
+        """Add the question of a row, which must agree with earlier rows; return its number, from
+        0.
+        """
+        text, gold, choices = (
+            values.get("question"),
+            values.get("gold"),
+            values.get("choices") or (),
+        )
         number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
             self._questions.append(SourceQuestion(name, text, gold, choices))
@@ -183,16 +208,25 @@ class Rows:
                 name,
                 _agreed(known.text, text, "two texts", name, where),
                 _agreed(known.gold, gold, "two gold answers", name, where),
-                _agreed(known.choices or None, choices or None, "two sets of choices", name, where) or (),
+                _agreed(known.choices or None, choices or None, "two sets of choices", name, where)
+                or (),
             )
             if question != known:
                 self._questions[number] = question
         return number
 
     def add_row(
-        self, question: int, values: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
+        self,
+        question: int,
+        values: Mapping[str, Any],
+        where: str,
+        *,
+        line: str | None = None,
+        cot: bool = True,
     ) -> None:
-        """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it is, if a line has several."""
+        """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it
+        is, if a line has several.
+        """
         llm = self._llm_named(name := values.get("llm"))
         self._check_decoding(name, llm.decoding, values, where)
         prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
@@ -207,15 +241,27 @@ class Rows:
     def _llm_named(self, name: str | None) -> _LLM:
         return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
 
-    def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy"):
+    def _check_decoding(
+        self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str
+    ) -> None:
+        for key in (
+            "temperature",
+            "max_tokens",
+            "decoding",
+            "probe_cue",
+            "step_stop",
+            "step_policy",
+        ):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have {decoding[key]!r:.60} for "
-                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', "
-                    f"such as '{llm or 'NAME'}@{key[0]}={value if key in {'temperature', 'max_tokens'} else 2}'."
+                    f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have"
+                    f" {decoding[key]!r:.60} for "
+                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an"
+                    " LLM name of its own in 'llm', "
+                    "such as"
+                    f" '{llm or 'NAME'}@{key[0]}={value if key in {'temperature', 'max_tokens'} else 2}'."  # noqa: E501
                 )
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
@@ -231,7 +277,9 @@ class Rows:
             cot = {"ends": not {"answer", "turn_messages"}.isdisjoint(cot), "answer": None, **cot}
         llm.first_place = llm.first_place or where
         if "turns" in cot:
-            cot["turns"] = [self._turn(llm, turn, turn_place(i, where)) for i, turn in enumerate(cot["turns"])]
+            cot["turns"] = [
+                self._turn(llm, turn, turn_place(i, where)) for i, turn in enumerate(cot["turns"])
+            ]
         llm.cots += 1
         for name in llm.having:
             llm.having[name] += name in cot
@@ -243,8 +291,8 @@ class Rows:
         values = self.recognised(turn, self._turns, where)
         if values.get("turn_messages") is None:
             raise SourceError(
-                f"{sentence_start(where)} has no 'messages'; give what was sent behind the conversation, as a text or a list of "
-                "messages."
+                f"{sentence_start(where)} has no 'messages'; give what was sent behind the"
+                " conversation, as a text or a list of messages."
             )
         return self._counted(llm, values, where)
 
@@ -261,9 +309,11 @@ class Rows:
         return probe_columns(read, where)
 
     def imported(self, reader: Reader, names: tuple[str, ...] | None = None) -> Imported:
-        """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
+        """Return the whole source; raise where only some rows name an LLM or have an answer or a
+        token count.
 
-        The notes end with those of the source's reader. `names` takes the place of those in the request.
+        The notes end with those of the source's reader. `names` takes the place of those in the
+        request.
         """
         if names is not None:
             self._request = replace(self._request, llms=names)
@@ -273,17 +323,22 @@ class Rows:
         notes = self._notes(chosen)
         return Imported(self._questions, self._all(llms, notes, reader), notes, llm_count=len(llms))
 
-    def _all(self, llms: Sequence[SourceLLM], notes: list[str], reader: Reader) -> Iterator[SourceLLM]:
+    def _all(
+        self, llms: Sequence[SourceLLM], notes: list[str], reader: Reader
+    ) -> Iterator[SourceLLM]:
         """Yield the LLMs; what is known of their pools once they were read is noted then."""
         yield from llms
         if self._gaps:
             notes.append(
-                f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered in their order."
+                f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered"
+                " in their order."
             )
         notes += reader.notes()
 
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
-        """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
+        """Return the LLMs to import: the name in the rows, and name and decoding in the
+        recording.
+        """
         infos = [
             LLMInfo(
                 name or "",
@@ -298,38 +353,52 @@ class Rows:
         if None in self._llms:
             without = self._llms[None].first_place
             raise SourceError(
-                f"Some lines of {self._source} name an LLM and others do not{f' ({without})' if without else ''}; name it on "
-                "each line, or on none."
+                f"Some lines of {self._source} name an LLM and others do"
+                f" not{f' ({without})' if without else ''}; name it on each line, or on none."
             )
         return list(self._request.chosen_llms(self._source, infos))
 
     def _llm(self, llm: _LLM, info: LLMInfo) -> SourceLLM:
         if llm.having["node"] and llm.having["turns"]:
             raise SourceError(
-                f"{self._source} has both CoTs with 'turns' and nodes of trees for one LLM; give each an LLM name of its own, or "
-                "the turns as nodes with 'turn_messages'."
+                f"{self._source} has both CoTs with 'turns' and nodes of trees for one LLM; give"
+                " each an LLM name of its own, or the turns as nodes with 'turn_messages'."
             )
         self._all_or_none(llm, "node")
-        stored = self._all_or_none(llm, "answer", " (an answer of null says that there is no answer)")
-        if stored and llm.to_be_read == llm.cots:  # as a table of several LLMs has it, of which only some have answers
+        stored = self._all_or_none(
+            llm, "answer", " (an answer of null says that there is no answer)"
+        )
+        # as a table of several LLMs has it, of which only some have answers
+        if stored and llm.to_be_read == llm.cots:
             self._without_answers.append(info.name)
             stored = False
         counted = self._all_or_none(llm, "tokens")
         if llm.probe_answers and llm.unanswered_probe:
             raise SourceError(
-                f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has none; give it to all probes of "
-                "an LLM or to none (an answer of null says that there is no answer)."
+                f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has"
+                " none; give it to all probes of an LLM or to none (an answer of null says that"
+                " there is no answer)."
             )
-        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted, llm.decoding.get("probe_cue"))
+        return SourceLLM(
+            info,
+            self._pools(llm, stored=stored, counted=counted),
+            counted,
+            llm.decoding.get("probe_cue"),
+        )
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""
         count = llm.having[name]
         if 0 < count < llm.cots:
-            lacking = next(row.place for *_, rows in self._by_question(llm) for row in rows if name not in row.cot)
+            lacking = next(
+                row.place
+                for *_, rows in self._by_question(llm)
+                for row in rows
+                if name not in row.cot
+            )
             raise SourceError(
-                f"{count} of {llm.cots} samples in {self._source} have {name!r}, and {lacking} has none; give it to all "
-                f"samples of an LLM or to none{hint}."
+                f"{count} of {llm.cots} samples in {self._source} have {name!r}, and {lacking} has"
+                f" none; give it to all samples of an LLM or to none{hint}."
             )
         return count > 0
 
@@ -345,20 +414,28 @@ class Rows:
             if llm.having["turn_messages"]:
                 messages = [cot.get("turn_messages") for cot in cots]
             probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
-            pool = _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
+            pool = _pool(
+                question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted
+            )
             yield replace(pool, parents=parents, ends=ends, messages=messages)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 
-    def _by_question(self, llm: _LLM) -> Iterator[tuple[int, Prompt | None, int | None, list[_CotRow]]]:
-        """Yield number, request, prompt tokens and ordered CoTs of each question that an LLM was asked."""
+    def _by_question(
+        self, llm: _LLM
+    ) -> Iterator[tuple[int, Prompt | None, int | None, list[_CotRow]]]:
+        """Yield number, request, prompt tokens and ordered CoTs of each question that an LLM was
+        asked.
+        """
         for number, rows in self._rows.questions(llm.number):
             question, prompt, prompt_tokens, cots = self._questions[number].id, None, None, []
             _check_once(question, [line for _, line, *_ in rows if line is not None])
             for place, _, messages, text, tokens, cot in rows:
                 if messages is not None:
                     prompt = _agreed(prompt, Prompt(messages, text), "two prompts", question, place)
-                prompt_tokens = _agreed(prompt_tokens, tokens, "two prompt token counts", question, place)
+                prompt_tokens = _agreed(
+                    prompt_tokens, tokens, "two prompt token counts", question, place
+                )
                 if cot is not None:
                     cots.append(_CotRow(place, cot))
             ordered = self._ordered(cots, question)
@@ -373,17 +450,22 @@ class Rows:
         if kinds <= {type(None)}:
             return rows
         if len(kinds) > 1:
-            odd = next(row.place for row, name in zip(rows, names, strict=True) if type(name) is not type(names[0]))
+            odd = next(
+                row.place
+                for row, name in zip(rows, names, strict=True)
+                if type(name) is not type(names[0])
+            )
             raise SourceError(
-                f"{sentence_start(odd)} and {rows[0].place} number the CoTs of question {question!r} in two ways. Give "
-                "'sample' as a whole number from 0 on each line, or on none."
+                f"{sentence_start(odd)} and {rows[0].place} number the CoTs of question"
+                f" {question!r} in two ways. Give 'sample' as a whole number from 0 on each line,"
+                " or on none."
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             places = [row.place for row, name in zip(rows, names, strict=True) if name == twice]
             raise ConflictError(
-                f"Question {question!r} has a sample number twice: {twice!r} on {places[0]} and on {places[1]}. Remove one of "
-                "them, or name their LLMs in 'llm' if they are of two."
+                f"Question {question!r} has a sample number twice: {twice!r} on {places[0]} and on"
+                f" {places[1]}. Remove one of them, or name their LLMs in 'llm' if they are of two."
             )
         if kinds == {str}:
             return rows
@@ -394,12 +476,17 @@ class Rows:
         notes = []
         if self._others:
             notes.append(f"Unknown members, which were not imported: {examples(self._others)}.")
-        notes += [f"{name!r} names no unit; it was read as seconds." for name in sorted(self._without_unit)]
         notes += [
-            f"The source counts {added} beside the others, to which they were added." for added in sorted(self._added)
+            f"{name!r} names no unit; it was read as seconds."
+            for name in sorted(self._without_unit)
         ]
         notes += [
-            f"All answers of {name} are null, so they were read from the texts." for name in self._without_answers
+            f"The source counts {added} beside the others, to which they were added."
+            for added in sorted(self._added)
+        ]
+        notes += [
+            f"All answers of {name} are null, so they were read from the texts."
+            for name in self._without_answers
         ]
         return notes + llm_notes(list(self._llms), chosen)
 
@@ -408,14 +495,16 @@ def _check_once(question: str, lines: Sequence[str]) -> None:
     """Raise where several lines have the samples of one question."""
     if len(lines) > 1:
         raise ConflictError(
-            f"{sentence_start(lines[1])} has the question id {question!r} a second time. Give each question its own id, or "
-            "write one line per CoT."
+            f"{sentence_start(lines[1])} has the question id {question!r} a second time. Give each"
+            " question its own id, or write one line per CoT."
         )
 
 
 def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
     if known is not None and value is not None and known != value:
-        before, here = (repr(each.text if isinstance(each, Prompt) else each) for each in (known, value))
+        before, here = (
+            repr(each.text if isinstance(each, Prompt) else each) for each in (known, value)
+        )
         raise ConflictError(
             f"Question {name!r} has {what}: {before:.80} before, and {here:.80} on {where}. "
             "Remove one of them or give each its own id."
@@ -448,7 +537,9 @@ def _pool(
         prompt_tokens=prompt_tokens,
         extra={name: values for name in OPTIONAL_COLUMNS if (values := column(name)) is not None},
         reasoning=column("reasoning"),
-        sequence_logprobs=_sequence_logprobs(cots) if names & {"sequence_logprob", "token_logprobs"} else None,
+        sequence_logprobs=(
+            _sequence_logprobs(cots) if names & {"sequence_logprob", "token_logprobs"} else None
+        ),
         token_logprobs=column("token_logprobs"),
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
@@ -461,11 +552,13 @@ def _pool(
 def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
     """Return the log-probability of each CoT: as given, else the sum of its tokens'."""
     sums = [
-        cot["sequence_logprob"]
-        if "sequence_logprob" in cot
-        else math.fsum(cot["token_logprobs"])
-        if "token_logprobs" in cot
-        else None
+        (
+            cot["sequence_logprob"]
+            if "sequence_logprob" in cot
+            else math.fsum(cot["token_logprobs"])
+            if "token_logprobs" in cot
+            else None
+        )
         for cot in cots
     ]
     return sums if any(value is not None for value in sums) else None
@@ -473,10 +566,17 @@ def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
 
 def _scores(question: str, cots: Sequence[_Cot]) -> dict[str, ScoreRows]:
     """Return the scores of each scorer."""
-    scorers = dict.fromkeys(name for cot in cots for column in ("score", "step_scores") for name in cot.get(column, ()))
+    scorers = dict.fromkeys(
+        name for cot in cots for column in ("score", "step_scores") for name in cot.get(column, ())
+    )
     scores = {}
     for scorer in scorers:
-        pairs = [(cot.get("score", {}).get(scorer), cot.get("step_scores", {}).get(scorer)) for cot in cots]
+        pairs = [
+            (cot.get("score", {}).get(scorer), cot.get("step_scores", {}).get(scorer))
+            for cot in cots
+        ]
         scored = [position for position, pair in enumerate(pairs) if pair != (None, None)]
-        scores[scorer] = ScoreRows(question, scored, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored])
+        scores[scorer] = ScoreRows(
+            question, scored, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored]
+        )
     return scores

@@ -1,4 +1,5 @@
-"""Checks of parsed JSON: each returns a value, or raises a `SourceError` with the place, what was expected and what was found.
+"""Checks of parsed JSON: each returns a value, or raises a `SourceError` with the place, what was
+expected and what was found.
 
 `where` is the place for the message, such as "'id' of line 3 of x.jsonl".
 """
@@ -33,7 +34,11 @@ ADVICE = "Is the format the right one?"
 def refuse(where: str, expected: str, value: object) -> NoReturn:
     """Raise that `where` should be `expected`, and what was found instead."""
     size = f" of {len(value)}" if isinstance(value, list | dict | str) else ""
-    shown = f" {value!r:.60}" if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    shown = (
+        f" {value!r:.60}"
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )
     kind = _WORDS.get(type(value), type(value).__name__)
     raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. {ADVICE}")
 
@@ -44,7 +49,9 @@ def sentence_start(where: str) -> str:
 
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
-    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int)."""
+    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is
+    not an int).
+    """
     if not isinstance(record, dict):
         refuse(where, "an object", record)
     if name not in record:
@@ -60,22 +67,34 @@ def strings(values: list[Any], where: str) -> list[str]:
     """Return the texts of a question's samples."""
     texts = [value for value in values if type(value) is str]
     if len(texts) != len(values):
-        position, value = next((place, value) for place, value in enumerate(values) if type(value) is not str)
+        position, value = next(
+            (place, value) for place, value in enumerate(values) if type(value) is not str
+        )
         refuse(f"Sample {position} of {where}", "text", value)
     return texts
 
 
 def answer_texts(values: list[Any], where: str) -> list[str | None]:
-    """Return stored answers as raw answers: numbers as decimal keys, true and false as yes and no, null as no answer."""
+    """Return stored answers as raw answers: numbers as decimal keys, true and false as yes and no,
+    null as no answer.
+    """
     return [
-        value if value is None or type(value) is str else scalar_text(value, f"Answer {position} of {where}")
+        (
+            value
+            if value is None or type(value) is str
+            else scalar_text(value, f"Answer {position} of {where}")
+        )
         for position, value in enumerate(values)
     ]
 
 
 def gold_text(value: object, where: str) -> str | None:
     """Return one gold answer, read like `answer_texts`."""
-    return value if value is None or type(value) is str else scalar_text(value, f"The gold answer of {where}")
+    return (
+        value
+        if value is None or type(value) is str
+        else scalar_text(value, f"The gold answer of {where}")
+    )
 
 
 def scalar_text(value: object, where: str) -> str:
@@ -85,7 +104,8 @@ def scalar_text(value: object, where: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return decimal_key(value) or str(value)  # beyond what a key may have, the number stays as text
+        # beyond what a key may have, the number stays as text
+        return decimal_key(value) or str(value)
     return refuse(where, "text, a number, true, false or null", value)
 
 
@@ -96,7 +116,11 @@ def text(value: object, where: str) -> str:
 
 def number(value: object, where: str) -> float:
     """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or abs(value) > sys.float_info.max
+    ):
         refuse(where, "a number", value)
     return float(value)
 
@@ -113,12 +137,21 @@ def number_list(value: object, where: str) -> list[float]:
 def whole_number(value: object, where: str) -> int:
     """Return a token count, or the number of a sample, read like `whole`."""
     count = whole(value)
-    return count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
+    return (
+        count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
+    )
 
 
 def whole(value: object) -> int | None:
-    """Return a token count or sample number, which some sources write as 12.0; `None` for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST and value == int(value):
+    """Return a token count or sample number, which some sources write as 12.0; `None` for anything
+    else.
+    """
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= LARGEST
+        and value == int(value)
+    ):
         return int(value)
     return None
 
@@ -129,8 +162,14 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
     numbers = [int(value) for value in values if type(value) is float or type(value) is int]
     if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= LARGEST:
         return numbers
-    position, value = next((place, value) for place, value in enumerate(values) if whole(value) is None)
-    refuse(f"The token count of sample {position} of {where}", f"a whole number from 0 to {LARGEST}", value)
+    position, value = next(
+        (place, value) for place, value in enumerate(values) if whole(value) is None
+    )
+    refuse(
+        f"The token count of sample {position} of {where}",
+        f"a whole number from 0 to {LARGEST}",
+        value,
+    )
 
 
 def finish_reason(value: object, where: str) -> str:
@@ -154,7 +193,8 @@ def identifier(value: object, where: str) -> str:
 def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
     """Return the options of a question as (label, text).
 
-    They may be a list of `{"label", "text"}`, a list of texts (labelled A, B, C, ...), or `{"label": [], "text": []}`.
+    They may be a list of `{"label", "text"}`, a list of texts (labelled A, B, C, ...), or
+    `{"label": [], "text": []}`.
     """
     if isinstance(value, dict):
         labels, texts = member(value, "label", list, where), member(value, "text", list, where)
@@ -168,7 +208,10 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
             refuse(where, f"a list of at most {len(string.ascii_uppercase)} texts", value)
         return tuple(zip(string.ascii_uppercase, value, strict=False))
     choices = tuple(
-        (member(choice, "label", str, f"an option in {where}"), member(choice, "text", str, f"an option in {where}"))
+        (
+            member(choice, "label", str, f"an option in {where}"),
+            member(choice, "text", str, f"an option in {where}"),
+        )
         for choice in value
     )
     if len({label for label, _ in choices}) != len(choices):

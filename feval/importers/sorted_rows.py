@@ -1,7 +1,9 @@
-"""Rows of a source by group (an LLM, a scorer) and question, in any order: in memory, and beyond a limit on disk.
+"""Rows of a source by group (an LLM, a scorer) and question, in any order: in memory, and beyond a
+limit on disk.
 
-What does not fit is sorted and written as a run to one temporary file without a name, which is gone when it is closed and when
-the process is killed; the runs are merged when the rows are read. Memory holds the rows of one run, or a block of each.
+What does not fit is sorted and written as a run to one temporary file without a name, which is gone
+when it is closed and when the process is killed; the runs are merged when the rows are read. Memory
+holds the rows of one run, or a block of each.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _HEAD = struct.Struct("<QQ")  # number of the question, bytes of its rows
 
 
 class SortedRows:
-    """Rows (JSON values) by number of their group and question; those of one question stay in the order in which they were added.
+    """Rows (JSON values) by number of their group and question; those of one question stay in the
+    order in which they were added.
 
     `scratch` is the folder of the temporary file, as in `ImportRequest`. `most_bytes` of rows are
     kept in memory.
@@ -51,8 +54,8 @@ class SortedRows:
             data = orjson.dumps(row)
         except TypeError as error:
             raise SourceError(
-                f"A row cannot be kept ({error}): texts and the names of files, columns and scorers are valid Unicode. Rename "
-                "the file or the scorer."
+                f"A row cannot be kept ({error}): texts and the names of files, columns and scorers"
+                " are valid Unicode. Rename the file or the scorer."
             ) from error
         self._append(group, question, data + b",")
 
@@ -91,7 +94,9 @@ class SortedRows:
         return ((question, _array(self._rows[group, question])) for _, question in keys)
 
     def _write_run(self) -> None:
-        """Write the rows in memory, sorted by group and question, and note where those of each group are."""
+        """Write the rows in memory, sorted by group and question, and note where those of each
+        group are.
+        """
         run: dict[int, tuple[int, int]] = {}
         for group, question in sorted(self._rows):
             data = _array(self._rows.pop((group, question)))
@@ -102,7 +107,9 @@ class SortedRows:
 
 
 def _run(file: Spill, place: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the questions of a group in one run, with their rows as a JSON array; the file is read block by block."""
+    """Yield the questions of a group in one run, with their rows as a JSON array; the file is read
+    block by block.
+    """
     block, used = b"", 0
 
     def take(size: int) -> bytes:

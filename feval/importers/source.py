@@ -1,4 +1,6 @@
-"""What an importer reads from a file: plain columns, before answers are normalised and tokens counted."""
+"""What an importer reads from a file: plain columns, before answers are normalised and tokens
+counted.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,17 @@ FINISH_REASON_WORDS = {
     "run_expired": "error",
     "run_failed": "error",
 }
-"""Finish reasons of sources, and their names in a recording (OpenAI's chat words, `error`, `unknown`)."""
+"""Finish reasons of sources, and their names in a recording (OpenAI's chat words, `error`,
+`unknown`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceQuestion:
     """One question of a source or a questions file.
 
-    `text` is `None` where the source has only the id, and empty where the text is not known. `gold` is as the source writes it, a
-    number as its decimal key. `choices` are (label, text).
+    `text` is `None` where the source has only the id, and empty where the text is not known. `gold`
+    is as the source writes it, a number as its decimal key. `choices` are (label, text).
     """
 
     id: str
@@ -63,10 +67,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class SourceProbes:
-    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then offset.
+    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then
+    offset.
 
-    An answer of `None` is no answer; `answers` is `None` where they are read in the texts. The other columns are as in
-    `feval.recording.content.ProbeRows`.
+    An answer of `None` is no answer; `answers` is `None` where they are read in the texts. The
+    other columns are as in `feval.recording.content.ProbeRows`.
     """
 
     sample_indices: Sequence[int]
@@ -81,8 +86,9 @@ class SourceProbes:
 class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
-    `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept none. A column is `None` where
-    the source does not have it. An answer of `None` is no answer. The other columns are as in `feval.recording.PoolRows`.
+    `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept
+    none. A column is `None` where the source does not have it. An answer of `None` is no answer.
+    The other columns are as in `feval.recording.PoolRows`.
     """
 
     texts: Sequence[str | None]
@@ -109,8 +115,9 @@ class SourcePool:
 class SourceLLM:
     """One LLM of a source.
 
-    `pools` has one pool per question, in their order, and may be a generator that reads as it goes. `counted`: the source has the
-    output tokens of every CoT. `probe_cue`: what made it answer early; `counter`: who counted its tokens. `None`: not known.
+    `pools` has one pool per question, in their order, and may be a generator that reads as it goes.
+    `counted`: the source has the output tokens of every CoT. `probe_cue`: what made it answer
+    early; `counter`: who counted its tokens. `None`: not known.
     """
 
     info: LLMInfo
@@ -124,9 +131,10 @@ class SourceLLM:
 class Imported:
     """A whole source.
 
-    `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and
-    complete once every pool was read. `dataset` is the id where the source names it, and `others` are its other datasets.
-    `scorers`: name -> what the source says of the scorer.
+    `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time.
+    `notes` are for the manifest, and complete once every pool was read. `dataset` is the id where
+    the source names it, and `others` are its other datasets. `scorers`: name -> what the source
+    says of the scorer.
     """
 
     questions: Sequence[SourceQuestion]
@@ -143,10 +151,12 @@ class Imported:
 class ImportRequest:
     """The user's options for an importer, as in `import_recording`.
 
-    `dataset` is empty where the source should name it. `questions` are those of the questions file, in its order. `scratch` is
-    the folder for temporary files, with what does not fit into memory; `None`: where the system has such files. `answer_kind`:
-    what answers will be read as. `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns
-    of a table mean. `facts`: what the table's metadata says (`feval.importers.tables.exported.Facts`), where feval exported it.
+    `dataset` is empty where the source should name it. `questions` are those of the questions file,
+    in its order. `scratch` is the folder for temporary files, with what does not fit into memory;
+    `None`: where the system has such files. `answer_kind`: what answers will be read as.
+    `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns of
+    a table mean. `facts`: what the table's metadata says (`feval.importers.tables.exported.Facts`),
+    where feval exported it.
     """
 
     dataset: str
@@ -166,8 +176,9 @@ class ImportRequest:
         if len(self.llms) != 1:
             names = f"{len(self.llms)} were given" if self.llms else "none was given"
             raise UsageError(
-                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its name, --llm NAME"
-                f"{' (of several, the column that names them: --map llm=COLUMN)' * (self.layout is not None)}."
+                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its"
+                " name, --llm NAME"
+                f"{' (of several, the column that names them: --map llm=COLUMN)' * (self.layout is not None)}."  # noqa: E501
             )
         return self.llm_info(self.llms[0])
 
@@ -176,7 +187,8 @@ class ImportRequest:
         return LLMInfo(name, self.temperature, self.max_tokens)
 
     def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
-        """Return the one LLM of a source that states its name (else empty) or decoding. A name that the user gave wins.
+        """Return the one LLM of a source that states its name (else empty) or decoding. A name that
+        the user gave wins.
 
         Raises:
             UsageError: nobody names it, or several names were given.
@@ -186,7 +198,9 @@ class ImportRequest:
         for key in ("temperature", "max_tokens"):
             option, stored = getattr(self, key), getattr(info, key)
             if None not in (option, stored) and option != stored:
-                raise SourceError(f"{source} says {key} {stored}, and {option} was given; leave the option out.")
+                raise SourceError(
+                    f"{source} says {key} {stored}, and {option} was given; leave the option out."
+                )
         return replace(
             info,
             name=name,
@@ -195,7 +209,8 @@ class ImportRequest:
         )
 
     def chosen_llms(self, source: str, infos: Sequence[LLMInfo]) -> list[tuple[str, LLMInfo]]:
-        """Return (name in the source, LLM to record) for the LLMs to take from a source that names its LLMs.
+        """Return (name in the source, LLM to record) for the LLMs to take from a source that names
+        its LLMs.
 
         A name that the user gave chooses among several LLMs, and renames a single one.
 
@@ -212,7 +227,8 @@ class ImportRequest:
                     f"LLM in {source},",
                     name,
                     names,
-                    "CoTs of several LLMs are not one LLM's: name some of them, or leave out --llm to import all.",
+                    "CoTs of several LLMs are not one LLM's: name some of them, or leave out --llm"
+                    " to import all.",
                 )
         alone = replace(self, llms=())
         return [(name, alone.llm_of(source, names[name])) for name in self.llms or names]
@@ -235,17 +251,29 @@ def size_note(pools: Sequence[SourcePool]) -> list[str]:
     usual = max(set(sizes), key=sizes.count)
     others = len(sizes) - sizes.count(usual)
     return [
-        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
+        (
+            f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do"  # noqa: E501
+            f" not have {usual}."
+        )
     ]
 
 
-def llm_notes(names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
-    """Return notes on LLMs of a source that were left out or renamed; `chosen` is from `ImportRequest.chosen_llms`."""
+def llm_notes(
+    names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]
+) -> list[str]:
+    """Return notes on LLMs of a source that were left out or renamed; `chosen` is from
+    `ImportRequest.chosen_llms`.
+    """
     left_out = ", ".join(name for name in names if name and name not in dict(chosen))
-    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."] if left_out else []
+    notes = (
+        [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."]
+        if left_out
+        else []
+    )
     renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
     return notes + [
-        f"The source calls the LLM {name!r}; it was recorded as {to!r}, as requested." for name, to in renamed
+        f"The source calls the LLM {name!r}; it was recorded as {to!r}, as requested."
+        for name, to in renamed
     ]
 
 
@@ -256,10 +284,12 @@ class Importer:
     Attributes:
         name: the argument of `feval import`.
         title: what it reads, for people.
-        read: reads a file, which may be compressed by gzip. Raises nothing but `FevalError`: `SourceError` (broken, empty,
-            hostile or of another shape), `ConflictError` (it contradicts itself), `UsageError` (the LLM's name or the questions
-            are missing), `UnknownNameError` (it has no such LLM).
-        upstream_answer: what `verbatim` means for a source that stores no answers: its authors' published extraction.
+        read: reads a file, which may be compressed by gzip. Raises nothing but `FevalError`:
+            `SourceError` (broken, empty, hostile or of another shape), `ConflictError` (it
+            contradicts itself), `UsageError` (the LLM's name or the questions are missing),
+            `UnknownNameError` (it has no such LLM).
+        upstream_answer: what `verbatim` means for a source that stores no answers: its authors'
+            published extraction.
         beside: returns the existing files that are read with a source.
         files: returns the files of a source, where it need not be one file.
         facts: returns what the metadata of a source says; `None` where it says nothing.

@@ -1,4 +1,6 @@
-"""The questions of a source in their order: their content is in a temporary file, so that a million of them fit into memory."""
+"""The questions of a source in their order: their content is in a temporary file, so that a million
+of them fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from feval.recording.sealing.spill import Spill
 
 
 class StoredQuestions(Sequence[SourceQuestion]):
-    """A list of questions that takes 16 bytes of memory for each; `scratch` is the folder of the file, as in `ImportRequest`."""
+    """A list of questions that takes 16 bytes of memory for each; `scratch` is the folder of the
+    file, as in `ImportRequest`.
+    """
 
     def __init__(self, scratch: Path | None) -> None:
         self._file = Spill(scratch)
@@ -48,5 +52,7 @@ class StoredQuestions(Sequence[SourceQuestion]):
         self._last = index, question
 
 
-def _question(name: str, text: str | None, gold: str | None, choices: list[list[str]]) -> SourceQuestion:
+def _question(
+    name: str, text: str | None, gold: str | None, choices: list[list[str]]
+) -> SourceQuestion:
     return SourceQuestion(name, text, gold, tuple((label, text) for label, text in choices))

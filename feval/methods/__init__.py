@@ -1,9 +1,10 @@
 """Test-time-compute methods, one file per published method.
 
-A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a question and LLMs it is the
-readable definition, which also runs live; `decide` does the same over integer answer codes for all questions and many replicates.
-Where its expectation over all draws can be computed, it also has `exact` and `exact_errors`; see `protocol`. To add a method,
-write its file and enter it in `catalogue`: the contract tests run every entry, in all its forms.
+A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a
+question and LLMs it is the readable definition, which also runs live; `decide` does the same over
+integer answer codes for all questions and many replicates. Where its expectation over all draws can
+be computed, it also has `exact` and `exact_errors`; see `protocol`. To add a method, write its file
+and enter it in `catalogue`: the contract tests run every entry, in all its forms.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from feval.methods.search.particle_filtering import ParticleFiltering as ParticleFiltering
     from feval.methods.search.path_consistency import PathConsistency as PathConsistency
     from feval.methods.search.sequential_revision import SequentialRevision as SequentialRevision
-    from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
+    from feval.methods.stopping.adaptive_consistency import (
+        AdaptiveConsistency as AdaptiveConsistency,
+    )
     from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
     from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
     from feval.methods.voting.self_consistency import SelfConsistency as SelfConsistency

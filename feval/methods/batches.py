@@ -1,4 +1,6 @@
-"""Draws in batches that stay in a core's own cache: of one LLM, or of LLMs that a method asks one after the other."""
+"""Draws in batches that stay in a core's own cache: of one LLM, or of LLMs that a method asks one
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Batch:
 
 
 def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
-    """Cut the first draws of orders [R, Q, draws or more] into batches; `width` is S, the largest pool."""
+    """Cut the first draws of orders [R, Q, draws or more] into batches; `width` is S, the largest
+    pool.
+    """
     replicates, questions = orders.shape[:2]
     some_questions = max(1, min(questions, _BLOCK // draws))
     some_replicates = max(1, _BLOCK // (some_questions * draws))
@@ -65,7 +69,8 @@ class Samples:
 
 
 class BatchSampler:
-    """One LLM for R replicates and Q questions, as R * Q places; it keeps the ledger of what is drawn.
+    """One LLM for R replicates and Q questions, as R * Q places; it keeps the ledger of what is
+    drawn.
 
     Args:
         pool: of the LLM.
@@ -95,9 +100,14 @@ class BatchSampler:
         return Ledger.one_round(self._asked.reshape(self._shape), self._draws, tokens, longest)
 
 
-def samplers(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> list[BatchSampler]:
+def samplers(
+    method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
+) -> list[BatchSampler]:
     """One sampler per LLM of a method; raises what `require_draws` raises."""
-    return [BatchSampler(*each) for each in zip(pools, orders, require_draws(method, pools, orders), strict=True)]
+    return [
+        BatchSampler(*each)
+        for each in zip(pools, orders, require_draws(method, pools, orders), strict=True)
+    ]
 
 
 def blocks(places: int, draws: int) -> Iterator[Rows]:

@@ -15,21 +15,25 @@ Orders = npt.NDArray[np.uint16]
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """Requests and tokens of one LLM, for R replicates and Q questions. All billings derive from it.
+    """Requests and tokens of one LLM, for R replicates and Q questions. All billings derive from
+    it.
 
     Attributes:
         rounds: [R, Q] number of `sample` requests; 0 where the LLM was not asked.
         cots: [R, Q] CoTs handed out.
         output_tokens: [R, Q] tokens of those, without what was cut off.
-        auxiliary_calls: [R, Q] requests that return no CoT: verifications, self-checks, rankings; `None` for none anywhere.
+        auxiliary_calls: [R, Q] requests that return no CoT: verifications, self-checks, rankings;
+            `None` for none anywhere.
         auxiliary_prompt_tokens: [R, Q] prompt tokens of those; `None` for none.
         auxiliary_output_tokens: [R, Q] output tokens of those; `None` for none.
-        sequential_tokens: [R, Q] over rounds, the most tokens that any CoT generated in it, summed, without probes and auxiliary
-            calls; `None` where not known.
-        longest_trace_tokens: [R, Q] the most tokens that any one CoT generated; `None` where not known.
+        sequential_tokens: [R, Q] over rounds, the most tokens that any CoT generated in it, summed,
+            without probes and auxiliary calls; `None` where not known.
+        longest_trace_tokens: [R, Q] the most tokens that any one CoT generated; `None` where not
+            known.
         probe_calls: [R, Q] probes of traces; `None` for none anywhere.
         probe_tokens: [R, Q] output tokens of those; `None` for none.
-        sequential_microseconds: [R, Q] that the rounds took, one after the other; `None` where nobody asked for seconds.
+        sequential_microseconds: [R, Q] that the rounds took, one after the other; `None` where
+            nobody asked for seconds.
     """
 
     rounds: Integers
@@ -46,7 +50,11 @@ class Ledger:
 
     @classmethod
     def one_round(
-        cls, asked: Bools, cots: int | Integers, output_tokens: Integers, longest: Integers | None = None
+        cls,
+        asked: Bools,
+        cots: int | Integers,
+        output_tokens: Integers,
+        longest: Integers | None = None,
     ) -> Ledger:
         """The ledger of an LLM that gives all its CoTs in one request where it is asked [R, Q].
 
@@ -72,7 +80,8 @@ class Decisions:
     """The outcome of a method for R replicates and Q questions.
 
     Attributes:
-        answer: [R, Q] code of the answer, per question and shared by the LLMs of a load; -1 for no answer.
+        answer: [R, Q] code of the answer, per question and shared by the LLMs of a load; -1 for no
+            answer.
         ledgers: one per LLM, in the order of the LLMs.
     """
 

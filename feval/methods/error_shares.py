@@ -1,8 +1,10 @@
-"""How wrong answers come about: no answer, stopped too early, routed wrong; the rest are wrong votes.
+"""How wrong answers come about: no answer, stopped too early, routed wrong; the rest are wrong
+votes.
 
-A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn, from an LLM that it asked and did
-not exhaust, is right. If the gold is one of m answers that lead there, it counts as 1/m. What remains was routed wrong, in the
-same sense, by LLMs that were not asked. With several LLMs each vote breaks its ties independently.
+A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn,
+from an LLM that it asked and did not exhaust, is right. If the gold is one of m answers that lead
+there, it counts as 1/m. What remains was routed wrong, in the same sense, by LLMs that were not
+asked. With several LLMs each vote breaks its ties independently.
 
 `split_errors` counts in replicates. A method's `exact_errors` is what these counts tend to.
 """
@@ -26,13 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MonteCarloPart:
-    """The part of an exact error split that is estimated from replicates: which wrong answers were stopped too early.
+    """The part of an exact error split that is estimated from replicates: which wrong answers were
+    stopped too early.
 
     Attributes:
         questions: on how many questions.
         replicates: seeded draws of each of these.
-        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong votes. It covers the orders of
-            CoTs; the coins of Adaptive-Consistency's "random" are the same for the same draws.
+        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong
+            votes. It covers the orders of CoTs; the coins of Adaptive-Consistency's "random" are
+            the same for the same draws.
     """
 
     questions: int
@@ -46,8 +50,10 @@ class ErrorShares:
 
     Attributes:
         no_answer: [Q] probability of no answer; `None` where not known.
-        stopped_early: [Q] probability of a wrong answer that was stopped too early; `None` where not known.
-        routed_wrong: [Q] probability of a wrong answer that was routed wrong; `None` where not known.
+        stopped_early: [Q] probability of a wrong answer that was stopped too early; `None` where
+            not known.
+        routed_wrong: [Q] probability of a wrong answer that was routed wrong; `None` where not
+            known.
         estimate: the part of an exact split that is estimated; `None` where all of it is exact.
     """
 
@@ -58,20 +64,29 @@ class ErrorShares:
 
     @classmethod
     def without_stops(cls, no_answer: Floats) -> ErrorShares:
-        """For a method of one LLM that always draws all it may: nothing is stopped early or routed wrong."""
+        """For a method of one LLM that always draws all it may: nothing is stopped early or routed
+        wrong.
+        """
         nothing = np.broadcast_to(0.0, no_answer.shape)
         return cls(no_answer, nothing, nothing)
 
 
 def no_answer_probability(answered: Integers, sizes: Integers, n: int) -> Floats:
-    """[Q] probability that none of n CoTs has an answer, by the numbers [Q] of recorded CoTs that have one, and of all."""
+    """[Q] probability that none of n CoTs has an answer, by the numbers [Q] of recorded CoTs that
+    have one, and of all.
+    """
     return 1.0 - pass_at_k(answered, sizes, [n]).column(0)
 
 
 def split_errors(
-    decisions: Decisions, right: Bools, gold: Integers, pools: Sequence[Pool], orders: Sequence[Orders]
+    decisions: Decisions,
+    right: Bools,
+    gold: Integers,
+    pools: Sequence[Pool],
+    orders: Sequence[Orders],
 ) -> tuple[Floats, Floats]:
-    """How far each decision was stopped too early, and how far it was routed wrong: [R, Q] each, from 0 to 1.
+    """How far each decision was stopped too early, and how far it was routed wrong: [R, Q] each,
+    from 0 to 1.
 
     Args:
         decisions: answers and ledgers [R, Q].

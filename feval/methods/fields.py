@@ -1,7 +1,8 @@
-"""Types of methods' fields, checked by pydantic: counts, exact numbers, lists; and what a refusal says.
+"""Types of methods' fields, checked by pydantic: counts, exact numbers, lists; and what a refusal
+says.
 
-`@frozen_method` checks every value when a method is made; a `ValidationError` becomes a `UsageError` that names the field,
-what it takes and what was given.
+`@frozen_method` checks every value when a method is made; a `ValidationError` becomes a
+`UsageError` that names the field, what it takes and what was given.
 """
 
 from __future__ import annotations
@@ -45,13 +46,21 @@ from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_sche
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
 _T = TypeVar("_T")
-# Deferred: a class is built for pydantic with its first value, so that importing all methods stays cheap.
+# Deferred: a class is built for pydantic with its first value, so that importing all methods stays
+# cheap.
 _CONFIG = ConfigDict(strict=True, extra="forbid", defer_build=True)
 _OUT_OF_RANGE = {
-    "out_of_range", "greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number", "missing", "too_short"
+    "out_of_range", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
+    "finite_number", "missing", "too_short"
 }  # fmt: skip
 _LONGEST_NUMBER, _LARGEST_EXPONENT = 1000, 400
-_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    NoneType: "none",
+}
 
 
 def _python_number(value: Any) -> Any:
@@ -67,7 +76,9 @@ def tuple_of_list(value: Any) -> Any:
 
 
 def _fraction(text: str) -> Fraction:
-    """The number that a text stands for; a `ValueError` also where it has more digits than any float, such as 1e999999999."""
+    """The number that a text stands for; a `ValueError` also where it has more digits than any
+    float, such as 1e999999999.
+    """
     exponent = text.lower().partition("e")[2]
     if len(text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
         raise ValueError("a number with too many digits")
@@ -76,7 +87,8 @@ def _fraction(text: str) -> Fraction:
 
 @dataclass(frozen=True)
 class ExactNumber:
-    """Annotates a number that counts as the decimal or fraction it was written as: 0.55 is 11/20, not the nearest float.
+    """Annotates a number that counts as the decimal or fraction it was written as: 0.55 is 11/20,
+    not the nearest float.
 
     A plain pydantic type would make a float of it; the value is checked and kept as it was given.
 
@@ -93,8 +105,15 @@ class ExactNumber:
     @property
     def description(self) -> str:
         """What the number may be, for messages."""
-        bounds = {"above": self.above, "at least": self.least, "below": self.below, "at most": self.most}
-        limits = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
+        bounds = {
+            "above": self.above,
+            "at least": self.least,
+            "below": self.below,
+            "at most": self.most,
+        }
+        limits = " and ".join(
+            f"{word} {bound}" for word, bound in bounds.items() if bound is not None
+        )
         return f"a number such as 0.6 or '2/3'{', ' * bool(limits)}{limits}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
@@ -122,24 +141,34 @@ class ExactNumber:
 Whole = Annotated[int, BeforeValidator(_python_number)]
 """A whole number, also one of NumPy."""
 
-Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)]
+Count = Annotated[
+    int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)
+]
 """How many CoTs, windows or questions."""
 
 GridSize = Annotated[
-    int, Field(ge=1, le=100_000, description="a whole number from 1 to 100,000"), BeforeValidator(_python_number)
+    int,
+    Field(ge=1, le=100_000, description="a whole number from 1 to 100,000"),
+    BeforeValidator(_python_number),
 ]
 """How many values are tried."""
 
-Positive = Annotated[float, Field(gt=0, description="a number above 0"), BeforeValidator(_python_number)]
+Positive = Annotated[
+    float, Field(gt=0, description="a number above 0"), BeforeValidator(_python_number)
+]
 """A number above 0, infinity included."""
 
 Cost = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"), BeforeValidator(_python_number)
+    float,
+    Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"),
+    BeforeValidator(_python_number),
 ]
 """A price, a budget or a weight."""
 
 Aggregate = Literal["score", "last", "min", "prod", "mean"]
-"""How step scores become one number, `replay.channels.AGGREGATES`; "score" where a CoT has a single one."""
+"""How step scores become one number, `replay.channels.AGGREGATES`; "score" where a CoT has a single
+one.
+"""
 
 Transform = Literal["none", "exp", "sigmoid", "rank"]
 """How scores become weights of votes, see `feval.methods.vote.vote_weights`."""
@@ -147,13 +176,17 @@ Transform = Literal["none", "exp", "sigmoid", "rank"]
 Share = Annotated[str | float, ExactNumber(least=0, most=1)]
 """A share or probability, compared exactly."""
 
-ListOf = Annotated[tuple[_T, ...], BeforeValidator(tuple_of_list), Field(description="a list such as 1,2")]
+ListOf = Annotated[
+    tuple[_T, ...], BeforeValidator(tuple_of_list), Field(description="a list such as 1,2")
+]
 """Any number of values; a list may be given for the tuple."""
 
 CountPerLLM = (
     Count
     | Annotated[
-        tuple[Count, ...], Field(min_length=1, description="a list such as 1,2"), BeforeValidator(tuple_of_list)
+        tuple[Count, ...],
+        Field(min_length=1, description="a list such as 1,2"),
+        BeforeValidator(tuple_of_list),
     ]
 )
 """One number of CoTs for all LLMs, or one for each."""
@@ -165,10 +198,14 @@ def as_fraction(number: str | float | Fraction | Decimal) -> Fraction:
 
 
 def per_llm(name: str, value: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
-    """A number of CoTs for each LLM, from one number for all or one for each; `UsageError` for a tuple of another length."""
+    """A number of CoTs for each LLM, from one number for all or one for each; `UsageError` for a
+    tuple of another length.
+    """
     numbers = value if isinstance(value, tuple) else (value,) * llms
     if len(numbers) != llms:
-        raise UsageError(f"{name}={value} gives a number to each of {len(numbers)} LLMs; there are {llms}.")
+        raise UsageError(
+            f"{name}={value} gives a number to each of {len(numbers)} LLMs; there are {llms}."
+        )
     return numbers
 
 
@@ -176,8 +213,8 @@ def per_llm(name: str, value: int | tuple[int, ...], llms: int) -> tuple[int, ..
 def frozen_method(cls: type[_T]) -> type[_T]:
     """Make a class a frozen pydantic dataclass whose refusals are sentences.
 
-    Making one raises `UsageError` for a value of another type, `OutOfRangeError` for a number outside its range and
-    `UnknownNameError` for a word or a field that there is not.
+    Making one raises `UsageError` for a value of another type, `OutOfRangeError` for a number
+    outside its range and `UnknownNameError` for a word or a field that there is not.
     """
     cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]  # any class gets one
     cls.__post_init__ = _checking_dataclasses(cls)  # type: ignore[attr-defined]  # any class gets one
@@ -185,7 +222,9 @@ def frozen_method(cls: type[_T]) -> type[_T]:
 
 
 def _checking_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
-    """Its `__post_init__`, which checks subclasses made with the standard library's `@dataclass`: their `__init__` does not."""
+    """Its `__post_init__`, which checks subclasses made with the standard library's `@dataclass`:
+    their `__init__` does not.
+    """
     original: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
 
     def post_init(self: Any) -> None:
@@ -211,7 +250,9 @@ def _refusal(kind: Any, error: ValidationError, arguments: ArgsKwargs) -> UsageE
     names, method = [field.name for field in fields(kind)], _method_name(kind)
     place = error.errors()[0]["loc"][0]  # of a positional argument its number, else its name
     if isinstance(place, int) and place >= len(names):
-        return UsageError(f"{method} has {len(names)} fields; {len(arguments.args)} values were given.")
+        return UsageError(
+            f"{method} has {len(names)} fields; {len(arguments.args)} values were given."
+        )
     name = names[place] if isinstance(place, int) else place
     if name not in names:
         return UnknownNameError.of("field", name, names, f"These are the fields of {method}.")
@@ -221,7 +262,10 @@ def _refusal(kind: Any, error: ValidationError, arguments: ArgsKwargs) -> UsageE
 
 
 def _field_refusal(kind: Any, name: str, value: Any, types: set[str]) -> UsageError:
-    sentence = f"The field {name!r} of {_method_name(kind)} takes {takes(kind, name)}; {name}={value!r:.80} was given."
+    sentence = (
+        f"The field {name!r} of {_method_name(kind)} takes {takes(kind, name)};"
+        f" {name}={value!r:.80} was given."
+    )
     if types & _OUT_OF_RANGE:
         return OutOfRangeError(sentence)
     if "literal_error" in types and isinstance(value, str):
@@ -240,7 +284,8 @@ def takes(kind: Any, name: str) -> str:
 
 
 def field_value(kind: Any, name: str, readings: Sequence[Any], value: Any) -> Any:
-    """The first of several readings of what was given that a field takes, as the type it is declared with.
+    """The first of several readings of what was given that a field takes, as the type it is
+    declared with.
 
     Raises:
         UsageError: the field takes none of them.
@@ -267,7 +312,10 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _described(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         base, *metadata = get_args(hint)
-        return next((text for part in metadata if (text := getattr(part, "description", None))), _described(base))
+        return next(
+            (text for part in metadata if (text := getattr(part, "description", None))),
+            _described(base),
+        )
     if get_origin(hint) in {Union, UnionType}:
         return " or ".join(dict.fromkeys(_described(option) for option in get_args(hint)))
     if get_origin(hint) is Literal:
@@ -279,7 +327,9 @@ def _words(hint: Any) -> tuple[Any, ...]:
     """All words that a field takes."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return tuple(word for part in get_args(hint) for word in _words(part)) if get_origin(hint) else ()
+    return (
+        tuple(word for part in get_args(hint) for word in _words(part)) if get_origin(hint) else ()
+    )
 
 
 def set_fields(method: object) -> dict[str, Any]:
@@ -289,7 +339,9 @@ def set_fields(method: object) -> dict[str, Any]:
 
 
 def json_field(value: Any) -> Any:
-    """Return a field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
+    """Return a field as a JSON value; JSON has no infinity, so that it is the text "inf", which
+    `--set` reads.
+    """
     if isinstance(value, (tuple, list)):
         return [json_field(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

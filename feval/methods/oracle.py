@@ -1,4 +1,6 @@
-"""pass@n: the accuracy of a picker that knows the gold answers, the ceiling of every method that chooses among n CoTs."""
+"""pass@n: the accuracy of a picker that knows the gold answers, the ceiling of every method that
+chooses among n CoTs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 @frozen_method
 class Oracle:
-    """pass@n: right wherever one of n CoTs has the gold answer. It knows the golds, so it is no method and has no batch form.
+    """pass@n: right wherever one of n CoTs has the gold answer. It knows the golds, so it is no
+    method and has no batch form.
 
     Attributes:
         n: CoTs per question.
@@ -41,6 +44,14 @@ class Oracle:
         """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
         return longest_of_draws(pool, self.n)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,  # noqa: ARG002
+        right: Floats,  # noqa: ARG002
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return ErrorShares.without_stops(no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n))
+        return ErrorShares.without_stops(
+            no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n)
+        )

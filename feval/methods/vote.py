@@ -1,7 +1,9 @@
-"""Plurality vote: the answer given most often; of tied answers the one seen first. CoTs without an answer do not vote.
+"""Plurality vote: the answer given most often; of tied answers the one seen first. CoTs without an
+answer do not vote.
 
-First seen, in draw order, is the rule of `Counter.most_common(1)` and of every published implementation in Python. Over random
-draws its expectation is that of the uniform tie-break of the exact estimators.
+First seen, in draw order, is the rule of `Counter.most_common(1)` and of every published
+implementation in Python. Over random draws its expectation is that of the uniform tie-break of the
+exact estimators.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by 
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
 NoAnswerRule = Literal["drop", "vote"]
-"""What a CoT without an answer does in a vote: casts none, or votes for no answer, which is never right."""
+"""What a CoT without an answer does in a vote: casts none, or votes for no answer, which is never
+right.
+"""
 
 
 def plurality(answers: Sequence[str | None], *, no_answer: str = "drop") -> str | None:
@@ -45,11 +49,13 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     """The same vote over answer codes, for any number of draws at once.
 
     Args:
-        codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
+        codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do
+            not vote.
         no_answer: "drop", or "vote": then -1 votes, too.
 
     Returns:
-        [...] the winning codes, -1 where there is no vote or no answer wins; of the type of `codes`.
+        [...] the winning codes, -1 where there is no vote or no answer wins; of the type of
+        `codes`.
     """
     if no_answer == "vote":
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
@@ -69,7 +75,9 @@ def _elected(codes: Integers, weights: Floats | None = None) -> Integers:
             if weights is None:
                 winners[block] = _winners(rows[block], candidates)
             else:
-                winners[block] = _weighted_winners(rows[block], weights.reshape(rows.shape)[block], candidates)
+                winners[block] = _weighted_winners(
+                    rows[block], weights.reshape(rows.shape)[block], candidates
+                )
     return winners.reshape(codes.shape[:-1])
 
 
@@ -83,7 +91,9 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     most = np.maximum.reduce(votes, axis=0, initial=0)
     leads = (votes == most).view(np.int8)
     leaders = np.add.reduce(leads, axis=0, dtype=np.int32)
-    winner: Integers = np.maximum.reduce(leads * np.arange(candidates, dtype=rows.dtype)[:, None], axis=0, initial=0)
+    winner: Integers = np.maximum.reduce(
+        leads * np.arange(candidates, dtype=rows.dtype)[:, None], axis=0, initial=0
+    )
     winner[most == 0] = -1
     tied = np.flatnonzero((leaders > 1) & (most > 0))
     draws = by_draw[:, tied]
@@ -93,7 +103,8 @@ def _winners(rows: Integers, candidates: int) -> Integers:
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """[N] an answer's share of the lead in votes [N, n]: 1/m if it is one of m that lead, else 0. No answer does not vote.
+    """[N] an answer's share of the lead in votes [N, n]: 1/m if it is one of m that lead, else 0.
+    No answer does not vote.
 
     Args:
         codes: [N, n] answer codes, negative ones for no answer.
@@ -103,10 +114,15 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
     candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
     step = max(1, _BLOCK // max(candidates, 1))
     for start in range(0, len(codes), step):
-        block, candidate = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
+        block, candidate = (
+            codes[start : start + step].astype(np.intp),
+            answer[start : start + step].astype(np.intp),
+        )
         row, _ = np.nonzero(block >= 0)
         place = row * candidates + block[block >= 0]
-        votes = np.bincount(place, minlength=len(block) * candidates).reshape(len(block), candidates)
+        votes = np.bincount(place, minlength=len(block) * candidates).reshape(
+            len(block), candidates
+        )
         most = votes.max(axis=1, initial=0)
         leads = (votes[np.arange(len(block)), candidate] == most) & (most > 0)
         share[start : start + step] = leads / np.maximum((votes == most[:, None]).sum(axis=1), 1)
@@ -114,26 +130,37 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
 
 
 def distinct_votes(pool: Pool, gold: Integers, no_answer: str) -> tuple[VoteCounts, Rows | slice]:
-    """The distinct counts of a pool, and which are each question's; if `no_answer` is "vote", no answer is one more rival."""
+    """The distinct counts of a pool, and which are each question's; if `no_answer` is "vote", no
+    answer is one more rival.
+    """
     counts, rows = distinct_vote_counts(pool.codes, gold)
     return (counts.with_no_answer_as_rival() if no_answer == "vote" else counts), rows
 
 
-def plurality_is_right(pool: Pool, gold: Integers, no_answer: str, n: Sequence[int] | Integers) -> PerQuestion:
-    """Probability, over all draws, that the plurality of each of N numbers n of CoTs is the gold."""
+def plurality_is_right(
+    pool: Pool, gold: Integers, no_answer: str, n: Sequence[int] | Integers
+) -> PerQuestion:
+    """Probability, over all draws, that the plurality of each of N numbers n of CoTs is the
+    gold.
+    """
     counts, rows = distinct_votes(pool, gold, no_answer)
-    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).of_questions(rows)
+    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).of_questions(
+        rows
+    )
 
 
 def no_answer_wins(pool: Pool, n: Sequence[int] | Integers) -> PerQuestion:
-    """Probability, over all draws, that no answer wins the vote of each of N numbers n of CoTs, in which it takes part."""
+    """Probability, over all draws, that no answer wins the vote of each of N numbers n of CoTs, in
+    which it takes part.
+    """
     counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
     return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).of_questions(rows)
 
 
 def confidence_weights(confidences: Floats, temperature: float) -> Floats:
-    """exp(c / T) over the confidences of a question's CoTs, in proportion: the most confident one has weight 1.
+    """exp(c / T) over the confidences of a question's CoTs, in proportion: the most confident one
+    has weight 1.
 
     CISC's paper divides by the sum, which changes no winner.
 
@@ -147,7 +174,9 @@ def confidence_weights(confidences: Floats, temperature: float) -> Floats:
     votes = ~np.isnan(confidences)
     most = np.where(votes, confidences, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     with np.errstate(over="ignore", under="ignore"):  # far below the most confident: weight 0
-        weights: Floats = np.exp(np.where(votes, confidences - np.where(votes, most, 0.0), 0.0) / temperature)
+        weights: Floats = np.exp(
+            np.where(votes, confidences - np.where(votes, most, 0.0), 0.0) / temperature
+        )
     weights[~votes] = 0.0
     return weights
 
@@ -157,8 +186,9 @@ def vote_weights(scores: Floats, transform: str, scorer: str | None) -> Floats:
 
     Args:
         scores: [..., n] of the CoTs of a vote in draw order, NaN for those that do not vote.
-        transform: "none", "exp" (exp(score), in proportion), "sigmoid" (1 / (1 + exp(-score))) or "rank": the least score of the
-            vote weighs 1, the next 2; equal scores share the mean of their ranks.
+        transform: "none", "exp" (exp(score), in proportion), "sigmoid" (1 / (1 + exp(-score))) or
+            "rank": the least score of the vote weighs 1, the next 2; equal scores share the mean of
+            their ranks.
         scorer: whose scores, for the message.
 
     Returns:
@@ -179,34 +209,44 @@ def vote_weights(scores: Floats, transform: str, scorer: str | None) -> Floats:
             ranks += (other < scores) + 0.5 * (other == scores)
         return ranks
     if (scores < 0).any():
-        # More votes for an answer would count against it: the sum of equal negative scores elects the minority.
+        # More votes for an answer would count against it: the sum of equal negative scores elects
+        # the minority.
         raise UsageError(
-            f"Scores are to be weights of votes, and weights are 0 or more; the least by {scorer or 'the scorer'} is "
-            f"{np.nanmin(scores):.6g}. Choose what makes weights of them: transform=exp, sigmoid or rank (--set transform=rank)."
+            "Scores are to be weights of votes, and weights are 0 or more; the least by"
+            f" {scorer or 'the scorer'} is {np.nanmin(scores):.6g}. Choose what makes weights of"
+            " them: transform=exp, sigmoid or rank (--set transform=rank)."
         )
     return np.nan_to_num(scores)
 
 
 def weighable(pool: Pool, scores: Floats, transform: str, scorer: str | None) -> Floats:
-    """The scores [Q, S] of a pool, of which those of CoTs with an answer can be weights; else the error of `vote_weights`."""
+    """The scores [Q, S] of a pool, of which those of CoTs with an answer can be weights; else the
+    error of `vote_weights`.
+    """
     if transform == "none":
-        vote_weights(np.where(pool.codes < 0, np.nan, scores), transform, pool.scores(scorer).scorer.name)
+        vote_weights(
+            np.where(pool.codes < 0, np.nan, scores), transform, pool.scores(scorer).scorer.name
+        )
     return scores
 
 
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
-    """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no CoT has one.
+    """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no
+    CoT has one.
 
     Args:
         answers: canonical answers in draw order, `None` for no answer.
-        weights: one per answer, summed in draw order; sums that differ by less than 1e-12 of the largest are equal.
+        weights: one per answer, summed in draw order; sums that differ by less than 1e-12 of the
+            largest are equal.
     """
     sums: dict[str, float] = {}
     for answer, weight in zip(answers, weights, strict=True):
         if answer is not None:
             sums[answer] = sums.get(answer, 0.0) + weight
     most = max(sums.values(), default=0.0)
-    return next((answer for answer, total in sums.items() if total >= most - _TIE * abs(most)), None)
+    return next(
+        (answer for answer, total in sums.items() if total >= most - _TIE * abs(most)), None
+    )
 
 
 def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
@@ -223,14 +263,16 @@ def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integ
     by_draw = np.ascontiguousarray(rows.T).astype(np.intp)
     column = np.arange(len(rows))
     silent = by_draw < 0
-    cells = by_draw * len(rows) + column  # of a table [candidates + 1, N], whose last row takes draws that do not vote
+    # of a table [candidates + 1, N], whose last row takes draws that do not vote
+    cells = by_draw * len(rows) + column
     cells[silent] = np.broadcast_to(column + candidates * len(rows), by_draw.shape)[silent]
     sums = np.zeros((candidates + 1) * len(rows))
     for cell, weight in zip(cells, weights.T, strict=True):
         sums[cell] += weight
     reached = np.where(silent, -np.inf, sums[cells])
     most = reached.max(axis=0)
-    with np.errstate(invalid="ignore"):  # no votes: minus infinity everywhere, and the first draw has no answer either
+    # no votes: minus infinity everywhere, and the first draw has no answer either
+    with np.errstate(invalid="ignore"):
         first = (reached >= most - _TIE * np.abs(most)).argmax(axis=0)
     winner: Integers = np.maximum(rows[column, first], -1)
     return winner

@@ -1,6 +1,8 @@
-"""Publishing a recording: its page and picture, the search for secrets, and the release that is pushed.
+"""Publishing a recording: its page and picture, the search for secrets, and the release that is
+pushed.
 
-`release` puts them together; connections are opened by `feval.hub` alone. Names are loaded when first used.
+`release` puts them together; connections are opened by `feval.hub` alone. Names are loaded when
+first used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The page of a recording on the Hub: `dataset_card.md.jinja` filled in from the manifest and the figures.
+"""The page of a recording on the Hub: `dataset_card.md.jinja` filled in from the manifest and the
+figures.
 
-Names, titles, notes, questions and CoTs come from outside. They are escaped, in code spans, or in fences longer than any fence
-in them; none of it is markup.
+Names, titles, notes, questions and CoTs come from outside. They are escaped, in code spans, or in
+fences longer than any fence in them; none of it is markup.
 """
 
 from __future__ import annotations
@@ -24,7 +25,18 @@ from feval.publish.configs import MOST_SPLITS, Config, split_names
 from feval.publish.figures import MOST_COTS, PairFigures, gap_table, has_gap, price_section
 from feval.publish.front_matter import front_matter
 from feval.publish.licences import Licence, outputs_licence
-from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed, plain, python_text, shell_word, table
+from feval.publish.markdown import (
+    UNBROKEN,
+    bullets,
+    code,
+    cut,
+    fenced,
+    listed,
+    plain,
+    python_text,
+    shell_word,
+    table,
+)
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
@@ -54,9 +66,10 @@ _EXAMPLES = {
 class Page:
     """What a page is made from, besides the recording.
 
-    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
-    `picture` says what
-    that of accuracy shows, `surfaces` is path and subject of each picture of width and depth, `prices` the list of its dollars.
+    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of
+    an earlier page that stays, `picture` says what
+    that of accuracy shows, `surfaces` is path and subject of each picture of width and depth,
+    `prices` the list of its dollars.
     """
 
     repo_id: str
@@ -74,7 +87,11 @@ class Page:
 
     def config_name(self, dataset: str, part: str) -> str | None:
         """Return the configuration with a part of a dataset; `None` where it has no row."""
-        names = (config.name for config in self.configs if (config.dataset, config.part) == (dataset, part))
+        names = (
+            config.name
+            for config in self.configs
+            if (config.dataset, config.part) == (dataset, part)
+        )
         return next(names, None)
 
     @property
@@ -88,7 +105,10 @@ def default_title(recording: Recording) -> str:
     records = list(recording.manifest.datasets.values())
     if len(records) == 1:
         return f"{records[0]['title']}: recorded chains of thought"
-    return f"Recorded chains of thought: {counted(len(recording.manifest.llms), 'LLM')} on {len(records)} datasets"
+    return (
+        f"Recorded chains of thought: {counted(len(recording.manifest.llms), 'LLM')} on"
+        f" {len(records)} datasets"
+    )
 
 
 def card(recording: Recording, page: Page) -> str:
@@ -143,12 +163,18 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         dataset_names = plain(records[0]["title"])
     elif len(records) <= _MOST_NAMED:
         dataset_names = f"{dataset_names} ({listed(map(code, recording.dataset_ids()))})"
-    complete = ["every question its gold answer"] * all(r["with_gold"] == r["questions"] for r in records)
-    complete += ["every request the prompt that was sent"] * has_sent_prompts(recording, page.configs)
+    complete = ["every question its gold answer"] * all(
+        r["with_gold"] == r["questions"] for r in records
+    )
+    complete += ["every request the prompt that was sent"] * has_sent_prompts(
+        recording, page.configs
+    )
     return {
         "cots": f"{cots:,} {'chain' if cots == 1 else 'chains'}",
         "llm_count": counted(len(manifest.llms), "LLM"),
-        "llm_names": f" ({listed(map(code, manifest.llms))})" if len(manifest.llms) <= _MOST_NAMED else "",
+        "llm_names": (
+            f" ({listed(map(code, manifest.llms))})" if len(manifest.llms) <= _MOST_NAMED else ""
+        ),
         "question_count": counted(sum(record["questions"] for record in records), "question"),
         "dataset_names": dataset_names,
         "times": _times(page),
@@ -171,7 +197,9 @@ def _probes(recording: Recording) -> str:
     if not records:
         return ""
     intervals = {record["interval"] for record in records}
-    every = "" if len(intervals) > 1 or None in intervals else f" (every {intervals.pop():,} tokens)"
+    every = (
+        "" if len(intervals) > 1 or None in intervals else f" (every {intervals.pop():,} tokens)"
+    )
     traces, probes = (sum(record[name] for record in records) for name in ("traces", "probes"))
     said = f"{counted(probes, 'probe')}{every} say what the LLM would have answered"
     return f"{counted(traces, 'CoT')} can also be cut short: {said}."
@@ -180,16 +208,27 @@ def _probes(recording: Recording) -> str:
 def _turns(recording: Recording) -> str:
     """Return in a sentence how many CoTs are turns; empty where none is."""
     turns = sum(pair.get("turns", 0) for pair in recording.manifest.pairs.values())
-    return f"{counted(turns, 'CoT')} of these reply to another, with the whole conversation before." if turns else ""
+    return (
+        f"{counted(turns, 'CoT')} of these reply to another, with the whole conversation before."
+        if turns
+        else ""
+    )
 
 
 def _cot_parts(page: Page) -> list[str]:
     """Return what every CoT of the recording has."""
-    rows = sum(split.rows for config in page.configs if config.part == "samples" for split in config.splits)
+    rows = sum(
+        split.rows for config in page.configs if config.part == "samples" for split in config.splits
+    )
     texts = [split for config in page.configs if config.part == "texts" for split in config.splits]
     has_texts = rows == sum(split.rows - split.nulls.get("text", 0) for split in texts)
     has_ends = all(figures.unknown in {None, 0.0} for figures in page.figures)
-    return [*(["its text"] * has_texts), "its answer as extracted", "its tokens", *(["why it ended"] * has_ends)]
+    return [
+        *(["its text"] * has_texts),
+        "its answer as extracted",
+        "its tokens",
+        *(["why it ended"] * has_ends),
+    ]
 
 
 def _times(page: Page) -> str:
@@ -200,15 +239,29 @@ def _times(page: Page) -> str:
 
 
 def _example(recording: Recording, page: Page) -> _Facts | None:
-    """Return what the examples load: the first LLM on the first dataset; `None` where it has no samples."""
+    """Return what the examples load: the first LLM on the first dataset; `None` where it has no
+    samples.
+    """
     dataset = recording.dataset_ids()[0]
-    samples = next((config for config in page.configs if config.part == "samples" and config.dataset == dataset), None)
+    samples = next(
+        (
+            config
+            for config in page.configs
+            if config.part == "samples" and config.dataset == dataset
+        ),
+        None,
+    )
     if samples is None:
         return None
     first = samples.splits[0]
-    pattern = _pattern([path for split in samples.splits for path in split.paths], f"samples/{slug(dataset)}/*.parquet")
+    pattern = _pattern(
+        [path for split in samples.splits for path in split.paths],
+        f"samples/{slug(dataset)}/*.parquet",
+    )
     flags = "" if len(recording.dataset_ids()) == 1 else f" --dataset {shell_word(dataset)}"
-    flags += "" if len(recording.llm_names(dataset)) == 1 else f" --llm {shell_word(str(first.llm))}"
+    flags += (
+        "" if len(recording.llm_names(dataset)) == 1 else f" --llm {shell_word(str(first.llm))}"
+    )
     channels = recording.channels(dataset, str(first.llm))
     shape = "turns" if "turns" in channels else "steps" if "steps" in channels else ""
     call, command = _EXAMPLES[shape]
@@ -238,10 +291,23 @@ def _datasets(recording: Recording) -> _Facts:
         )
         golds = "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}"
         kind = plain(record["answer_kind"])
-        rows.append([code(record["id"]), plain(record["title"]), f"{record['questions']:,}", golds, kind, source])
-    extractors = dict.fromkeys(code(record["extractor"]) for record in recording.manifest.datasets.values())
+        rows.append(
+            [
+                code(record["id"]),
+                plain(record["title"]),
+                f"{record['questions']:,}",
+                golds,
+                kind,
+                source,
+            ]
+        )
+    extractors = dict.fromkeys(
+        code(record["extractor"]) for record in recording.manifest.datasets.values()
+    )
     return {
-        "datasets": table(["dataset", "title", "questions", "with gold", "answers", "source"], rows),
+        "datasets": table(
+            ["dataset", "title", "questions", "with gold", "answers", "source"], rows
+        ),
         "extractors": listed(extractors),
         "imported": is_imported(recording),
     }
@@ -254,13 +320,15 @@ def _llms(recording: Recording) -> _Facts:
         other = {
             key: value
             for key, value in record["decoding"].items()
-            if value not in (None, [], {}, "") and not (key == "model" and value == record.get("base"))
+            if value not in (None, [], {}, "")
+            and not (key == "model" and value == record.get("base"))
         }
         rows.append([
             code(name),
             code(splits[name]),
-            *("not stated" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),
-            code(", ".join(f"{key}={_compact(value)}" for key, value in other.items())) if other else "-",
+            *("not stated" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),  # noqa: E501
+            code(", ".join(f"{key}={_compact(value)}" for key,
+            value in other.items())) if other else "-",
         ])  # fmt: skip
     header = ["LLM", "split", "temperature", "max tokens", "other"]
     columns = len(header) if any(row[-1] != "-" for row in rows) else -1
@@ -279,7 +347,9 @@ def _prompts(recording: Recording) -> list[_Facts]:
     everywhere = len(recording.dataset_ids())
     return [
         {
-            "datasets": "every dataset" if len(datasets) == everywhere else listed(map(code, datasets)),
+            "datasets": (
+                "every dataset" if len(datasets) == everywhere else listed(map(code, datasets))
+            ),
             "text": fenced(cut(prompt, _MOST_PROMPT)),
         }
         for prompt, datasets in list(prompts.items())[:_MOST_PROMPTS]
@@ -287,7 +357,9 @@ def _prompts(recording: Recording) -> list[_Facts]:
 
 
 def _sample(recording: Recording) -> _Facts | None:
-    """Return one question with its request and its first CoT; `None` where the recording keeps no texts of it."""
+    """Return one question with its request and its first CoT; `None` where the recording keeps no
+    texts of it.
+    """
     dataset = recording.dataset_ids()[0]
     names = recording.llm_names(dataset)
     try:
@@ -295,7 +367,8 @@ def _sample(recording: Recording) -> _Facts | None:
         texts = recording.texts(dataset, names[0], 0) if names else []
         prompts = recording.scan_prompts(dataset, names[0]) if names else ()
         request = next((prompt for name, prompt in prompts if name == question.id), None)
-    except RecordingError:  # a folder without all its files; `prepare` has checked what is published
+    # a folder without all its files; `prepare` has checked what is published
+    except RecordingError:
         return None
     if not texts or texts[0] is None:
         return None
@@ -318,13 +391,18 @@ def _counters(page: Page) -> str:
         counters.setdefault(figures.counter, []).append(code(figures.llm))
     words = {
         USAGE: "those that the provider reported (`usage`)",
-        SPLIT_USAGE: f"the provider's totals of several CoTs, split by the length of their texts (`{SPLIT_USAGE}`)",
+        SPLIT_USAGE: (
+            "the provider's totals of several CoTs, split by the length of their texts"
+            f" (`{SPLIT_USAGE}`)"
+        ),
         "words": "estimates, 1.365 for each word (`words`), and so are dollars computed from them",
     }
     about = {name: words.get(name, f"counted by {code(name)}") for name in counters}
     if len(about) == 1:
         return f"The tokens are {about.popitem()[1]}."
-    return " ".join(f"The tokens of {_few(names)} are {about[name]}." for name, names in counters.items())
+    return " ".join(
+        f"The tokens of {_few(names)} are {about[name]}." for name, names in counters.items()
+    )
 
 
 def _gaps(recording: Recording, page: Page) -> _Facts:
@@ -345,8 +423,9 @@ def _gaps(recording: Recording, page: Page) -> _Facts:
 _PARTS = {
     "samples": (
         (
-            "`llm`, `question_id`, `sample_index`, `answer_raw`, `answer` (normal form; null for none), `correct` (null without "
-            "a gold), `output_tokens`, `finish_reason`, and seed, response id, served model where known"
+            "`llm`, `question_id`, `sample_index`, `answer_raw`, `answer` (normal form; null for"
+            " none), `correct` (null without a gold), `output_tokens`, `finish_reason`, and seed,"
+            " response id, served model where known"
         ),
         "samples/*/*.parquet",
     ),
@@ -354,22 +433,46 @@ _PARTS = {
         "`question_id`, `question`, `answer` (the gold), `answer_key` (its normal form), `choices`",
         "questions/*.parquet",
     ),
-    "texts": ("`llm`, `question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
-    "requests": ("`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
-    "equality": ("`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared", "equality/*.parquet"),
-    "reasoning": ("`reasoning`: thoughts, apart or split off; `marks`: where they stood", "reasoning/*/*.parquet"),
-    "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
+    "texts": (
+        "`llm`, `question_id`, `sample_index`, `text`: the chain of thought",
+        "texts/*/*.parquet",
+    ),
+    "requests": (
+        "`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`",
+        "requests/*/*.parquet",
+    ),
+    "equality": (
+        "`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared",
+        "equality/*.parquet",
+    ),
+    "reasoning": (
+        "`reasoning`: thoughts, apart or split off; `marks`: where they stood",
+        "reasoning/*/*.parquet",
+    ),
+    "logprobs": (
+        "`sequence_logprob`, `token_confidences`, `token_logprobs`",
+        "logprobs/*/*.parquet",
+    ),
     "probes": (
         (
-            "`offset` (output tokens of the CoT before the LLM was made to answer), `answer_raw`, `answer`, `text`, "
-            "`output_tokens`, `confidence`"
+            "`offset` (output tokens of the CoT before the LLM was made to answer), `answer_raw`,"
+            " `answer`, `text`, `output_tokens`, `confidence`"
         ),
         "probes/*/*.parquet",
     ),
-    "turns": ("`messages` (sent behind the conversation so far), `prompt_tokens`", "turns/*/*.parquet"),
+    "turns": (
+        "`messages` (sent behind the conversation so far), `prompt_tokens`",
+        "turns/*/*.parquet",
+    ),
     "timings": ("`first_token_s`: seconds to the first token", "timings/*/*.parquet"),
-    "steps": ("`parent` (`sample_index` of the step before, null for a first step), `ends`", "steps/*/*.parquet"),
-    "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
+    "steps": (
+        "`parent` (`sample_index` of the step before, null for a first step), `ends`",
+        "steps/*/*.parquet",
+    ),
+    "scores": (
+        "`score`, `step_scores`, `verdict` of judges and reward models",
+        "scores/*/*/*.parquet",
+    ),
 }
 
 
@@ -390,8 +493,12 @@ def _files(recording: Recording, page: Page) -> _Facts:
         names = [config.name for config in page.configs if config.part == part]
         if names:
             name = page.config_name(dataset, part) or names[0]
-            shown = _pattern([path for path in recording.manifest.files if path.startswith(f"{part}/")], pattern)
-            rows.append([code(name), code(shown), size(sizes.get(part, 0)).replace(" ", UNBROKEN), columns])
+            shown = _pattern(
+                [path for path in recording.manifest.files if path.startswith(f"{part}/")], pattern
+            )
+            rows.append(
+                [code(name), code(shown), size(sizes.get(part, 0)).replace(" ", UNBROKEN), columns]
+            )
     return {
         "files_of": dataset,
         "files": table(["configuration", "files", "size", "columns"], rows),
@@ -404,7 +511,10 @@ def _licences(recording: Recording, page: Page) -> str:
     stated = recording.manifest.raw["licences"]
     rows = [["the collection, as a database", f"[{name}]({url})" if url else name]]
     rows += [
-        [f"questions of {code(record['id'])}", plain(record["licence"] or stated.get("questions") or "not stated")]
+        [
+            f"questions of {code(record['id'])}",
+            plain(record["licence"] or stated.get("questions") or "not stated"),
+        ]
         for record in recording.manifest.datasets.values()
     ]
     outputs = plain(outputs_licence(recording) or "not stated; the terms of their providers apply")
@@ -439,23 +549,30 @@ def _few(names: Iterable[str]) -> str:
 
 
 def _messages(request: str | None) -> str | None:
-    """Return the messages of a request, one after the other; the request itself where it has another form."""
+    """Return the messages of a request, one after the other; the request itself where it has
+    another form.
+    """
     try:
         messages = parse_json(request) if request else None
     except ValueError:
         return request
     if not isinstance(messages, list) or not all(
-        isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages
+        isinstance(message, dict) and isinstance(message.get("content"), str)
+        for message in messages
     ):
         return request
-    return "\n\n".join(f"[{message.get('role')}]\n{message['content']}" for message in messages) or None
+    return (
+        "\n\n".join(f"[{message.get('role')}]\n{message['content']}" for message in messages)
+        or None
+    )
 
 
 def _licence_details(recording: Recording, page: Page) -> str:
     stated = recording.manifest.raw["licences"]
     licences = {record["id"]: record["licence"] for record in recording.manifest.datasets.values()}
     questions = ", ".join(
-        f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
+        f"{dataset} {licence or stated.get('questions') or 'not stated'}"
+        for dataset, licence in licences.items()
     )
     outputs = outputs_licence(recording) or "not stated"
     return visible(f"Collection: {page.licence.title}. Questions: {questions}. Outputs: {outputs}.")

@@ -1,4 +1,6 @@
-"""The pictures on a recording's page, and for each LLM and dataset what was recorded and what is missing."""
+"""The pictures on a recording's page, and for each LLM and dataset what was recorded and what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class PairFigures:
 
 
 def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None:
-    """Return the price list of a page's dollars: one's own, else the recording's; `None` where that is not known."""
+    """Return the price list of a page's dollars: one's own, else the recording's; `None` where that
+    is not known.
+    """
     named = recording.manifest.prices
     return own or (price_list(named) if named in price_ids() else None)
 
@@ -84,7 +88,9 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
     pool = llm.pool
     sizes = pool.sizes[pool.sizes > 0].astype(np.int64)
     cots = int(sizes.sum())
-    no_answer = None if not cots or pool.channels.has_steps else float((pool.codes == -1).sum() / cots)
+    no_answer = (
+        None if not cots or pool.channels.has_steps else float((pool.codes == -1).sum() / cots)
+    )
     return PairFigures(
         dataset.id,
         llm.name,
@@ -99,7 +105,9 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 
 def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
-    """Return shares cut off, and withheld or failed, of CoTs whose end is known; and the share of unknown ends."""
+    """Return shares cut off, and withheld or failed, of CoTs whose end is known; and the share of
+    unknown ends.
+    """
     finish = llm.pool.finish[llm.pool.codes != -2]
     counts = np.bincount(finish, minlength=len(FINISH_REASONS))
     known = int(counts.sum() - counts[_UNKNOWN])
@@ -111,42 +119,68 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
 
 
 def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes] | None:
-    """Return what is shown, and a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
+    """Return what is shown, and a PNG of cost against accuracy of votes, a line for each LLM, a
+    panel for each dataset.
 
-    LLMs without CoTs of some question, with more than exact curves take, or that were recorded as trees or turn by turn, and
-    datasets without golds are left out; `None` where nothing is left.
+    LLMs without CoTs of some question, with more than exact curves take, or that were recorded as
+    trees or turn by turn, and datasets without golds are left out; `None` where nothing is left.
     """
-    panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset, prices)))]
+    panels = [
+        curves
+        for dataset in recording.dataset_ids()
+        if (curves := list(_curves(recording, dataset, prices)))
+    ]
     if not panels:
         return None
-    drawn = pictures.curves_png(panels[0]) if len(panels) == 1 else pictures.curve_panels_png(panels)
-    return _description([curve for curves in panels for curve in curves], panels=len(panels) > 1), drawn
+    drawn = (
+        pictures.curves_png(panels[0]) if len(panels) == 1 else pictures.curve_panels_png(panels)
+    )
+    return (
+        _description([curve for curves in panels for curve in curves], panels=len(panels) > 1),
+        drawn,
+    )
 
 
 def _description(curves: Sequence[Curve], *, panels: bool) -> str:
-    """Return what stands in for a picture: its axes, and the accuracies at the ends of its lines."""
+    """Return what stands in for a picture: its axes, and the accuracies at the ends of its
+    lines.
+    """
     most = max(curve.points[-1].n for curve in curves)
-    cost = "tokens" if any(point.usd_per_question is None for curve in curves for point in curve.points) else "USD"
+    cost = (
+        "tokens"
+        if any(point.usd_per_question is None for curve in curves for point in curve.points)
+        else "USD"
+    )
     lines = []
     for curve in curves[:_MOST_LINES]:
         first, last = curve.points[0], curve.points[-1]
         where = f" on {plain(curve.dataset)}" if panels else ""
         line = f"{plain(curve.llm)}{where} {100 * first.accuracy:.1f} % with one"
-        lines.append(line + (f" and {100 * last.accuracy:.1f} % with {last.n}" if last.n > 1 else ""))
+        lines.append(
+            line + (f" and {100 * last.accuracy:.1f} % with {last.n}" if last.n > 1 else "")
+        )
     more = f"; and {len(curves) - _MOST_LINES} more lines" if len(curves) > _MOST_LINES else ""
-    said = f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for each LLM"
+    said = (
+        f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for"
+        " each LLM"
+    )
     return f"{said}{', a panel for each dataset' if panels else ''}: {'; '.join(lines)}{more}"
 
 
 def surface_pictures(recording: Recording, prices: PriceList | None) -> Iterator[tuple[str, bytes]]:
-    """Yield what is shown, with its range, and a PNG of accuracy over width and depth, for the first four LLMs with probes."""
+    """Yield what is shown, with its range, and a PNG of accuracy over width and depth, for the
+    first four LLMs with probes.
+    """
     probed = (pair for pair in recording.manifest.pairs if recording.has_probes(*pair))
     for dataset, llm in islice(probed, _MOST_SURFACES):
         questions, [replayed] = load(dataset, [llm], recording, seed=_SEED, prices=prices or "none")
         surface = coarse_surface(questions, replayed)
         if surface is not None:
             shares = [100 * point.accuracy for point in surface.points]
-            yield f"{llm} on {dataset}, from {min(shares):.1f} % to {max(shares):.1f} %", pictures.surface_png(surface)
+            yield (
+                f"{llm} on {dataset}, from {min(shares):.1f} % to {max(shares):.1f} %",
+                pictures.surface_png(surface),
+            )
 
 
 def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Iterable[Curve]:
@@ -158,42 +192,65 @@ def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Ite
     questions, llms = load(dataset, names, recording, seed=_SEED, prices=prices or "none")
     for llm in llms:
         counts = range(1, min(llm.pool.smallest, MOST_COTS) + 1)
-        yield self_consistency_curve(questions, llm, counts, unlabelled="drop", confidence=0.95 if alone else None)
+        yield self_consistency_curve(
+            questions, llm, counts, unlabelled="drop", confidence=0.95 if alone else None
+        )
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
-    return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL and "depth" not in pair)
+    return bool(
+        pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL and "depth" not in pair
+    )
 
 
 def has_gap(figures: PairFigures) -> bool:
-    """Return whether questions were not asked, or CoTs have no answer or did not come to their end."""
-    return figures.asked < figures.questions or any((figures.no_answer, figures.truncated, figures.withheld))
+    """Return whether questions were not asked, or CoTs have no answer or did not come to their
+    end.
+    """
+    return figures.asked < figures.questions or any(
+        (figures.no_answer, figures.truncated, figures.withheld)
+    )
 
 
 def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
-    """Return what is missing of each LLM; "" without rows. Of many LLMs on several datasets, a folded table for each dataset."""
+    """Return what is missing of each LLM; "" without rows. Of many LLMs on several datasets, a
+    folded table for each dataset.
+    """
     header = ["LLM", "questions asked", "no answer", "cut off", "withheld or failed"]
     rows = [(each, [code(each.llm), *_gap_cells(each)]) for each in figures]
     if not several_datasets:
         return table(header, (cells for _, cells in rows)) if rows else ""
     if len(rows) <= _MOST_ROWS:
-        return table(["dataset", *header], ([code(each.dataset), *cells] for each, cells in rows)) if rows else ""
+        return (
+            table(["dataset", *header], ([code(each.dataset), *cells] for each, cells in rows))
+            if rows
+            else ""
+        )
     tables = []
     for dataset in dict.fromkeys(each.dataset for each in figures):
         own = [(each, cells) for each, cells in rows if each.dataset == dataset]
         most = max(each.no_answer or 0.0 for each, _ in own)
-        title = f"{html.escape(visible(dataset))}: {counted(len(own), 'LLM')}, at most {share(most)} without an answer"
+        title = (
+            f"{html.escape(visible(dataset))}: {counted(len(own), 'LLM')}, at most {share(most)}"
+            " without an answer"
+        )
         tables.append(folded(title, table(header, (cells for _, cells in own))))
     return "\n\n".join(tables)
 
 
 def _gap_cells(figures: PairFigures) -> list[str]:
-    asked = "all" if figures.asked == figures.questions else f"{figures.asked:,} of {figures.questions:,}"
+    asked = (
+        "all"
+        if figures.asked == figures.questions
+        else f"{figures.asked:,} of {figures.questions:,}"
+    )
     return [asked, *map(share, (figures.no_answer, figures.truncated, figures.withheld))]
 
 
 def price_section(recording: Recording, prices: PriceList | None) -> str:
-    """Return the price list of a page, and the one that its recording names, in words and as a table."""
+    """Return the price list of a page, and the one that its recording names, in words and as a
+    table.
+    """
     named = recording.manifest.prices
     about = "The recording has tokens and no dollars: any price list can be applied. It names"
     if prices is None:
@@ -201,7 +258,9 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
         return about + (" none." if named == "none" else unknown)
     bases = (str(record.get("base")) for record in recording.manifest.llms.values())
     here = (
-        "one." if named == prices.id else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
+        "one."
+        if named == prices.id
+        else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
     )
     return f"{about} {here}\n\n{_price_table(prices, bases)}"
 
@@ -216,6 +275,7 @@ def _price_table(prices: PriceList, llms: Iterable[str]) -> str:
         rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
     columns = 4 if any(row[3] for row in rows) else 3
     about = (
-        f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source: {plain(prices.source)}."
+        f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source:"
+        f" {plain(prices.source)}."
     )
-    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"
+    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"  # noqa: E501

@@ -11,7 +11,8 @@ from feval.recording.layout import readme
 from feval.report.text import visible
 
 _NUMBER = re.compile(
-    r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|not stated|not listed|\d[\d,]* (?:to|of) [\d,]+"
+    r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|not stated|not listed|\d[\d,]*"
+    r" (?:to|of) [\d,]+"
 )
 
 
@@ -25,11 +26,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; columns of numbers are aligned to the right."""
     body = [list(row) for row in rows]
     right = [
-        all(_NUMBER.fullmatch(row[n]) for row in body) and any(re.search(r"\d", row[n]) for row in body)
+        all(_NUMBER.fullmatch(row[n]) for row in body)
+        and any(re.search(r"\d", row[n]) for row in body)
         for n in range(len(header))
     ]
     line = " | ".join("---:" if is_number and n else "---" for n, is_number in enumerate(right))
-    return "\n".join([f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)])
+    return "\n".join(
+        [f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)]
+    )
 
 
 def bullets(heading: str, items: Sequence[str]) -> str:
@@ -46,7 +50,9 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return words without markup, on one line; characters that hide or reorder others are spelled out."""
+    """Return words without markup, on one line; characters that hide or reorder others are spelled
+    out.
+    """
     return readme.plain(visible(text))
 
 
@@ -57,7 +63,10 @@ def folded(summary: str, body: str) -> str:
 
 def fenced(text: str) -> str:
     """Return text as it is, in a fence that nothing in it can close."""
-    lines = [visible(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").split("\n")]
+    lines = [
+        visible(line)
+        for line in text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").split("\n")
+    ]
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return "\n".join([f"{fence}text", *lines, fence])
 
@@ -74,7 +83,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share as a percentage; unknown is a dash, and a share that rounds to zero is not shown as zero."""
+    """Return a share as a percentage; unknown is a dash, and a share that rounds to zero is not
+    shown as zero.
+    """
     if value is None:
         return "-"
     return "0 %" if value == 0 else "< 0.01 %" if value < 1e-4 else f"{100 * value:.2f} %"

@@ -23,7 +23,8 @@ _DERIVED = {
 def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
     """Return whether every request has the prompt that was sent.
 
-    An importer may have had to use the question's text instead, so this is known only for what feval itself recorded.
+    An importer may have had to use the question's text instead, so this is known only for what
+    feval itself recorded.
     """
     requests = [split for config in configs if config.part == "requests" for split in config.splits]
     recorded = all(operation.get("name") in _RECORDED for operation in _first_operations(recording))
@@ -31,9 +32,13 @@ def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
 
 
 def is_imported(recording: Recording) -> bool:
-    """Return whether others may have extracted the answers: true unless feval is known to have recorded or extracted them."""
+    """Return whether others may have extracted the answers: true unless feval is known to have
+    recorded or extracted them.
+    """
     operation = recording.manifest.raw["operation"].get("name")
-    return operation != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
+    return operation != "extract" and any(
+        each.get("name") not in _RECORDED for each in _first_operations(recording)
+    )
 
 
 def provenance(recording: Recording) -> str:
@@ -46,7 +51,9 @@ def provenance(recording: Recording) -> str:
     parents = raw["parents"]
     if not parents:
         return f"{_sentence(operation)}{when}{by}."
-    verb = _DERIVED.get(str(operation.get("name")), f"made ({code(str(operation.get('name')))}) from")
+    verb = _DERIVED.get(
+        str(operation.get("name")), f"made ({code(str(operation.get('name')))}) from"
+    )
     number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
     items = "\n".join(f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents)
     head = f"{verb.capitalize()} {number}{when}{by}:"
@@ -59,7 +66,11 @@ def _sentence(operation: Mapping[str, Any]) -> str:
     """Return what made a recording, from the operation in its manifest, in words."""
     name = operation.get("name")
     if name == "record":
-        what = f" {_code(operation, 'llm')} on {_code(operation, 'dataset')}" if "llm" in operation else ""
+        what = (
+            f" {_code(operation, 'llm')} on {_code(operation, 'dataset')}"
+            if "llm" in operation
+            else ""
+        )
         return f"Recorded{what}"
     if name == "proxy":
         return "Recorded between a program and its provider (`feval proxy`)"
@@ -73,7 +84,9 @@ def _sentence(operation: Mapping[str, Any]) -> str:
 
 
 def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
-    """Return what made the samples: the operation of the recording, or those of the recordings it was derived from."""
+    """Return what made the samples: the operation of the recording, or those of the recordings it
+    was derived from.
+    """
     parents, operation = (recording.manifest.raw[name] for name in ("parents", "operation"))
     return [_mapping(parent.get("operation")) for parent in parents] or [operation]
 

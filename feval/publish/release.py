@@ -1,12 +1,13 @@
-"""A release: a recording with its page, picture and licence, searched for secrets, compared with the Hub, and pushed.
+"""A release: a recording with its page, picture and licence, searched for secrets, compared with
+the Hub, and pushed.
 
     seen = look("org/name")
     release = prepare("my-recording", seen)
     changes(release)                                            # what a push would do
     push(release)                                               # one commit
 
-The manifest of a release leaves README.md out, since people edit the page on the Hub and nothing that feval computes rests on it.
-Content, leaves and recording hash are the same.
+The manifest of a release leaves README.md out, since people edit the page on the Hub and nothing
+that feval computes rests on it. Content, leaves and recording hash are the same.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A repository as it was before a release; `state` is `None` where there is none or it is hidden, `page` is its README.md."""
+    """A repository as it was before a release; `state` is `None` where there is none or it is
+    hidden, `page` is its README.md.
+    """
 
     repo_id: str
     state: RepoState | None = None
@@ -78,7 +81,8 @@ class Release:
         title: for people.
         recording_hash: of the content.
         files: path in the repository -> a file, or bytes.
-        owns: beginnings of paths that belong to the release alone; files there that it lacks are from an earlier one.
+        owns: beginnings of paths that belong to the release alone; files there that it lacks are
+            from an earlier one.
     """
 
     seen: Seen
@@ -93,7 +97,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a push would do to a repository, by paths; `removed` are files of an earlier release that this one lacks."""
+    """What a push would do to a repository, by paths; `removed` are files of an earlier release
+    that this one lacks.
+    """
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
@@ -138,12 +144,15 @@ def prepare(
         folder: of the recording.
         seen: the repository it goes to, from `look`.
         title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
-        licence: of the collection, as the Hub spells it; `other` needs a name and a link. `None` takes that of `known_licence`.
+        licence: of the collection, as the Hub spells it; `other` needs a name and a link. `None`
+            takes that of `known_licence`.
         languages: codes such as "en"; empty keeps those of the earlier page.
-        words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
+        words: the owner's section; `None` keeps what the page in the repository has, or that in the
+            folder.
         tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
-        results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
+        results: folders or files to put beside the recording, see
+            `feval.publish.results.result_files`.
         prices: the price list of the page's dollars; `None` for the one that the recording names.
         progress: called with (files searched, files in all).
 
@@ -192,8 +201,15 @@ def prepare(
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = tuple(_remarks(recording, files, configs))
-    if prices is not None and (unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]):
-        remarks += (f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no dollars there.",)
+    if prices is not None and (
+        unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]
+    ):
+        remarks += (
+            (
+                f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no"
+                " dollars there."
+            ),
+        )
     return Release(
         seen,
         page.title,
@@ -207,7 +223,8 @@ def prepare(
 
 
 def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
-    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did.
+    """Return the licence that an earlier page states, or the recording for its outputs; `None`
+    where nobody did.
 
     That of the recording lacks the link that `other` needs, and an earlier page may.
     """
@@ -224,7 +241,8 @@ def prepare_results(
     allow: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
-    """Return a release of results alone, for a repository that has their recording; arguments are those of `prepare`.
+    """Return a release of results alone, for a repository that has their recording; arguments are
+    those of `prepare`.
 
     Raises:
         HubError: there is no such repository, or no recording in it.
@@ -232,8 +250,9 @@ def prepare_results(
     """
     if seen.state is None:
         raise HubError(
-            f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no recording to add results to. "
-            f"Push both at once: feval push RECORDING {seen.repo_id} --results DIR."
+            f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no"
+            f" recording to add results to. Push both at once: feval push RECORDING {seen.repo_id}"
+            " --results DIR."
         )
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
@@ -241,7 +260,11 @@ def prepare_results(
     blocks = _blocks(files, seen, page_prices(recording, None))
     remarks: tuple[str, ...] = ()
     if blocks and (seen.page is None or not has_words(seen.page)):
-        shown = "at the end of its README.md" if seen.page else "nowhere on it; a push of the recording writes a page"
+        shown = (
+            "at the end of its README.md"
+            if seen.page
+            else "nowhere on it; a push of the recording writes a page"
+        )
         remarks = (f"{seen.repo_id} has no page that feval wrote: the results are shown {shown}.",)
     if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
         files = {README: page.encode(), **files}
@@ -250,8 +273,11 @@ def prepare_results(
     return Release(seen, title, recording.hash, files, findings, tag, remarks, _folders(results))
 
 
-def _blocks(files: Mapping[str, Path | bytes], seen: Seen, shown: PriceList | None) -> dict[str, str]:
-    """Return what the page shows of each result, earlier ones that the repository still has included.
+def _blocks(
+    files: Mapping[str, Path | bytes], seen: Seen, shown: PriceList | None
+) -> dict[str, str]:
+    """Return what the page shows of each result, earlier ones that the repository still has
+    included.
 
     `shown` is the price list that the page has.
     """
@@ -268,12 +294,16 @@ def _blocks(files: Mapping[str, Path | bytes], seen: Seen, shown: PriceList | No
 
 
 def _folders(results: Sequence[Path]) -> tuple[str, ...]:
-    """Return the folders of a repository that results replace as a whole; a single file replaces no other."""
+    """Return the folders of a repository that results replace as a whole; a single file replaces no
+    other.
+    """
     return tuple(f"{FOLDER}/{place.resolve().name}/" for place in results if place.is_dir())
 
 
 def changes(release: Release) -> Changes:
-    """Compare a release with the repository as it was seen; raise a `ConflictError` if its tag names another release."""
+    """Compare a release with the repository as it was seen; raise a `ConflictError` if its tag
+    names another release.
+    """
     state = release.seen.state
     existing = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
@@ -290,12 +320,19 @@ def changes(release: Release) -> Changes:
 
 def _removed(release: Release) -> tuple[str, ...]:
     existing = {} if release.seen.state is None else release.seen.state.files
-    return tuple(path for path in existing if path.startswith(release.owns) and path not in release.files)
+    return tuple(
+        path for path in existing if path.startswith(release.owns) and path not in release.files
+    )
 
 
 @reports("sending")
 def push(
-    release: Release, *, message: str | None = None, public: bool = False, create_pr: bool = False, remove: bool = False
+    release: Release,
+    *,
+    message: str | None = None,
+    public: bool = False,
+    create_pr: bool = False,
+    remove: bool = False,
 ) -> Pushed:
     """Push a release to its repository as one commit, on top of the one that was seen.
 
@@ -318,8 +355,8 @@ def push(
             f" and {len(removed) - _MOST_SHOWN:,} more" if len(removed) > _MOST_SHOWN else ""
         )
         raise ConflictError(
-            f"{release.seen.repo_id} has {counted(len(removed), 'file')} that this recording lacks: {names}. Pull and merge "
-            "them, or delete them with --remove."
+            f"{release.seen.repo_id} has {counted(len(removed), 'file')} that this recording lacks:"
+            f" {names}. Pull and merge them, or delete them with --remove."
         )
     return push_files(
         release.seen.repo_id,
@@ -334,37 +371,47 @@ def push(
 
 
 def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
-    """Return earlier pages, by where they are, that somebody may have edited: the repository's first."""
+    """Return earlier pages, by where they are, that somebody may have edited: the repository's
+    first.
+    """
     pages = {} if seen.page is None else {f"README.md of {seen.repo_id}": seen.page}
     page_file = recording.path / README
-    if README not in recording.manifest.files and page_file.is_file():  # a listed one was written with the recording
+    # a listed one was written with the recording
+    if README not in recording.manifest.files and page_file.is_file():
         try:
             pages[str(page_file)] = page_file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CardError(
-                f"{page_file} cannot be read as UTF-8 text ({error}), and would be lost. Correct it."
+                f"{page_file} cannot be read as UTF-8 text ({error}), and would be lost."
+                " Correct it."
             ) from error
     return pages
 
 
 def _earlier(pages: Mapping[str, str]) -> EarlierMatter:
     """Return the front matter of the first of the earlier pages that has any."""
-    return next((matter for where, text in pages.items() if (matter := earlier_matter(text, where))), EarlierMatter())
+    return next(
+        (matter for where, text in pages.items() if (matter := earlier_matter(text, where))),
+        EarlierMatter(),
+    )
 
 
 def _words(pages: Mapping[str, str]) -> str:
-    """Return the owner's section of the earlier pages; raise where a page has none and would be lost, or two pages differ."""
+    """Return the owner's section of the earlier pages; raise where a page has none and would be
+    lost, or two pages differ.
+    """
     sections = {where: own_words(page, where) for where, page in pages.items()}
     for where, words in sections.items():
         if words is None and _body(pages[where]):
             raise CardError(
-                f"{where} was not written by feval, and a push would replace it. Put what you want to keep into a file, and "
-                "push with --words FILE."
+                f"{where} was not written by feval, and a push would replace it. Put what you want"
+                " to keep into a file, and push with --words FILE."
             )
     written = {words: where for where, words in sections.items() if words}
     if len(written) > 1:
         raise CardError(
-            f"Your own section differs between {' and '.join(written.values())}. Say what to keep, with --words FILE."
+            f"Your own section differs between {' and '.join(written.values())}. Say what to keep,"
+            " with --words FILE."
         )
     return next(iter(written), "")
 
@@ -388,35 +435,46 @@ def _check_limits(files: Collection[str], recording: Recording) -> None:
     folder, most = folders.most_common(1)[0]
     if len(files) > _MOST_FILES or most > _MOST_IN_FOLDER:
         raise ReleaseError(
-            f"The release has {len(files):,} files, {most:,} of them in {folder or 'one folder'!r}; the Hub takes fewer than "
-            f"{_MOST_FILES:,} in a repository and {_MOST_IN_FOLDER:,} in a folder. Publish it in parts (`feval select`)."
+            f"The release has {len(files):,} files, {most:,} of them in {folder or 'one folder'!r};"
+            f" the Hub takes fewer than {_MOST_FILES:,} in a repository and {_MOST_IN_FOLDER:,} in"
+            " a folder. Publish it in parts (`feval select`)."
         )
-    sizes = {path: recording.manifest.files[path]["bytes"] for path in files if path in recording.manifest.files}
+    sizes = {
+        path: recording.manifest.files[path]["bytes"]
+        for path in files
+        if path in recording.manifest.files
+    }
     largest = max(sizes, key=lambda path: sizes[path])
     if sizes[largest] > _MOST_FILE_BYTES:
         raise ReleaseError(
-            f"{largest} has {size(sizes[largest])}; the Hub takes files of at most {size(_MOST_FILE_BYTES)}. Publish the "
-            "recording in parts (`feval select`)."
+            f"{largest} has {size(sizes[largest])}; the Hub takes files of at most"
+            f" {size(_MOST_FILE_BYTES)}. Publish the recording in parts (`feval select`)."
         )
 
 
-def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]) -> list[str]:
+def _remarks(
+    recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]
+) -> list[str]:
     """Return what the Hub's viewer may refuse, in sentences."""
     remarks = []
-    if large := [path for path, each in recording.manifest.files.items() if each["bytes"] > _GOOD_FILE_BYTES]:
+    if large := [
+        path for path, each in recording.manifest.files.items() if each["bytes"] > _GOOD_FILE_BYTES
+    ]:
         remarks.append(
-            f"{counted(len(large), 'file')} ({large[0]}, ...) have more than {size(_GOOD_FILE_BYTES)}, and the Hub advises less; "
-            "`feval select` of the recording writes Parquet files of about 1 GB."
+            f"{counted(len(large), 'file')} ({large[0]}, ...) have more than"
+            f" {size(_GOOD_FILE_BYTES)}, and the Hub advises less; `feval select` of the recording"
+            " writes Parquet files of about 1 GB."
         )
     if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
         remarks.append(
-            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads all the same."
+            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads"
+            " all the same."
         )
     parquet = [path for path in files if path.endswith(".parquet") and not is_beside(path)]
     if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
         remarks.append(
-            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups beyond 100 MB; the Hub's "
-            "viewer may refuse them."
+            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups"
+            " beyond 100 MB; the Hub's viewer may refuse them."
         )
     return remarks
 
@@ -424,4 +482,7 @@ def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: S
 def _suits_viewer(path: Path) -> bool:
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return all(group.total_byte_size <= _MOST_GROUP_BYTES and group.column(0).has_offset_index for group in groups)
+    return all(
+        group.total_byte_size <= _MOST_GROUP_BYTES and group.column(0).has_offset_index
+        for group in groups
+    )

@@ -1,10 +1,12 @@
-"""Results that travel with a recording: receipts, tables and pictures, under `results/<name>/` of its repository.
+"""Results that travel with a recording: receipts, tables and pictures, under `results/<name>/` of
+its repository.
 
     results/gsm8k-curve/receipt.json      recordings: [{"hash": ..., "path": "../.."}]
 
-A receipt in a repository names the recording beside it as `../..`, which is right in every copy of the repository and at every
-commit. A receipt has to rest on a recording that everybody can get: the one of the repository, or one with an address and commit
-on the Hub. Results are not content of a recording; its hash does not cover them.
+A receipt in a repository names the recording beside it as `../..`, which is right in every copy of
+the repository and at every commit. A receipt has to rest on a recording that everybody can get: the
+one of the repository, or one with an address and commit on the Hub. Results are not content of a
+recording; its hash does not cover them.
 """
 
 from __future__ import annotations
@@ -34,13 +36,17 @@ _MOST_FILES = 1000
 
 
 def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path | bytes]:
-    """Return results to push beside a recording: path in the repository -> the file, or its bytes if they were changed.
+    """Return results to push beside a recording: path in the repository -> the file, or its bytes
+    if they were changed.
 
-    Places are folders that a command wrote with --out, or single files of them. The folder's name is the name of the result.
+    Places are folders that a command wrote with --out, or single files of them. The folder's name
+    is the name of the result.
 
     Raises:
-        ReleaseError: no such place, a file that is not a result, or a name that an address cannot contain.
-        ConflictError: a receipt rests on a recording that others cannot get, or two results have one name.
+        ReleaseError: no such place, a file that is not a result, or a name that an address cannot
+            contain.
+        ConflictError: a receipt rests on a recording that others cannot get, or two results have
+            one name.
         UsageError: a receipt that cannot be read.
     """
     files: dict[str, Path | bytes] = {}
@@ -50,11 +56,13 @@ def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path 
         name = folder.resolve().name
         if not _NAME.fullmatch(name):
             raise ReleaseError(
-                f"The results in {folder} would be called {name!r:.80}; a name on the Hub has letters, digits and . _ @ = + - "
-                "only. Rename the folder."
+                f"The results in {folder} would be called {name!r:.80}; a name on the Hub has"
+                " letters, digits and . _ @ = + - only. Rename the folder."
             )
         if sources.setdefault(name, folder.resolve()) != folder.resolve():
-            raise ConflictError(f"{sources[name]} and {folder} would both be {FOLDER}/{name}. Rename one of them.")
+            raise ConflictError(
+                f"{sources[name]} and {folder} would both be {FOLDER}/{name}. Rename one of them."
+            )
         for path in _files_in(place):
             files[f"{FOLDER}/{name}/{path.relative_to(folder).as_posix()}"] = path
     for name in sources:
@@ -68,27 +76,36 @@ def _files_in(place: Path) -> list[Path]:
     files = [path for path in paths if path.is_symlink() or not path.is_dir()]
     if not place.exists() or not files:
         raise ReleaseError(
-            f"There are no results in {place}. Name a folder that feval wrote with --out, or a file of one, with --results."
+            f"There are no results in {place}. Name a folder that feval wrote with --out, or a file"
+            " of one, with --results."
         )
     if place.is_dir() and place / _RECEIPT not in files:
         raise ReleaseError(
-            f"{place} has no {_RECEIPT}, so nobody could recompute its numbers. Name a folder that `feval run`, `curve`, "
-            "`surface`, `compare`, `estimate` or `grade` wrote with --out."
+            f"{place} has no {_RECEIPT}, so nobody could recompute its numbers. Name a folder that"
+            " `feval run`, `curve`, `surface`, `compare`, `estimate` or `grade` wrote with --out."
         )
     if len(files) > _MOST_FILES:
         raise ReleaseError(
-            f"{place} has {len(files):,} files; results have at most {_MOST_FILES:,}. Name a smaller folder."
+            f"{place} has {len(files):,} files; results have at most {_MOST_FILES:,}. Name a"
+            " smaller folder."
         )
     for path in files:
-        if path.is_symlink() or not path.is_file() or path.suffix not in _KINDS or path.name.startswith("."):
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or path.suffix not in _KINDS
+            or path.name.startswith(".")
+        ):
             raise ReleaseError(
-                f"{path} is not a file that feval writes as a result ({', '.join(sorted(_KINDS))}). Remove it, or name the "
-                "files one by one."
+                f"{path} is not a file that feval writes as a result ({', '.join(sorted(_KINDS))})."
+                " Remove it, or name the files one by one."
             )
     return files
 
 
-def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str) -> dict[str, bytes]:
+def _portable(
+    start: str, files: Mapping[str, Path | bytes], recording_hash: str
+) -> dict[str, bytes]:
     """Return the files of a result that name recordings, with places that everybody can reach."""
     path = files.get(start + _RECEIPT)
     if not isinstance(path, Path):
@@ -96,7 +113,9 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     read_receipt(path)  # refuses what is not a receipt
     receipt = json.loads(path.read_bytes())
     places = {entry["path"]: _place(path, entry, recording_hash) for entry in receipt["recordings"]}
-    receipt["recordings"] = [entry | {"path": places[entry["path"]]} for entry in receipt["recordings"]]
+    receipt["recordings"] = [
+        entry | {"path": places[entry["path"]]} for entry in receipt["recordings"]
+    ]
     _move(receipt["request"], places)
     portable: dict[str, bytes] = {}
     comparison, plan = files.get(f"{start}comparison.json"), files.get(f"{start}comparison.toml")
@@ -104,7 +123,9 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
         portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
     if isinstance(plan, Path):
         read = Plan.read(plan)
-        moved = read.changed(recordings=tuple(places.get(place, place) for place in read.recordings))
+        moved = read.changed(
+            recordings=tuple(places.get(place, place) for place in read.recordings)
+        )
         portable[f"{start}comparison.toml"] = moved.to_toml().encode()
     for name, data in portable.items():
         _pin_again(receipt.get("files", {}), path.with_name(name.removeprefix(start)), data)
@@ -112,7 +133,9 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
 
 
 def _pin_again(hashes: dict[str, str], path: Path, data: bytes) -> None:
-    """Let a receipt pin the portable form of a file in place of the file; one that it did not pin stays so."""
+    """Let a receipt pin the portable form of a file in place of the file; one that it did not pin
+    stays so.
+    """
     if hashes.get(path.name) == hashlib.sha256(path.read_bytes()).hexdigest():
         hashes[path.name] = hashlib.sha256(data).hexdigest()
 
@@ -128,8 +151,9 @@ def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
     except FevalError:
         pass  # not an address: refused below
     raise ConflictError(
-        f"{path} rests on the recording {entry['hash'][:16]} (found in {where!r:.120}), and the repository has "
-        f"{recording_hash[:16]}. Push that recording, or compute the results from hf://NAMESPACE/NAME@COMMIT."
+        f"{path} rests on the recording {entry['hash'][:16]} (found in {where!r:.120}), and the"
+        f" repository has {recording_hash[:16]}. Push that recording, or compute the results from"
+        " hf://NAMESPACE/NAME@COMMIT."
     )
 
 
@@ -137,7 +161,9 @@ def _moved_comparison(path: Path, places: Mapping[str, str]) -> bytes:
     try:
         comparison = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ReleaseError(f"{path} cannot be read as JSON ({error}). Write the results again.") from error
+        raise ReleaseError(
+            f"{path} cannot be read as JSON ({error}). Write the results again."
+        ) from error
     if isinstance(comparison, dict):
         _move(comparison, places)
     return _json(comparison)

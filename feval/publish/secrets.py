@@ -1,8 +1,10 @@
-"""Keys and other secrets: which are known, what they look like, where they may not be, and what masks them.
+"""Keys and other secrets: which are known, what they look like, where they may not be, and what
+masks them.
 
-A known secret is the value of an environment variable that a command names, or that is named like one (`OPENAI_API_KEY`,
-`HF_TOKEN`), if it has at least 16 characters and is no path. What would be stored with one in it is refused where a user gives
-it, and masked where a server sends it. `feval.publish.scan` searches finished recordings by the same list.
+A known secret is the value of an environment variable that a command names, or that is named like
+one (`OPENAI_API_KEY`, `HF_TOKEN`), if it has at least 16 characters and is no path. What would be
+stored with one in it is refused where a user gives it, and masked where a server sends it.
+`feval.publish.scan` searches finished recordings by the same list.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _SHORTEST = 16  # of what is looked for in texts: anything shorter may be a word
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
 _PLAIN_VARIABLE = re.compile(r"(?=.*_|.{1,15}$|\D*$)[A-Z][A-Z0-9_]{0,79}")
 LIKE_A_KEY = re.compile(
-    r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
+    r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*",
+    re.DOTALL,
 )
 """The beginnings of keys, for names that a user chooses."""
 _KEY_FIELD = re.compile(
@@ -41,9 +44,11 @@ _KEY_IN_URL = re.compile(rf"(?<=[?&])((?:{_KEY_FIELD.pattern}|key)=)[^&\s\"')]+"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes, which are public, as in keys.
+    """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes,
+    which are public, as in keys.
 
-    A `strict` rule does not apply to the words of LLMs and questions; a match has one of the `beginnings`.
+    A `strict` rule does not apply to the words of LLMs and questions; a match has one of the
+    `beginnings`.
     """
 
     kind: str
@@ -55,8 +60,14 @@ class Rule:
     beginnings: tuple[bytes, ...] = (b"",)
 
     def hits(self, text: bytes) -> Iterator[re.Match[bytes]]:
-        """Yield the matches in a text; one without any of the beginnings is not searched, which saves most of the time."""
-        return self.pattern.finditer(text) if any(each in text for each in self.beginnings) else iter(())
+        """Yield the matches in a text; one without any of the beginnings is not searched, which
+        saves most of the time.
+        """
+        return (
+            self.pattern.finditer(text)
+            if any(each in text for each in self.beginnings)
+            else iter(())
+        )
 
     def counts(self, text: bytes) -> bool:
         """Whether a match is one: keys have digits and letters."""
@@ -108,17 +119,41 @@ def key_rules() -> tuple[Rule, ...]:
     return (
         *(_key(what, prefix, rest) for prefix, (what, rest) in KEYS.items()),
         Rule(
-            "secret", "a bearer token", re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"), digits=True, keep=6
+            "secret",
+            "a bearer token",
+            re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"),
+            digits=True,
+            keep=6,
         ),
-        Rule("secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11),
-        Rule("secret", "an address with a password", re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"), keep=3),
-        Rule("secret", "an API key", re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"), digits=True, keep=7),
+        Rule(
+            "secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11
+        ),
+        Rule(
+            "secret",
+            "an address with a password",
+            re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"),
+            keep=3,
+        ),
+        Rule(
+            "secret",
+            "an API key",
+            re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"),
+            digits=True,
+            keep=7,
+        ),
     )
 
 
-def known_secrets(variable: str | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the known secrets by environment variable: those named like one, and the one in `variable`."""
-    values = ((name, value.strip()) for name, value in (os.environ if environment is None else environment).items())
+def known_secrets(
+    variable: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the known secrets by environment variable: those named like one, and the one in
+    `variable`.
+    """
+    values = (
+        (name, value.strip())
+        for name, value in (os.environ if environment is None else environment).items()
+    )
     return {
         name: value
         for name, value in values
@@ -130,7 +165,9 @@ def known_secrets(variable: str | None = None, environment: Mapping[str, str] | 
 
 
 def forms(secret: str) -> Iterator[str]:
-    """Yield the ways somebody may write a secret: plain, in a URL, base64, JSON, hex, in one case, backwards."""
+    """Yield the ways somebody may write a secret: plain, in a URL, base64, JSON, hex, in one case,
+    backwards.
+    """
     yield secret
     yield from (secret.upper(), secret.lower(), secret[::-1])
     yield quote(secret, safe="")
@@ -141,10 +178,14 @@ def forms(secret: str) -> Iterator[str]:
 
 
 def in_base64(text: str) -> Iterator[str]:
-    """Yield what the base64 of a text that holds this one has of it, wherever it stands there, in both alphabets."""
+    """Yield what the base64 of a text that holds this one has of it, wherever it stands there, in
+    both alphabets.
+    """
     data = text.encode()
     for skip in range(3):
-        code = base64.b64encode(bytes(skip) + data).decode()[(4 * skip + 2) // 3 : 4 * (skip + len(data)) // 3]
+        code = base64.b64encode(bytes(skip) + data).decode()[
+            (4 * skip + 2) // 3 : 4 * (skip + len(data)) // 3
+        ]
         yield from (code, code.replace("+", "-").replace("/", "_"))
 
 
@@ -176,7 +217,9 @@ class Mask:
 
 
 def shown(text: str) -> str:
-    """Return a message as it may be printed: without known secrets, credentials in URLs, and what looks like a key."""
+    """Return a message as it may be printed: without known secrets, credentials in URLs, and what
+    looks like a key.
+    """
     text = Mask(known_secrets().values()).text(text)
     text = _KEY_IN_URL.sub(rf"\1{MASK}", _USER_IN_URL.sub(MASK, text))
     data = text.encode(errors="surrogatepass")
@@ -190,11 +233,16 @@ def _beginning(rule: Rule, text: bytes) -> bytes:
 
 
 def check_variable(name: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the variable with the key; `UsageError`, which does not show it, if it may be the key itself."""
-    if name not in environment and (LIKE_A_KEY.fullmatch(name) or not _PLAIN_VARIABLE.fullmatch(name)):
+    """Return the name of the variable with the key; `UsageError`, which does not show it, if it may
+    be the key itself.
+    """
+    if name not in environment and (
+        LIKE_A_KEY.fullmatch(name) or not _PLAIN_VARIABLE.fullmatch(name)
+    ):
         raise UsageError(
-            f"--api-key-env wants the name of an environment variable; the {len(name)} characters that were given, not shown "
-            "here, are none that is set, and may be a key. Put the key into a variable such as OPENAI_API_KEY, and give its name."
+            f"--api-key-env wants the name of an environment variable; the {len(name)} characters"
+            " that were given, not shown here, are none that is set, and may be a key. Put the key"
+            " into a variable such as OPENAI_API_KEY, and give its name."
         )
     return name
 
@@ -213,26 +261,31 @@ def make_private(path: Path) -> None:
 
 
 def refuse_secrets(stored: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-    """Raise a `UsageError` if what would be stored, by what it is called, holds a secret, by the variable it is in."""
+    """Raise a `UsageError` if what would be stored, by what it is called, holds a secret, by the
+    variable it is in.
+    """
     wanted = [(variable, [*dict.fromkeys(forms(secret))]) for variable, secret in secrets.items()]
     for place, value in stored.items() if wanted else ():
         for text in _texts(value):
             for variable, written in wanted:
                 if any(form in text for form in written) or written[0] in unquote(text):
                     raise UsageError(
-                        f"The value of the environment variable {variable} is in {place}, which is stored. Leave it out there: "
-                        "a key is sent if --api-key-env names its variable, and never stored."
+                        f"The value of the environment variable {variable} is in {place}, which is"
+                        " stored. Leave it out there: a key is sent if --api-key-env names its"
+                        " variable, and never stored."
                     )
 
 
 def refuse_key_fields(value: object, allowed: Collection[str], advice: str) -> None:
-    """Raise a `UsageError` if a JSON value has, at any depth, a field that is named like a key and not `allowed`."""
+    """Raise a `UsageError` if a JSON value has, at any depth, a field that is named like a key and
+    not `allowed`.
+    """
     for name, parent in _fields(value):
         # A JSON schema, as of a tool, describes the field and does not hold a key.
         if _KEY_FIELD.fullmatch(name) and name not in allowed and parent != "properties":
             raise UsageError(
-                f"The request has a field {name!r}, which would be stored and may hold a key. Leave it out; if it holds none, "
-                f"{advice.format(name)}."
+                f"The request has a field {name!r}, which would be stored and may hold a key. Leave"
+                f" it out; if it holds none, {advice.format(name)}."
             )
 
 
@@ -249,7 +302,9 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _fields(value: object, parent: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the names of fields at any depth, each with the field it is in; empty fields hold nothing."""
+    """Yield the names of fields at any depth, each with the field it is in; empty fields hold
+    nothing.
+    """
     if isinstance(value, Mapping):
         for name, item in value.items():
             if item not in (None, ""):

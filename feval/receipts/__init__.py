@@ -14,5 +14,10 @@ if TYPE_CHECKING:
     from feval.receipts.verifying import verify_receipt as verify_receipt
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"writing": (), "verifying": ("ReceiptCheck", "verify_receipt"), "grading": ("Grade", "grade_answers")}
+    __name__,
+    {
+        "writing": (),
+        "verifying": ("ReceiptCheck", "verify_receipt"),
+        "grading": ("Grade", "grade_answers"),
+    },
 )

@@ -1,6 +1,8 @@
-"""The form of a receipt: JSON that pins what numbers were computed from, the request, and the numbers.
+"""The form of a receipt: JSON that pins what numbers were computed from, the request, and the
+numbers.
 
-Everything in a receipt is data from anywhere: it is checked here, and nothing that it names is opened.
+Everything in a receipt is data from anywhere: it is checked here, and nothing that it names is
+opened.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from feval.recording.layout.format import is_safe_path
 from feval.replay.draws import SCHEME as DRAWS
 
 SCHEME = 5
-"""The scheme of receipts, raised when numbers come, go or mean something else: receipts of another one are computed again."""
+"""The scheme of receipts, raised when numbers come, go or mean something else: receipts of another
+one are computed again.
+"""
 _MOST_BYTES = 64 << 20
 
 REQUESTS: Mapping[str, type[Request]] = {
@@ -56,7 +60,9 @@ def _beside(name: str) -> str:
 
 
 class PinnedRecording(Request):
-    """A recording by its hash, and where it was, as a path from the receipt's folder or an address."""
+    """A recording by its hash, and where it was, as a path from the receipt's folder or an
+    address.
+    """
 
     hash: str
     path: str
@@ -89,16 +95,22 @@ class Receipt(Request):
     kind: str
     feval: Annotated[str, AfterValidator(_printable)]
     draws: str
-    recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1, max_length=MOST_NAMES)]
+    recordings: Annotated[
+        tuple[PinnedRecording, ...], Field(strict=False, min_length=1, max_length=MOST_NAMES)
+    ]
     prices: PinnedPrices | None
     counters: dict[str, str]
     served: dict[str, dict[str, int]] = {}  # noqa: RUF012  pydantic copies it
-    files: Annotated[dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)] = {}  # noqa: RUF012  pydantic copies it
+    files: Annotated[
+        dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)
+    ] = {}  # noqa: RUF012  pydantic copies it
     request: dict[str, Any]
     numbers: dict[str, Any]
 
     def parsed_request(self) -> Request:
-        """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed field a `UsageError`."""
+        """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed
+        field a `UsageError`.
+        """
         if self.kind not in REQUESTS:
             raise UnknownNameError.of("kind of receipt", self.kind, REQUESTS)
         model = REQUESTS[self.kind]
@@ -119,22 +131,27 @@ def read_receipt(path: Path) -> Receipt:
     """Read a receipt and check its form.
 
     Raises:
-        UsageError: the file is not a receipt, is damaged, or is of another scheme or of other draws.
+        UsageError: the file is not a receipt, is damaged, or is of another scheme or of other
+            draws.
     """
     try:
         content = parse_json(read_regular(path, _MOST_BYTES))
     except OSError as error:
-        raise UsageError(f"The receipt {path} cannot be read: {error.strerror or error}.") from error
+        raise UsageError(
+            f"The receipt {path} cannot be read: {error.strerror or error}."
+        ) from error
     except ValueError as error:
         raise UsageError(f"{path} is not a receipt: it is not valid JSON ({error}).") from error
     if not isinstance(content, dict) or "feval_receipt" not in content:
         raise UsageError(
-            f"{path} is not a receipt. feval run, curve, surface, compare, estimate and grade write receipt.json with --out."
+            f"{path} is not a receipt. feval run, curve, surface, compare, estimate and grade write"
+            " receipt.json with --out."
         )
     if (content["feval_receipt"], content.get("draws", DRAWS)) != (SCHEME, DRAWS):
         raise UsageError(
-            f"{path} is a receipt of scheme {content['feval_receipt']!r:.40} with {content.get('draws')!r:.40}, and feval "
-            f"{__version__} verifies scheme {SCHEME} with {DRAWS!r}: compute its numbers again."
+            f"{path} is a receipt of scheme {content['feval_receipt']!r:.40} with"
+            f" {content.get('draws')!r:.40}, and feval {__version__} verifies scheme {SCHEME} with"
+            f" {DRAWS!r}: compute its numbers again."
         )
     try:
         receipt = Receipt(**content)

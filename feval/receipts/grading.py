@@ -1,11 +1,11 @@
 """Grade the answers of another program, in any language, that was handed recorded CoTs.
 
-The program gives its answers; the ledger says which CoTs it was handed. Together they give what `evaluate` gives for a method:
-accuracy with its interval over questions, and the cost in tokens and in dollars of a dated price list (eq. 1). Golds are read
-only here, after the program has decided.
+The program gives its answers; the ledger says which CoTs it was handed. Together they give what
+`evaluate` gives for a method: accuracy with its interval over questions, and the cost in tokens and
+in dollars of a dated price list (eq. 1). Golds are read only here, after the program has decided.
 
-A question that was asked and not answered counts as wrong, since leaving it out would flatter the accuracy. An answer without
-any CoT behind it is refused, since it would be free.
+A question that was asked and not answered counts as wrong, since leaving it out would flatter the
+accuracy. An answer without any CoT behind it is refused, since it would be free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.evaluation.cautions import few_questions, mixed_counters, mixed_parties, other_models, uncompared
+from feval.evaluation.cautions import (
+    few_questions,
+    mixed_counters,
+    mixed_parties,
+    other_models,
+    uncompared,
+)
 from feval.evaluation.clusters import ClusterSizes, cluster_sizes, question_clusters
 from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
@@ -43,19 +49,22 @@ class Grade:
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
-        answers: the answers as they were written, by question id; `None` for no answer. A question that was asked and is not in
-            it has no answer either.
-        question_ids: Q ids, in recorded order: all that were asked, and those answered with no answer without being asked.
+        answers: the answers as they were written, by question id; `None` for no answer. A question
+            that was asked and is not in it has no answer either.
+        question_ids: Q ids, in recorded order: all that were asked, and those answered with no
+            answer without being asked.
         right: [Q] whether the answer is the gold.
         answered: [Q] whether there is an answer that the dataset's answer kind can read.
         golds: [Q] whether the question has a gold; without one no answer is right.
-        as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false where some were chosen.
+        as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false
+            where some were chosen.
         requests, cots, output_tokens: [L, Q].
         prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         counters: who counted the tokens of each LLM that was asked.
-        cautions: sentences about the recording, and the answers, without which the numbers could mislead.
+        cautions: sentences about the recording, and the answers, without which the numbers could
+            mislead.
     """
 
     run: str
@@ -107,7 +116,11 @@ class Grade:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
-        tokens = None if self.prompt_tokens is None else int((self.prompt_tokens + self.output_tokens).sum())
+        tokens = (
+            None
+            if self.prompt_tokens is None
+            else int((self.prompt_tokens + self.output_tokens).sum())
+        )
         usd = None if self.usd is None else sum(self.usd.tolist())
         return {
             "run": self.run,
@@ -144,7 +157,9 @@ class Grade:
         return {
             "requests": int(self.requests[place].sum()),
             "samples": int(self.cots[place].sum()),
-            "prompt_tokens": None if self.prompt_tokens is None else int(self.prompt_tokens[place].sum()),
+            "prompt_tokens": (
+                None if self.prompt_tokens is None else int(self.prompt_tokens[place].sum())
+            ),
             "output_tokens": int(self.output_tokens[place].sum()),
             "usd": None if self.usd is None else float(self.usd[place]),
         }
@@ -157,23 +172,35 @@ class Grade:
         cut = sum(tokens is not None for entry in self.consumed for tokens in entry.tokens or ())
         sentences = {
             f"{_were(rest)} never asked, which leaves accuracy and cost as they are.": rest,
-            f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": self.unanswered,
-            f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": nothing,
+            f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": (
+                self.unanswered
+            ),
+            f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": (  # noqa: E501
+                nothing
+            ),
             f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.": bare,
-            f"CoTs that a stop or a limit of the requests cut, which cost what came before: {cut:,}.": cut,
-            f"{_were(self.asked_again)} asked again after the run had gone on to others, as by a program that is run twice under "
-            "one key: the CoTs and the cost are those of all passes. With a key of its own, each pass gets the same CoTs and is "
-            "graded alone.": self.asked_again,
+            f"CoTs that a stop or a limit of the requests cut, which cost what came before: {cut:,}.": (  # noqa: E501
+                cut
+            ),
+            f"{_were(self.asked_again)} asked again after the run had gone on to others, as by a program that is run twice under one key: the CoTs and the cost are those of all passes. With a key of its own, each pass gets the same CoTs and is graded alone.": (  # noqa: E501
+                self.asked_again
+            ),
             "Some CoTs were chosen one by one, so the run is not a random draw.": not self.as_drawn,
-            "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
+            "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": (  # noqa: E501
+                self.usd is None
+            ),
         }
         said = [sentence for sentence, applies in sentences.items() if applies]
         return [*few_questions(self.questions, self.clusters), *said, *self.cautions]
 
     def request(self) -> GradeRequest:
-        """What the numbers are computed from besides the recordings and the price list: a receipt's request."""
+        """What the numbers are computed from besides the recordings and the price list: a receipt's
+        request.
+        """
         names = ("run", "replicate", "dataset", "llms", "seed", "billing", "confidence", "consumed")
-        return GradeRequest(**{name: getattr(self, name) for name in names}, answers=dict(self.answers))
+        return GradeRequest(
+            **{name: getattr(self, name) for name in names}, answers=dict(self.answers)
+        )
 
 
 def _were(count: int) -> str:
@@ -196,8 +223,8 @@ def grade_answers(
         dataset: from `load`; its golds are read here.
         llms: the LLMs that were asked, from the same `load`.
         consumed: what the run was handed; at most one entry per LLM and question.
-        answers: by question id, as the program wrote them; `None` for no answer. The dataset's answer kind makes them canonical.
-            See `answers_by_id`.
+        answers: by question id, as the program wrote them; `None` for no answer. The dataset's
+            answer kind makes them canonical. See `answers_by_id`.
         run: the run's name.
         replicate: which draws it was handed; `None` for the recorded order.
         confidence: of the interval over questions; `None` for no interval.
@@ -210,7 +237,9 @@ def grade_answers(
     dataset.require(llms)
     entries = tuple(consumed)
     if not entries:
-        raise UsageError(f"The run {run!r} asked nothing about {dataset.id}, so there is nothing to grade.")
+        raise UsageError(
+            f"The run {run!r} asked nothing about {dataset.id}, so there is nothing to grade."
+        )
     place_of = {llm.name: place for place, llm in enumerate(llms)}
     row_of = {name: row for row, name in enumerate(dataset.question_ids)}
     _check(entries, llms, place_of, row_of, dataset.id)
@@ -218,7 +247,9 @@ def grade_answers(
     ids = [dataset.question_ids[row] for row in rows.tolist()]
     keys = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
     golds = dataset.gold[rows] >= 0
-    right = np.array([gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)])
+    right = np.array(
+        [gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)]
+    )
     spent = _Spent.of(llms, entries, place_of, row_of, rows)
 
     clusters = question_clusters(dataset, rows)
@@ -241,7 +272,8 @@ def grade_answers(
         answered=np.array([keys[name] is not None for name in ids]),
         golds=golds,
         as_drawn=all(
-            _is_drawn(entry, llms[place_of[entry.llm]], row_of[entry.question], replicate) for entry in entries
+            _is_drawn(entry, llms[place_of[entry.llm]], row_of[entry.question], replicate)
+            for entry in entries
         ),
         requests=spent.requests,
         cots=spent.cots,
@@ -269,47 +301,60 @@ def _check(
     row_of: Mapping[str, int],
     dataset: str,
 ) -> None:
-    """Check that what was handed out is in the recording: ledgers and receipts come from anywhere."""
+    """Check that what was handed out is in the recording: ledgers and receipts come from
+    anywhere.
+    """
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         if entry.llm not in place_of or entry.question not in row_of:
             raise NotRecordedError(
-                f"The ledger has CoTs of {entry.llm!r} on question {entry.question!r}, which {dataset} does not have in this "
-                "recording. Give the recording that was served."
+                f"The ledger has CoTs of {entry.llm!r} on question {entry.question!r}, which"
+                f" {dataset} does not have in this recording. Give the recording that was served."
             )
         size = int(llms[place_of[entry.llm]].pool.sizes[row_of[entry.question]])
         if not all(0 <= sample < size for sample in entry.samples) or not (
             1 <= entry.passes <= entry.requests <= len(entry.samples)
         ):
             raise NotRecordedError(
-                f"The ledger has {entry.requests} requests of {entry.llm} on question {entry.question!r} for the CoTs "
-                f"{list(entry.samples)!s:.80}; {size} were recorded, numbered from 0. Give the recording that was served."
+                f"The ledger has {entry.requests} requests of {entry.llm} on question"
+                f" {entry.question!r} for the CoTs {list(entry.samples)!s:.80}; {size} were"
+                " recorded, numbered from 0. Give the recording that was served."
             )
         if (entry.llm, entry.question) in seen:
             raise ConflictError(
-                f"The ledger has {entry.llm} on question {entry.question!r} twice; join the two entries."
+                f"The ledger has {entry.llm} on question {entry.question!r} twice; join the two"
+                " entries."
             )
         seen.add((entry.llm, entry.question))
 
 
 def _counted_rows(
-    entries: Sequence[Consumption], answers: Mapping[str, str | None], row_of: Mapping[str, int], run: str, dataset: str
+    entries: Sequence[Consumption],
+    answers: Mapping[str, str | None],
+    row_of: Mapping[str, int],
+    run: str,
+    dataset: str,
 ) -> npt.NDArray[np.intp]:
     questions = {entry.question for entry in entries}
     unknown = next((name for name in answers if name not in row_of), None)
     if unknown is not None:
         raise UnknownNameError.of(f"question of {dataset} called", unknown, row_of)
-    free = [name for name, answer in answers.items() if answer is not None and name not in questions]
+    free = [
+        name for name, answer in answers.items() if answer is not None and name not in questions
+    ]
     if free:
         raise UsageError(
-            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT is behind "
-            "the answer, so it would cost nothing. Leave it out, or name the run that asked."
+            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of"
+            f" {dataset}: no CoT is behind the answer, so it would cost nothing. Leave it out, or"
+            " name the run that asked."
         )
     return np.array(sorted(row_of[name] for name in {*questions, *answers}), np.intp)
 
 
 def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> bool:
-    """Whether these CoTs are the first of the draw, whichever of several concurrent requests each came in."""
+    """Whether these CoTs are the first of the draw, whichever of several concurrent requests each
+    came in.
+    """
     order = range(int(llm.pool.sizes[row])) if replicate is None else llm.order(row, replicate)
     first = [order[place % len(order)] for place in range(len(entry.samples))]
     return sorted(entry.samples) == sorted(first)
@@ -341,25 +386,40 @@ class _Spent:
             requests[at], cots[at] = entry.requests, len(entry.samples)
             tokens = int(pool.prompt_tokens[row])
             known = known and tokens >= 0
-            prompts[at] = tokens * int(billed_prompts(llms[place].billing, entry.requests, len(entry.samples)))
-            output[at] = sum(_output_tokens(entry, pool.output_tokens[row, list(entry.samples)].tolist()))
+            prompts[at] = tokens * int(
+                billed_prompts(llms[place].billing, entry.requests, len(entry.samples))
+            )
+            output[at] = sum(
+                _output_tokens(entry, pool.output_tokens[row, list(entry.samples)].tolist())
+            )
         return cls(requests, cots, prompts if known else None, output)
 
     def usd(self, llms: Sequence[LLM]) -> Floats | None:
         prices = [llm.price for llm in llms]
         if self.prompt_tokens is None or any(price is None for price in prices):
             return None
-        tokens = zip(prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True)
-        return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
+        tokens = zip(
+            prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True
+        )
+        return np.array(
+            [
+                usd(price, int(prompt), int(output))
+                for price, prompt, output in tokens
+                if price is not None
+            ]
+        )
 
 
 def _output_tokens(entry: Consumption, recorded: Sequence[int]) -> list[int]:
     """The tokens of each CoT as it was handed out: no more than were recorded."""
     cuts = recorded if entry.tokens is None else entry.tokens
-    if len(cuts) != len(recorded) or any(cut is not None and not 0 <= cut <= recorded[n] for n, cut in enumerate(cuts)):
+    if len(cuts) != len(recorded) or any(
+        cut is not None and not 0 <= cut <= recorded[n] for n, cut in enumerate(cuts)
+    ):
         raise NotRecordedError(
-            f"The ledger has CoTs of {entry.llm} on question {entry.question!r} that were cut to {list(cuts)!s:.80} tokens; "
-            f"{recorded!s:.80} were recorded. Give the recording that was served."
+            f"The ledger has CoTs of {entry.llm} on question {entry.question!r} that were cut to"
+            f" {list(cuts)!s:.80} tokens; {recorded!s:.80} were recorded. Give the recording that"
+            " was served."
         )
     return [whole if cut is None else cut for cut, whole in zip(cuts, recorded, strict=True)]
 
@@ -369,22 +429,30 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
 
     Args:
         dataset: from `load`.
-        posted: an object from question to answer, or a list of objects with "question" (or "question_id", or "id") and
-            "answer". A question is named by its id, by its text, or by any text that contains it, such as a prompt. An answer is
-            text, a number, or null for no answer.
+        posted: an object from question to answer, or a list of objects with "question" (or
+            "question_id", or "id") and "answer". A question is named by its id, by its text, or by
+            any text that contains it, such as a prompt. An answer is text, a number, or null for no
+            answer.
 
     Raises:
         UsageError: another shape.
-        UnknownNameError: a question that the dataset does not have; the message names the nearest one.
-        ConflictError: a question with two different answers, or a text that belongs to two questions.
+        UnknownNameError: a question that the dataset does not have; the message names the nearest
+            one.
+        ConflictError: a question with two different answers, or a text that belongs to two
+            questions.
     """
     question_id = _QuestionIds(dataset)
     answers: dict[str, str | None] = {}
     for name, answer in _pairs(posted):
         question = question_id(name)
         first = answers.setdefault(question, answer)
-        if first != answer and dataset.answer_key(question, first) != dataset.answer_key(question, answer):
-            raise ConflictError(f"Question {question!r} has two answers, {first!r:.60} and {answer!r:.60}. Keep one.")
+        if first != answer and dataset.answer_key(question, first) != dataset.answer_key(
+            question, answer
+        ):
+            raise ConflictError(
+                f"Question {question!r} has two answers, {first!r:.60} and {answer!r:.60}. Keep"
+                " one."
+            )
     return answers
 
 
@@ -394,8 +462,8 @@ def _pairs(posted: object) -> Iterable[tuple[str, str | None]]:
     if isinstance(posted, Sequence) and not isinstance(posted, (str, bytes)):
         return [_pair(entry) for entry in posted]
     raise UsageError(
-        "Answers are an object from question to answer, or a list of objects with 'question' and 'answer'; "
-        f"{type(posted).__name__} was given."
+        "Answers are an object from question to answer, or a list of objects with 'question' and"
+        f" 'answer'; {type(posted).__name__} was given."
     )
 
 
@@ -404,7 +472,10 @@ def _pair(entry: object) -> tuple[str, str | None]:
         named = [entry[key] for key in _NAMES if key in entry]
         if len(named) == 1:
             return _name(named[0]), _answer(named[0], entry["answer"])
-    raise UsageError(f"An answer is an object with 'question' (its id or text) and 'answer'; {entry!r:.80} was given.")
+    raise UsageError(
+        f"An answer is an object with 'question' (its id or text) and 'answer'; {entry!r:.80} was"
+        " given."
+    )
 
 
 def _name(name: object) -> str:
@@ -418,7 +489,10 @@ def _answer(name: object, answer: object) -> str | None:
         return answer
     if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
         return str(answer)
-    raise UsageError(f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for no answer.")
+    raise UsageError(
+        f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for no"
+        " answer."
+    )
 
 
 class _QuestionIds:
@@ -436,12 +510,16 @@ class _QuestionIds:
             self._by_text = {}
             for question, entry in self._dataset:
                 self._by_text.setdefault(entry.question.strip(), []).append(question)
-        texts = [name.strip()] if name.strip() in self._by_text else self._contained(name, self._by_text)
+        texts = (
+            [name.strip()]
+            if name.strip() in self._by_text
+            else self._contained(name, self._by_text)
+        )
         questions = [question for text in texts for question in self._by_text[text]]
         if len(questions) > 1:
             raise ConflictError(
-                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}: {', '.join(questions[:5])}. Name "
-                "each by its id."
+                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}:"
+                f" {', '.join(questions[:5])}. Name each by its id."
             )
         if not questions:
             raise self._unknown(name)
@@ -451,12 +529,23 @@ class _QuestionIds:
     def _contained(name: str, texts: Iterable[str]) -> list[str]:
         """The longest question texts within a text; a few-shot prompt contains several."""
         inside = [text for text in texts if text and text in name]
-        return [text for text in inside if not any(text != other and text in other for other in inside)]
+        return [
+            text for text in inside if not any(text != other and text in other for other in inside)
+        ]
 
     def _unknown(self, name: str) -> UnknownNameError:
         advice = "Name a question by its id, or by its text as it was recorded."
         near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
-        nearest = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)
+        nearest = next(
+            (
+                ids[0]
+                for text, ids in (self._by_text or {}).items()
+                if near and text[:400] == near[0]
+            ),
+            None,
+        )
         if nearest is not None:
             advice = f"The nearest text is that of {nearest!r}. {advice}"
-        return UnknownNameError.of(f"question of {self._dataset.id} called", name, self._ids, advice)
+        return UnknownNameError.of(
+            f"question of {self._dataset.id} called", name, self._ids, advice
+        )

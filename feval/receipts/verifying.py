@@ -1,7 +1,8 @@
 """Verify receipts: compute what was asked for again, and compare.
 
-Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes feval run code that it
-names, nor open a file of its choice; a user's method and a price list of the user's own must be given again.
+Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes
+feval run code that it names, nor open a file of its choice; a user's method and a price list of the
+user's own must be given again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, MethodError, RecordingError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
-from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest, SurfaceRequest
+from feval.evaluation.requests import (
+    CurveRequest,
+    EstimateRequest,
+    GradeRequest,
+    RunRequest,
+    SurfaceRequest,
+)
 from feval.evaluation.surface import surface
 from feval.evaluation.user_methods import MethodFile
 from feval.executors.progress import reports
@@ -54,7 +61,9 @@ _ROUNDING = 1e-15  # of shares that should be nothing
 
 @dataclass(frozen=True)
 class ChangedValue:
-    """A value that came out otherwise; `where` is its place, such as "accuracy" or "points[3].usd_per_question"."""
+    """A value that came out otherwise; `where` is its place, such as "accuracy" or
+    "points[3].usd_per_question".
+    """
 
     where: str
     receipt: Any
@@ -62,7 +71,10 @@ class ChangedValue:
 
     def __str__(self) -> str:
         if _is_number(self.receipt) and _is_number(self.now):
-            return f"{self.where}: the receipt says {self.receipt!r}, now {self.now!r}, {self.now - self.receipt:+.3g}"
+            return (
+                f"{self.where}: the receipt says {self.receipt!r}, now {self.now!r},"
+                f" {self.now - self.receipt:+.3g}"
+            )
         return f"{self.where}: the receipt says {self.receipt!r:.80}, now {self.now!r:.80}"
 
 
@@ -73,7 +85,8 @@ class ReceiptCheck:
     Attributes:
         kind: "run", "curve", "surface", "compare", "estimate" or "grade".
         numbers: how many values were compared.
-        notes: sentences on what differs without being a number: the version of feval, and files that lie elsewhere.
+        notes: sentences on what differs without being a number: the version of feval, and files
+            that lie elsewhere.
         files: sentences on files beside the receipt that are not those of its result.
     """
 
@@ -104,31 +117,40 @@ def verify_receipt(
 
     Args:
         path: the receipt.
-        recordings: folders with what it was computed from; `None` looks where the receipt says: from its own folder, or, for one
-            in the Hub's cache, in the repository at its commit.
-        methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the receipt pins.
+        recordings: folders with what it was computed from; `None` looks where the receipt says:
+            from its own folder, or, for one in the Hub's cache, in the repository at its commit.
+        methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the
+            receipt pins.
         prices: a price list's id or file, where the receipt's own is not among the cards.
         executor: of processes or a cluster, see `feval.evaluate`; `None` for this process.
         progress: called with (parts done, parts in all) of what is computed.
 
     Raises:
-        UsageError: the file is not a receipt or of another scheme, or a user's method was not given again.
+        UsageError: the file is not a receipt or of another scheme, or a user's method was not given
+            again.
         ConflictError: a recording, price list or method is not the one the receipt was made from.
         RecordingError: a recording cannot be read.
     """
     receipt = read_receipt(path)
-    places = [*recordings] if recordings else [_place(path, pinned.path) for pinned in receipt.recordings]
-    # Unlike Path.exists, os.path.exists does not raise where a stranger's receipt names what cannot be a path.
+    places = (
+        [*recordings]
+        if recordings
+        else [_place(path, pinned.path) for pinned in receipt.recordings]
+    )
+    # Unlike Path.exists, os.path.exists does not raise where a stranger's receipt names what cannot
+    # be a path.
     named = [] if recordings else [place for place in places if isinstance(place, Path)]
     gone = next((place for place in named if not os.path.exists(place)), None)  # noqa: PTH110  as above
     if gone is not None:
         raise RecordingError(
-            f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
-            "each that the receipt names."
+            f"The receipt was made from the recording in {gone}, which is no longer there. Give it"
+            " with --recording, once for each that the receipt names."
         )
     opened = _open(places, receipt)
     request = receipt.parsed_request()
-    inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods), executor, progress)
+    inputs = _Inputs(
+        opened, _pinned_prices(receipt.prices, prices), _users_methods(methods), executor, progress
+    )
     notes = (
         []
         if receipt.feval == __version__
@@ -143,12 +165,23 @@ def verify_receipt(
 
 
 def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
-    """Say which files beside a receipt are not those of its result; for a receipt that lies alone, extend the notes."""
-    if cached_from(path.parent) is not None or not any(os.path.exists(path.parent / name) for name in files):  # noqa: PTH110  never raises
-        notes += [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."] if files else []
+    """Say which files beside a receipt are not those of its result; for a receipt that lies alone,
+    extend the notes.
+    """
+    if cached_from(path.parent) is not None or not any(
+        os.path.exists(path.parent / name)  # noqa: PTH110  never raises
+        for name in files
+    ):
+        notes += (
+            [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."]
+            if files
+            else []
+        )
         return ()
     states = {name: _state(path.parent / name, sha256) for name, sha256 in files.items()}
-    return tuple(f"{name}, a file of this result, {state}." for name, state in states.items() if state)
+    return tuple(
+        f"{name}, a file of this result, {state}." for name, state in states.items() if state
+    )
 
 
 def _state(path: Path, sha256: str) -> str:
@@ -160,11 +193,15 @@ def _state(path: Path, sha256: str) -> str:
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-    return "" if now == sha256 else f"differs: the receipt says SHA-256 {sha256[:16]}, now {now[:16]}"
+    return (
+        "" if now == sha256 else f"differs: the receipt says SHA-256 {sha256[:16]}, now {now[:16]}"
+    )
 
 
 def _place(path: Path, place: str) -> str | Path:
-    """Where a receipt says that a recording is; for a receipt in the Hub's cache, inside the repository that it is from."""
+    """Where a receipt says that a recording is; for a receipt in the Hub's cache, inside the
+    repository that it is from.
+    """
     if is_address(place):
         return place
     base = cached_from(path.parent)
@@ -174,10 +211,12 @@ def _place(path: Path, place: str) -> str | Path:
     commit, _, folder = inside.partition("/")
     if place.startswith("/") or posixpath.normpath(posixpath.join(folder, place)).startswith(".."):
         raise UsageError(
-            f"The receipt {path.name} of {base} says that its recording was in {place!r:.120}, outside of the repository. Give "
-            "the recording with --recording."
+            f"The receipt {path.name} of {base} says that its recording was in {place!r:.120},"
+            " outside of the repository. Give the recording with --recording."
         )
-    return f"{repository}@{commit}{posixpath.normpath(posixpath.join('/', folder, place)).rstrip('/')}"
+    return (
+        f"{repository}@{commit}{posixpath.normpath(posixpath.join('/', folder, place)).rstrip('/')}"
+    )
 
 
 def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
@@ -187,8 +226,8 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
         if pinned.hash not in by_hash:
             hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
             raise ConflictError(
-                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {hashes}. "
-                "Give the right one with --recording."
+                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in"
+                f" {pinned.path}); {hashes}. Give the right one with --recording."
             )
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
 
@@ -196,28 +235,38 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
 def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> PriceList | str:
     if pinned is None:
         return "none"
-    if option is None and pinned.id not in price_ids():  # it may be a path, and a receipt opens no file of its choice
+    # it may be a path, and a receipt opens no file of its choice
+    if option is None and pinned.id not in price_ids():
         raise UsageError(
-            f"The receipt was made with a price list {pinned.id!r}, which is not among the cards. Give it with --prices."
+            f"The receipt was made with a price list {pinned.id!r}, which is not among the cards."
+            " Give it with --prices."
         )
     prices = price_list(pinned.id if option is None else option)
     if prices.digest != pinned.digest:
         raise ConflictError(
-            f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]}; the one here has "
-            f"{prices.digest[:16]}. Give the right one with --prices."
+            f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]};"
+            f" the one here has {prices.digest[:16]}. Give the right one with --prices."
         )
     return prices
 
 
 def _users_methods(names: Sequence[str | MethodFile]) -> dict[str, MethodFile]:
-    """The users' methods that were given, by the hash of their source: the only ones that may run."""
+    """The users' methods that were given, by the hash of their source: the only ones that may
+    run.
+    """
     methods = [make_method(name) for name in names]
     return {f"{m.source_sha256}:{m.function}": m for m in methods if isinstance(m, MethodFile)}
 
 
-def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -> dict[str, str | None]:
+def _counters(
+    receipt: Receipt, request: Request, opened: Sequence[Recording]
+) -> dict[str, str | None]:
     """Who counted the tokens of each LLM that the receipt names."""
-    dataset = request.plan.dataset if isinstance(request, ComparisonRequest) else receipt.request["dataset"]
+    dataset = (
+        request.plan.dataset
+        if isinstance(request, ComparisonRequest)
+        else receipt.request["dataset"]
+    )
     pairs = [pair for recording in opened for pair in recording.manifest.pairs.items()]
     counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
     return {llm: counters.get(llm) for llm in receipt.counters}
@@ -225,7 +274,9 @@ def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What a receipt pins, at hand again: recordings, the price list, and users' methods by the hash of their source."""
+    """What a receipt pins, at hand again: recordings, the price list, and users' methods by the
+    hash of their source.
+    """
 
     recordings: Sequence[Recording]
     prices: PriceList | str
@@ -238,8 +289,14 @@ class _Inputs:
         """The arguments that say where numbers are computed."""
         return {"executor": self.executor, "progress": self.progress}
 
-    def load(self, request: RunRequest | SurfaceRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
-        options: dict[str, Any] = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
+    def load(
+        self, request: RunRequest | SurfaceRequest | EstimateRequest | GradeRequest
+    ) -> tuple[Dataset, list[LLM]]:
+        options: dict[str, Any] = {
+            "seed": request.seed,
+            "billing": request.billing,
+            "prices": self.prices,
+        }
         return load(request.dataset, request.llms, list(self.recordings), **options)
 
     def method(self, request: RunRequest) -> Any:
@@ -247,7 +304,8 @@ class _Inputs:
             return self.users_method(request.method, request.source_sha256)
         if ":" in request.method:
             raise UsageError(
-                f"The receipt names {request.method!r}, a user's method, without the hash of its source; it is not run."
+                f"The receipt names {request.method!r}, a user's method, without the hash of its"
+                " source; it is not run."
             )
         return make_method(request.method, request.settings)
 
@@ -255,17 +313,22 @@ class _Inputs:
         """The user's method with the source that the receipt pins, if it was given again."""
         key = f"{sha256}:{function}"
         if key not in self.methods:
-            hashes = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
+            hashes = ", ".join(
+                f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values()
+            )
             raise MethodError(
-                f"This receipt is of a method from a file, {function} (SHA-256 of the file: {sha256[:16]}...). A receipt never "
-                f"runs code by itself: pass --method FILE.py:{function}." + (f" {hashes}." if hashes else "")
+                f"This receipt is of a method from a file, {function} (SHA-256 of the file:"
+                f" {sha256[:16]}...). A receipt never runs code by itself: pass --method"
+                f" FILE.py:{function}." + (f" {hashes}." if hashes else "")
             )
         return self.methods[key]
 
 
 def _compute_run(request: RunRequest, inputs: _Inputs) -> dict[str, Any]:
     dataset, llms = inputs.load(request)
-    return evaluate(inputs.method(request), dataset, llms, **request.arguments(), **inputs.running).to_dict()
+    return evaluate(
+        inputs.method(request), dataset, llms, **request.arguments(), **inputs.running
+    ).to_dict()
 
 
 def _compute_curve(request: CurveRequest, inputs: _Inputs) -> dict[str, Any]:
@@ -287,26 +350,34 @@ def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str
     for entry in plan.entries:
         if ":" in entry.method and entry.method not in sources:
             raise UsageError(
-                f"The receipt names {entry.method!r}, a user's method, without the hash of its source; it is not run. Take an "
-                "unchanged copy."
+                f"The receipt names {entry.method!r}, a user's method, without the hash of its"
+                " source; it is not run. Take an unchanged copy."
             )
     methods = {
-        name: MethodError(f"There was no {name!r} to be read.")
-        if sha256 is None
-        else inputs.users_method(name.rpartition(":")[2], sha256)
+        name: (
+            MethodError(f"There was no {name!r} to be read.")
+            if sha256 is None
+            else inputs.users_method(name.rpartition(":")[2], sha256)
+        )
         for name, sha256 in sources.items()
     }
     # The plan's own price list may be a path, and a receipt opens no file of its choice.
     prices = None if isinstance(inputs.prices, str) else inputs.prices
     plan = plan.changed(prices="none" if prices is None else None)
     return comparison_numbers(
-        compare(plan, recordings=inputs.recordings, prices=prices, methods=methods, **inputs.running)
+        compare(
+            plan, recordings=inputs.recordings, prices=prices, methods=methods, **inputs.running
+        )
     )
 
 
 def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:
     dataset, llms = inputs.load(request)
-    options: dict[str, Any] = {"run": request.run, "replicate": request.replicate, "confidence": request.confidence}
+    options: dict[str, Any] = {
+        "run": request.run,
+        "replicate": request.replicate,
+        "confidence": request.confidence,
+    }
     return grade_answers(dataset, llms, request.consumed, request.answers, **options).to_dict()
 
 
@@ -327,7 +398,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]
     if isinstance(receipt, dict) and isinstance(now, dict):
         inner = f"{where}." if where else ""
         keys = dict.fromkeys([*receipt, *now])
-        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences) for key in keys)
+        return sum(
+            _compare(f"{inner}{key}", receipt.get(key), now.get(key), differences) for key in keys
+        )
     if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):
         pairs = enumerate(zip(receipt, now, strict=True))
         return sum(_compare(f"{where}[{i}]", *pair, differences) for i, pair in pairs)
@@ -339,7 +412,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]
 
 
 def _is_wording(where: str, receipt: Any, now: Any) -> bool:
-    """Whether the values are sentences, which may be worded better; that one is there at all can be a result of its own."""
+    """Whether the values are sentences, which may be worded better; that one is there at all can be
+    a result of its own.
+    """
     name = where.rpartition(".")[2]
     if name in ("reason", "untested"):
         return isinstance(receipt, str) and isinstance(now, str)

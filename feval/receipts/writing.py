@@ -1,4 +1,6 @@
-"""Write receipts: what numbers were computed from, what was asked for, and the numbers, as JSON values."""
+"""Write receipts: what numbers were computed from, what was asked for, and the numbers, as JSON
+values.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,11 @@ def receipt(
     llms: Sequence[LLM],
     folder: Path,
 ) -> dict[str, Any]:
-    """The receipt of one evaluation, curve, surface, forecast or grading, with the `load` that it was computed from.
+    """The receipt of one evaluation, curve, surface, forecast or grading, with the `load` that it
+    was computed from.
 
-    Recordings are named by their path from `folder`, where the receipt will lie, so that both can be moved together.
+    Recordings are named by their path from `folder`, where the receipt will lie, so that both can
+    be moved together.
     """
     return _receipt(request, result.to_dict(), dataset, llms, folder)
 
@@ -58,13 +62,18 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
         for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
         if ":" in entry.method
     ]
-    sources = {there.method: _source(entry.method, comparison.methods.get(entry.method)) for entry, there in users}
+    sources = {
+        there.method: _source(entry.method, comparison.methods.get(entry.method))
+        for entry, there in users
+    }
     request = ComparisonRequest(plan=moved, sources=sources)
     return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
 
 
 def _source(name: str, method: Any) -> str | None:
-    """The hash of the file that was run; `None` where there is none, and the method is missing from the comparison."""
+    """The hash of the file that was run; `None` where there is none, and the method is missing from
+    the comparison.
+    """
     try:
         if callable(method) and not isinstance(method, MethodFile):  # a function of the caller's
             method = make_method(name)
@@ -75,11 +84,17 @@ def _source(name: str, method: Any) -> str | None:
 
 
 def comparison_numbers(comparison: Comparison) -> dict[str, Any]:
-    """The numbers of a comparison; why a user's method is missing is left out, since that names files and time limits."""
+    """The numbers of a comparison; why a user's method is missing is left out, since that names
+    files and time limits.
+    """
     numbers = {name: value for name, value in comparison.to_dict().items() if name != "plan"}
     users = [entry for entry in comparison.plan.entries if ":" in entry.method]
-    labels = {label for entry in users for label in (entry.label, *(label for label, _ in entry.points()))}
-    numbers["missing"] = [{"label": row["label"]} if row["label"] in labels else row for row in numbers["missing"]]
+    labels = {
+        label for entry in users for label in (entry.label, *(label for label, _ in entry.points()))
+    }
+    numbers["missing"] = [
+        {"label": row["label"]} if row["label"] in labels else row for row in numbers["missing"]
+    ]
     return numbers
 
 
@@ -95,7 +110,8 @@ def _receipt(
         "feval": __version__,
         "draws": DRAWS,
         "recordings": [
-            {"hash": name, "path": cached_from(path) or path_from(folder, path)} for name, path in recordings
+            {"hash": name, "path": cached_from(path) or path_from(folder, path)}
+            for name, path in recordings
         ],
         "prices": None if prices is None else {"id": prices.id, "digest": prices.digest},
         "counters": {llm.name: llm.counter for llm in llms},
@@ -103,5 +119,6 @@ def _receipt(
         "request": request.pinned(),
         "numbers": numbers,
     }
-    parsed: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))  # what a reader will see
+    # what a reader will see
+    parsed: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     return parsed

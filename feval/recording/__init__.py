@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
+    from feval.recording.content import (
+        DatasetInfo,
+        LLMInfo,
+        PoolRows,
+        ProbeRows,
+        Question,
+        ScorerInfo,
+        ScoreRows,
+    )
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import merge
     from feval.recording.derived.scoring import add_scores, aggregate_scores
@@ -52,7 +60,15 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "content": ("DatasetInfo", "LLMInfo", "PoolRows", "ProbeRows", "Question", "ScorerInfo", "ScoreRows"),
+        "content": (
+            "DatasetInfo",
+            "LLMInfo",
+            "PoolRows",
+            "ProbeRows",
+            "Question",
+            "ScorerInfo",
+            "ScoreRows",
+        ),
         "derived.extraction": ("Extraction", "extract"),
         "derived.merging": ("merge",),
         "derived.scoring": ("add_scores", "aggregate_scores"),

@@ -24,8 +24,9 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
     "recorded_at": "utc",
     "duration_s": "float64",
 }
-"""Columns that a source may add to every CoT, with their types; each value may be missing (null). "utc" is an ISO 8601 time here
-and a timestamp in the file; durations are seconds."""
+"""Columns that a source may add to every CoT, with their types; each value may be missing (null).
+"utc" is an ISO 8601 time here and a timestamp in the file; durations are seconds.
+"""
 
 
 CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
@@ -39,7 +40,9 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     "turns": {"messages": ("messages", "string"), "prompt_tokens": ("turn_prompt_tokens", "int32")},
     "timings": {"first_token_s": ("first_token_seconds", "float64")},
 }
-"""Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+"""Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a
+value have rows there.
+"""
 
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
@@ -51,7 +54,9 @@ COT_COLUMNS = (
 """The fields of `PoolRows` with a value per CoT; those of channels may be `None`."""
 
 EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
-"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
+"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null
+where there is no verdict.
+"""
 
 PROBE_COLUMNS: Mapping[str, str] = {
     "sample_index": "sample_indices",
@@ -76,7 +81,8 @@ class Question:
         id: unique within the dataset.
         text: the question as the LLM was asked it, without the options.
         answer: the gold answer as the source writes it; `None` where there is none.
-        answer_key: normal form of the gold answer; `None` where there is no gold, or none that the answer kind can read.
+        answer_key: normal form of the gold answer; `None` where there is no gold, or none that the
+            answer kind can read.
         choices: (label, text) of each option; empty where there are none.
     """
 
@@ -115,7 +121,8 @@ class LLMInfo:
     """An LLM: a model under one prompt and decoding.
 
     Attributes:
-        name: the variant's full name, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" is the base name.
+        name: the variant's full name, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" is the
+            base name.
         temperature: `None` where the source does not say.
         max_tokens: limit on output tokens; `None` where the source does not say.
         decoding: every other decoding parameter (JSON values).
@@ -146,21 +153,28 @@ class PoolRows:
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
-        reasoning: the thoughts, given by the API in a separate field or split off the text; `None` for a CoT, or all, without
-            any.
-        reasoning_marks: where the split-off thoughts were in the raw text, which `raw_texts` restores; `None` for a CoT, or all,
-            without any.
-        sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for `reasoning`.
-        token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
-        token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
-            as for `reasoning`.
-        parents: where the rows are the steps of a tree and no whole CoTs, the place of the step before each, `None` for a first
-            step. Steps come behind their parents and in the order of these, so that the children of a step follow each other.
-        ends: whether each step ends a solution; only such steps have answers. `None` where the rows are whole CoTs.
-        messages: where steps are turns, the messages that were sent behind the whole conversation up to the step before, as a
-            JSON array; `None` for a step that is no turn. A turn goes on from a step that ends a solution, and ends one itself.
-        turn_prompt_tokens: of each turn, the tokens of all that was sent; known wherever those of the request are.
-        first_token_seconds: from sending the request of each CoT to its first token; `None` as for `reasoning`.
+        reasoning: the thoughts, given by the API in a separate field or split off the text; `None`
+            for a CoT, or all, without any.
+        reasoning_marks: where the split-off thoughts were in the raw text, which `raw_texts`
+            restores; `None` for a CoT, or all, without any.
+        sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for
+            `reasoning`.
+        token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as
+            for `reasoning`.
+        token_confidences: minus the mean log-probability of the top k at each token (DeepConf),
+            kept as 32-bit floats; `None` as for `reasoning`.
+        parents: where the rows are the steps of a tree and no whole CoTs, the place of the step
+            before each, `None` for a first step. Steps come behind their parents and in the order
+            of these, so that the children of a step follow each other.
+        ends: whether each step ends a solution; only such steps have answers. `None` where the rows
+            are whole CoTs.
+        messages: where steps are turns, the messages that were sent behind the whole conversation
+            up to the step before, as a JSON array; `None` for a step that is no turn. A turn goes
+            on from a step that ends a solution, and ends one itself.
+        turn_prompt_tokens: of each turn, the tokens of all that was sent; known wherever those of
+            the request are.
+        first_token_seconds: from sending the request of each CoT to its first token; `None` as for
+            `reasoning`.
     """
 
     question_id: str
@@ -192,12 +206,25 @@ class PoolRows:
             self.output_tokens,
             *(self.extra.get(name) or nobody for name in ("reasoning_tokens", "cached_tokens")),
         )
-        return next((problem for each in zip(*counts, strict=True) if (problem := Usage(prompt, *each).problem)), None)
+        return next(
+            (
+                problem
+                for each in zip(*counts, strict=True)
+                if (problem := Usage(prompt, *each).problem)
+            ),
+            None,
+        )
 
     def tree_problem(self) -> str | None:
-        """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""
+        """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are
+        whole CoTs.
+        """
         if self.parents is None or self.ends is None:
-            return None if self.parents is self.ends else "steps have both a parent and a word on whether they end"
+            return (
+                None
+                if self.parents is self.ends
+                else "steps have both a parent and a word on whether they end"
+            )
         try:
             checked_messages(self.messages or ())
         except ValueError as error:
@@ -207,7 +234,8 @@ class PoolRows:
             place = -1 if parent is None else parent
             if not before <= place < step or (parent is not None and parent < 0):
                 return (
-                    f"step {step} has the parent {parent!r}; steps come behind their parents, and in the order of these"
+                    f"step {step} has the parent {parent!r}; steps come behind their parents, and"
+                    " in the order of these"
                 )
             if problem := self._turn_problem(step, parent, self.ends, ended):
                 return problem
@@ -217,17 +245,31 @@ class PoolRows:
                 return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
         return None
 
-    def _turn_problem(self, step: int, parent: int | None, ends: Sequence[bool], ended: int) -> str | None:
-        """What is wrong with how a step goes on from its parent; `ended` steps of the tree end a solution."""
+    def _turn_problem(
+        self, step: int, parent: int | None, ends: Sequence[bool], ended: int
+    ) -> str | None:
+        """What is wrong with how a step goes on from its parent; `ended` steps of the tree end a
+        solution.
+        """
         sent = None if self.messages is None else self.messages[step]
         if sent is None:
             goes_on = parent is not None and ends[parent]
-            return f"step {step} goes on from step {parent}, which ends a solution" if goes_on else None
+            return (
+                f"step {step} goes on from step {parent}, which ends a solution"
+                if goes_on
+                else None
+            )
         if parent is None or ended < len(ends):
-            return f"turn {step} has the parent {parent!r} in a tree that ends {ended} times; a turn replies to a whole CoT"
+            return (
+                f"turn {step} has the parent {parent!r} in a tree that ends {ended} times; a turn"
+                " replies to a whole CoT"
+            )
         tokens = None if self.turn_prompt_tokens is None else self.turn_prompt_tokens[step]
         if (tokens is None and self.prompt_tokens is not None) or not 0 <= (tokens or 0) < 2**31:
-            return f"turn {step} has {tokens!r} prompt tokens; those of turns are known where those of the request are"
+            return (
+                f"turn {step} has {tokens!r} prompt tokens; those of turns are known where those of"
+                " the request are"
+            )
         return None
 
     def marks_fit(self) -> bool:
@@ -239,7 +281,9 @@ class PoolRows:
         return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
 
     def reasoning_apart(self) -> list[str | None] | None:
-        """The thoughts that the API gave in a separate field, without those that were split off the text."""
+        """The thoughts that the API gave in a separate field, without those that were split off the
+        text.
+        """
         if self.reasoning is None or self.reasoning_marks is None:
             return None if self.reasoning is None else list(self.reasoning)
 
@@ -255,7 +299,10 @@ class PoolRows:
 
         reasoning = self.reasoning or [None] * len(self.texts)
         columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)
-        return [text if text is None or not marks else join(text, thoughts, marks) for text, thoughts, marks in columns]
+        return [
+            text if text is None or not marks else join(text, thoughts, marks)
+            for text, thoughts, marks in columns
+        ]
 
 
 class PairTally:
@@ -266,7 +313,9 @@ class PairTally:
         self._cots = self._largest = 0
         self._smallest: int | None = None
         self._served: Counter[str] = Counter()
-        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = self._turns = 0
+        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = (
+            self._turns
+        ) = 0
 
     def add(self, pool: PoolRows) -> None:
         """Count one pool."""
@@ -275,12 +324,16 @@ class PairTally:
         self._cots += size
         self._largest = max(self._largest, size)
         self._smallest = size if self._smallest is None else min(self._smallest, size)
-        unclosed = [any(not mark.closing for mark in marks or ()) for marks in pool.reasoning_marks or ()]
+        unclosed = [
+            any(not mark.closing for mark in marks or ()) for marks in pool.reasoning_marks or ()
+        ]
         self._unclosed += sum(unclosed)
         unanswered = [index for index, answer in enumerate(pool.answers) if answer is None]
         self._no_answer += len(unanswered)
         self._empty += sum(
-            (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
+            (text := pool.texts[index]) is not None
+            and not text.strip()
+            and not (unclosed and unclosed[index])
             for index in unanswered
         )
         self._served.update(name for name in pool.extra.get("served_model", ()) if name is not None)
@@ -293,7 +346,9 @@ class PairTally:
             self._turns += sum(sent is not None for sent in pool.messages or ())
 
     def record(self) -> dict[str, Any]:
-        """Return the counts as the manifest states them; of models that answered, those with the most CoTs."""
+        """Return the counts as the manifest states them; of models that answered, those with the
+        most CoTs.
+        """
         return {
             "cots": self._cots,
             "smallest_pool": 0 if self._left > 0 else self._smallest or 0,
@@ -314,7 +369,8 @@ class ScorerInfo:
     Attributes:
         name: unique within a recording; methods ask for scores by it.
         kind: such as "judge" or "python".
-        parameters: everything that determines the scores, such as model and prompt version (JSON values, no secrets).
+        parameters: everything that determines the scores, such as model and prompt version (JSON
+            values, no secrets).
     """
 
     name: str
@@ -326,13 +382,15 @@ class ScorerInfo:
 class ScoreRows:
     """One scorer's scores of some CoTs of one LLM on one question, as columns of equal length.
 
-    A CoT that is left out was not scored; one that the scorer could not score has neither score nor step scores.
+    A CoT that is left out was not scored; one that the scorer could not score has neither score nor
+    step scores.
 
     Attributes:
         question_id: which question.
         sample_indices: which CoTs, ascending.
         scores: finite numbers, the higher the better; `None` where there is none.
-        step_scores: a score for each step of a CoT, in order; `None` where there are none, of a CoT or of all.
+        step_scores: a score for each step of a CoT, in order; `None` where there are none, of a CoT
+            or of all.
         verdicts: the scorer's reply as text; `None` as for `step_scores`.
         prompt_tokens: of the scorer's request, for billing; `None` as for `step_scores`.
         output_tokens: of the scorer's reply, for billing; `None` as for `step_scores`.
@@ -349,18 +407,21 @@ class ScoreRows:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRows:
-    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then offset.
+    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then
+    offset.
 
-    A probe is the answer that the LLM gave when it was made to answer after some tokens of a CoT. One that came behind the end
-    of its CoT is allowed: published stores have some.
+    A probe is the answer that the LLM gave when it was made to answer after some tokens of a CoT.
+    One that came behind the end of its CoT is allowed: published stores have some.
 
     Attributes:
         question_id: which question.
         sample_indices: of which CoT each probe is, ascending.
         offsets: output tokens of the CoT before the probe, 1 or more and rising within a CoT.
         raw_answers: as extracted; `None` for no answer.
-        answers: normal forms, which vote with each other and with the answers of CoTs; `None` for no answer.
-        texts: what the LLM wrote behind the cue; `None` for a probe, or all, of which the source kept no text.
+        answers: normal forms, which vote with each other and with the answers of CoTs; `None` for
+            no answer.
+        texts: what the LLM wrote behind the cue; `None` for a probe, or all, of which the source
+            kept no text.
         output_tokens: of each probe's own text; `None` as for `texts`.
         confidences: finite numbers, kept as 32-bit floats; `None` as for `texts`.
     """
@@ -380,7 +441,9 @@ class ProbeRows:
         return {column: getattr(self, field) or unknown for column, field in PROBE_COLUMNS.items()}
 
     def at(self, places: Sequence[int], samples: Sequence[int] | None = None) -> ProbeRows:
-        """Some of the probes, in the order given; `samples` are their sample indices where those change."""
+        """Some of the probes, in the order given; `samples` are their sample indices where those
+        change.
+        """
         chosen: dict[str, Any] = {
             name: [values[place] for place in places]
             for name in PROBE_COLUMNS.values()
@@ -390,12 +453,16 @@ class ProbeRows:
 
 
 def utc_time(text: str) -> datetime:
-    """Read an ISO 8601 time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC, anything else a `UsageError`."""
+    """Read an ISO 8601 time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC,
+    anything else a `UsageError`.
+    """
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"A time should be ISO 8601, such as 2026-11-22T14:31:41Z; found {text!r:.60}.") from error
+        raise UsageError(
+            f"A time should be ISO 8601, such as 2026-11-22T14:31:41Z; found {text!r:.60}."
+        ) from error
 
 
 def utc_text(time: datetime) -> str:

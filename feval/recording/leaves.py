@@ -39,7 +39,9 @@ _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
 
 
 Verdicts = Mapping[str, Sequence[Verdict]]
-"""Question id -> its verdicts, in the order in which they were reached; questions without any are left out."""
+"""Question id -> its verdicts, in the order in which they were reached; questions without any are
+left out.
+"""
 
 
 def dataset_leaf(info: DatasetInfo) -> str:
@@ -58,10 +60,18 @@ def llm_leaf(llm: LLMInfo, counter: str) -> str:
 
 def question_line(question: Question) -> list[Any]:
     """Return a question's line in the leaf `questions`."""
-    return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
+    return [
+        question.id,
+        question.text,
+        question.answer,
+        question.answer_key,
+        [list(c) for c in question.choices],
+    ]
 
 
-def described(questions: Iterable[Question], leaf: LeafHash, table: QuestionTable) -> Iterator[Question]:
+def described(
+    questions: Iterable[Question], leaf: LeafHash, table: QuestionTable
+) -> Iterator[Question]:
     """Check ids of questions; yield them as they are added to their leaf and their table."""
     for question in questions:
         check_name("question", question.id)
@@ -70,13 +80,28 @@ def described(questions: Iterable[Question], leaf: LeafHash, table: QuestionTabl
         yield question
 
 
-def pool_lines(pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | None = None) -> dict[str, list[Any]]:
-    """Return a pool's line in each of its leaves, by part; columns, channels and marks without any value are left out."""
+def pool_lines(
+    pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | None = None
+) -> dict[str, list[Any]]:
+    """Return a pool's line in each of its leaves, by part; columns, channels and marks without any
+    value are left out.
+    """
     channels = channel_values(pool) if channels is None else channels
-    extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
+    extra = {
+        name: list(column)
+        for name, column in pool.extra.items()
+        if any(v is not None for v in column)
+    }
     if "recorded_at" in extra:
-        extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
-    samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
+        extra["recorded_at"] = [
+            None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]
+        ]
+    samples = [
+        pool.question_id,
+        list(pool.raw_answers),
+        list(pool.answers),
+        list(pool.output_tokens),
+    ]
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
@@ -87,7 +112,10 @@ def pool_lines(pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | No
 
 def channel_line(question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
     """Return a question's line in the leaf of a channel; marks without any value are left out."""
-    return [question, *(values for name, values in columns.items() if name != "marks" or any(values))]
+    return [
+        question,
+        *(values for name, values in columns.items() if name != "marks" or any(values)),
+    ]
 
 
 def channel_values(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
@@ -97,12 +125,17 @@ def channel_values(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
         values = {column: getattr(pool, field) for column, (field, _) in columns.items()}
         if any(value is not None for column in values.values() for value in column or ()):
             size = len(pool.answers)
-            channels[part] = {c: [None] * size if v is None else _stored(v, columns[c][1]) for c, v in values.items()}
+            channels[part] = {
+                c: [None] * size if v is None else _stored(v, columns[c][1])
+                for c, v in values.items()
+            }
     return channels
 
 
 def _stored(values: Sequence[Any], kind: str) -> list[Any]:
-    """Return the values as reading gives them back: the hash must not depend on digits that are not stored."""
+    """Return the values as reading gives them back: the hash must not depend on digits that are not
+    stored.
+    """
     if kind == "list<float32>":
         return [None if value is None else array("f", value).tolist() for value in values]
     if kind == "list<mark>":
@@ -111,7 +144,9 @@ def _stored(values: Sequence[Any], kind: str) -> list[Any]:
 
 
 class VerdictTally:
-    """Makes the leaf of a dataset's verdicts, the equality's name and one line per question that has any; and counts them."""
+    """Makes the leaf of a dataset's verdicts, the equality's name and one line per question that
+    has any; and counts them.
+    """
 
     def __init__(self, name: str) -> None:
         self._outcomes: Counter[bool | None] = Counter()
@@ -120,7 +155,9 @@ class VerdictTally:
 
     def add(self, question: str, rows: Sequence[Verdict]) -> dict[str, list[Any]]:
         """Add the verdicts of a question; return column -> values."""
-        columns = {column: [getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS}
+        columns = {
+            column: [getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS
+        }
         self._leaf.add([question, *columns.values()])
         self._outcomes.update(columns["equal"])
         return columns
@@ -132,7 +169,12 @@ class VerdictTally:
     def counts(self, not_asked: int) -> dict[str, int]:
         """Return how many pairs are equal, different, undecided, and were not compared."""
         equal, different, undecided = (self._outcomes[outcome] for outcome in (True, False, None))
-        return {"equal": equal, "different": different, "undecided": undecided, "not_asked": not_asked}
+        return {
+            "equal": equal,
+            "different": different,
+            "undecided": undecided,
+            "not_asked": not_asked,
+        }
 
 
 def verdict_tally(name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]]) -> VerdictTally:
@@ -144,24 +186,36 @@ def verdict_tally(name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]]) 
 
 
 class ScoreTally:
-    """Checks one scorer's rows for one LLM on one dataset; makes their leaf and their record in the manifest.
+    """Checks one scorer's rows for one LLM on one dataset; makes their leaf and their record in the
+    manifest.
 
-    `who` names scorer, LLM and dataset in messages; `questions` are the ids in their order, `sizes` the recorded CoTs of each.
+    `who` names scorer, LLM and dataset in messages; `questions` are the ids in their order, `sizes`
+    the recorded CoTs of each.
     """
 
-    def __init__(self, scorer: ScorerInfo, who: str, questions: Sequence[str], sizes: npt.NDArray[np.uint32]) -> None:
+    def __init__(
+        self, scorer: ScorerInfo, who: str, questions: Sequence[str], sizes: npt.NDArray[np.uint32]
+    ) -> None:
         self._scorer, self._who = scorer, who
         self._questions, self._sizes = questions, sizes
         self._last = -1
-        self._counts = dict.fromkeys(("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens"), 0)
+        self._counts = dict.fromkeys(
+            ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens"), 0
+        )
         self._leaf = LeafHash()
         self._add_line([scorer.name, scorer.kind, dict(scorer.parameters)])
 
     def add(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
-        """Check and count the rows of one question; return column -> values as they are to be stored."""
+        """Check and count the rows of one question; return column -> values as they are to be
+        stored.
+        """
         self._check_keys(rows)
         columns = self._columns(rows)
-        optional = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
+        optional = {
+            name: columns[name]
+            for name in _SCORE_COLUMNS
+            if any(value is not None for value in columns[name])
+        }
         if rows.sample_indices:  # a question without rows has no line, as when the file is read
             self._add_line([rows.question_id, columns["sample_index"], columns["score"], optional])
         self._counts["cots"] += len(rows.sample_indices)
@@ -184,15 +238,20 @@ class ScoreTally:
         if row is None:
             raise ConflictError(f"{self._who}: {rows.question_id!r} is no recorded question.")
         if row < 0:
-            raise ConflictError(f"{self._who}: the scores of {rows.question_id!r} come twice or out of order.")
+            raise ConflictError(
+                f"{self._who}: the scores of {rows.question_id!r} come twice or out of order."
+            )
         self._last = row
         indices, size = list(rows.sample_indices), int(self._sizes[row])
         if any(not 0 <= index < size for index in indices):
             raise ConflictError(
-                f"{self._who}: {rows.question_id!r} has {size} CoTs, and CoT {max(indices, key=abs)} was scored."
+                f"{self._who}: {rows.question_id!r} has {size} CoTs, and CoT"
+                f" {max(indices, key=abs)} was scored."
             )
         if any(one >= other for one, other in pairwise(indices)):
-            raise ConflictError(f"{self._who}: CoTs of {rows.question_id!r} come twice or out of order.")
+            raise ConflictError(
+                f"{self._who}: CoTs of {rows.question_id!r} come twice or out of order."
+            )
 
     def _columns(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
         size = len(rows.sample_indices)
@@ -202,25 +261,41 @@ class ScoreTally:
             "prompt_tokens": rows.prompt_tokens,
             "output_tokens": rows.output_tokens,
         }
-        columns: dict[str, Sequence[Any]] = {"sample_index": list(rows.sample_indices), "score": rows.scores}
-        columns |= {name: [None] * size if column is None else list(column) for name, column in optional.items()}
+        columns: dict[str, Sequence[Any]] = {
+            "sample_index": list(rows.sample_indices),
+            "score": rows.scores,
+        }
+        columns |= {
+            name: [None] * size if column is None else list(column)
+            for name, column in optional.items()
+        }
         if any(len(column) != size for column in columns.values()):
             lengths = [len(column) for column in columns.values()]
-            raise UsageError(f"{self._who}, {rows.question_id!r}: the columns have different lengths, {lengths}.")
-        columns["score"] = [None if score is None else self._number(score, rows) for score in rows.scores]
+            raise UsageError(
+                f"{self._who}, {rows.question_id!r}: the columns have different lengths, {lengths}."
+            )
+        columns["score"] = [
+            None if score is None else self._number(score, rows) for score in rows.scores
+        ]
         columns["step_scores"] = [
-            [self._number(step, rows) for step in steps] if steps else None for steps in columns["step_scores"]
+            [self._number(step, rows) for step in steps] if steps else None
+            for steps in columns["step_scores"]
         ]
         for name in ("prompt_tokens", "output_tokens"):
-            if any(tokens is not None and not 0 <= tokens <= _MAX_TOKENS for tokens in columns[name]):
-                raise UsageError(f"{self._who}, {rows.question_id!r}: {name} should be 0 to {_MAX_TOKENS}.")
+            if any(
+                tokens is not None and not 0 <= tokens <= _MAX_TOKENS for tokens in columns[name]
+            ):
+                raise UsageError(
+                    f"{self._who}, {rows.question_id!r}: {name} should be 0 to {_MAX_TOKENS}."
+                )
             columns[name] = [None if tokens is None else int(tokens) for tokens in columns[name]]
         return columns
 
     def _number(self, value: float, rows: ScoreRows) -> float:
         if isinstance(value, (bool, str)) or not math.isfinite(value):
             raise UsageError(
-                f"{self._who}, {rows.question_id!r}: a score is a finite number or None; {value!r} was given."
+                f"{self._who}, {rows.question_id!r}: a score is a finite number or None; {value!r}"
+                " was given."
             )
         return float(value)
 
@@ -229,19 +304,26 @@ class ScoreTally:
             self._leaf.add(line)
         except TypeError as error:
             raise UsageError(
-                f"{self._who}: a parameter or verdict cannot be stored ({error}); parameters are JSON values, text is valid "
-                "Unicode."
+                f"{self._who}: a parameter or verdict cannot be stored ({error}); parameters are"
+                " JSON values, text is valid Unicode."
             ) from error
 
 
 class ProbeTally:
-    """Checks the probes of one LLM on one dataset; makes their leaf and their record in the manifest.
+    """Checks the probes of one LLM on one dataset; makes their leaf and their record in the
+    manifest.
 
-    `questions` are the ids in their order, `sizes` the recorded CoTs of each, `cue` the text that made the LLM answer.
+    `questions` are the ids in their order, `sizes` the recorded CoTs of each, `cue` the text that
+    made the LLM answer.
     """
 
     def __init__(
-        self, dataset: str, llm: str, cue: str | None, questions: Sequence[str], sizes: npt.NDArray[np.uint32]
+        self,
+        dataset: str,
+        llm: str,
+        cue: str | None,
+        questions: Sequence[str],
+        sizes: npt.NDArray[np.uint32],
     ) -> None:
         self._pair, self._cue = {"dataset": dataset, "llm": llm}, cue
         self._who = f"Probes of {llm} on {dataset}"
@@ -260,7 +342,8 @@ class ProbeTally:
         if row is None or row < 0:
             problem = "is no recorded question" if row is None else "comes twice or out of order"
             raise ConflictError(
-                f"{self._who}: {rows.question_id!r} {problem}. Give the probes in the order of the questions."
+                f"{self._who}: {rows.question_id!r} {problem}. Give the probes in the order of the"
+                " questions."
             )
         self._last = row
         rows = _stored_probes(rows, where)
@@ -272,7 +355,9 @@ class ProbeTally:
             if name not in _PROBE_KEYS and any(value is not None for value in values)
         }
         if rows.offsets:  # a question without probes has no line, as when the file is read
-            self._add_line([rows.question_id, *(columns[name] for name in _PROBE_KEYS), optional], where)
+            self._add_line(
+                [rows.question_id, *(columns[name] for name in _PROBE_KEYS), optional], where
+            )
         self._counts["traces"] += places.count(0)
         self._counts["probes"] += len(rows.offsets)
         self._counts["no_answer"] += sum(answer is None for answer in rows.answers)
@@ -280,7 +365,8 @@ class ProbeTally:
         if rows.offsets and self._interval is None:
             self._interval = rows.offsets[0]
         self._is_regular &= all(
-            offset == (place + 1) * (self._interval or 0) for offset, place in zip(rows.offsets, places, strict=True)
+            offset == (place + 1) * (self._interval or 0)
+            for offset, place in zip(rows.offsets, places, strict=True)
         )
         return rows
 
@@ -309,8 +395,8 @@ class ProbeTally:
                 raise UsageError(f"{what}; that should be 1 to {_MAX_TOKENS}.")
             if (sample, offset) <= (last_sample, last_offset):
                 raise ConflictError(
-                    f"{what}, behind a probe of CoT {last_sample} after {last_offset}; probes come by CoT, then by "
-                    "tokens, each once."
+                    f"{what}, behind a probe of CoT {last_sample} after {last_offset}; probes come"
+                    " by CoT, then by tokens, each once."
                 )
             places.append(places[-1] + 1 if sample == last_sample else 0)
             last_sample, last_offset = sample, offset
@@ -324,7 +410,9 @@ class ProbeTally:
 
 
 def _stored_probes(rows: ProbeRows, where: str) -> ProbeRows:
-    """Return probes as reading gives them back: the hash must not depend on digits that are not stored."""
+    """Return probes as reading gives them back: the hash must not depend on digits that are not
+    stored.
+    """
     columns: dict[str, Any] = {}
     for field, read in _PROBE_VALUES.items():
         values = getattr(rows, field)
@@ -337,13 +425,18 @@ def _stored_probes(rows: ProbeRows, where: str) -> ProbeRows:
         for place, value in enumerate(values):
             try:
                 columns[field].append(
-                    None if value is None and field not in {"sample_indices", "offsets"} else read(value)
+                    None
+                    if value is None and field not in {"sample_indices", "offsets"}
+                    else read(value)
                 )
             except (TypeError, ValueError, OverflowError) as error:
-                samples, offsets = (list(column)[place : place + 1] for column in (rows.sample_indices, rows.offsets))
+                samples, offsets = (
+                    list(column)[place : place + 1]
+                    for column in (rows.sample_indices, rows.offsets)
+                )
                 raise UsageError(
-                    f"{where}, probe of CoT {samples!r:.40} after {offsets!r:.40} tokens: {field} should hold {error}, found "
-                    f"{value!r:.60}."
+                    f"{where}, probe of CoT {samples!r:.40} after {offsets!r:.40} tokens: {field}"
+                    f" should hold {error}, found {value!r:.60}."
                 ) from error
     lengths = {field: len(values) for field, values in columns.items() if values is not None}
     if len(set(lengths.values())) > 1:
@@ -352,7 +445,11 @@ def _stored_probes(rows: ProbeRows, where: str) -> ProbeRows:
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= index(value) <= _MAX_TOKENS:
+    if (
+        isinstance(value, bool)
+        or not hasattr(value, "__index__")
+        or not 0 <= index(value) <= _MAX_TOKENS
+    ):
         raise ValueError(f"whole numbers of 0 to {_MAX_TOKENS}")
     return index(value)
 

@@ -40,8 +40,10 @@ class TokenLogprobs:
     """What the tokens of each CoT say of its confidence.
 
     Attributes:
-        sequence: [Q, S] float64, sum of the log-probabilities of the sampled tokens; NaN where not kept.
-        confidences: per token, minus the mean log-probability of the k most probable tokens (DeepConf); empty where not kept.
+        sequence: [Q, S] float64, sum of the log-probabilities of the sampled tokens; NaN where not
+            kept.
+        confidences: per token, minus the mean log-probability of the k most probable tokens
+            (DeepConf); empty where not kept.
         logprobs: per token, the log-probability of the sampled one; empty where not kept.
     """
 

@@ -1,6 +1,8 @@
-"""Recordings that were fetched in part: which files belong to what, and how the ones that are here are checked.
+"""Recordings that were fetched in part: which files belong to what, and how the ones that are here
+are checked.
 
-Each Parquet file is checked against its leaf, and the votes of an LLM against the files they are derived from.
+Each Parquet file is checked against its leaf, and the votes of an LLM against the files they are
+derived from.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from feval.answers.parties import Verdict, parties_of
 from feval.errors import ConflictError, DamagedRecordingError, UsageError
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, ProbeRows, Question
-from feval.recording.layout.format import MANIFEST, PROBE_VOTES, PROBES, README, SCORES, LeafHash, file_path, file_paths
+from feval.recording.layout.format import (
+    MANIFEST,
+    PROBE_VOTES,
+    PROBES,
+    README,
+    SCORES,
+    LeafHash,
+    file_path,
+    file_paths,
+)
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
 from feval.recording.leaves import (
@@ -55,13 +66,15 @@ class Part:
 
 
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
-    """Return path -> what it holds, for all files in the manifest except README.md; paths that no recording has are refused."""
+    """Return path -> what it holds, for all files in the manifest except README.md; paths that no
+    recording has are refused.
+    """
     known = {path: part for part in _possible_parts(manifest) for path in part.paths(manifest)}
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
         raise DamagedRecordingError(
-            f"{MANIFEST} lists {min(strange)!r:.120}, which no recording of its datasets and LLMs has (a part is one file, or "
-            "several numbered from 0 without a gap). Do not use it."
+            f"{MANIFEST} lists {min(strange)!r:.120}, which no recording of its datasets and LLMs"
+            " has (a part is one file, or several numbered from 0 without a gap). Do not use it."
         )
     check_names(manifest.files)
     return known
@@ -69,7 +82,9 @@ def listed_parts(manifest: Manifest) -> dict[str, Part]:
 
 def _possible_parts(manifest: Manifest) -> Iterator[Part]:
     for dataset in manifest.datasets:
-        yield from (Part(part, dataset, None) for part in ("questions", "equality", "votes", "details"))
+        yield from (
+            Part(part, dataset, None) for part in ("questions", "equality", "votes", "details")
+        )
     for dataset, llm in manifest.pairs:
         yield from (Part(part, dataset, llm) for part in (*PAIR_PARTS, *CHANNELS))
     for record in manifest.raw["scores"]:
@@ -79,24 +94,38 @@ def _possible_parts(manifest: Manifest) -> Iterator[Part]:
 
 
 def check_names(paths: Iterable[str]) -> None:
-    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another."""
+    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of
+    another.
+    """
     seen: dict[str, str] = {}
     for path in paths:
         if (other := seen.setdefault(path.casefold(), path)) != path:
             raise DamagedRecordingError(
-                f"{MANIFEST} lists {other!r:.120} and {path!r:.120}, which are the same file on many disks."
+                f"{MANIFEST} lists {other!r:.120} and {path!r:.120}, which are the same file on"
+                " many disks."
             )
     for path in seen:
         folders = path.split("/")[:-1]
-        inside = next((f for f in ("/".join(folders[: i + 1]) for i in range(len(folders))) if f in seen), None)
+        inside = next(
+            (f for f in ("/".join(folders[: i + 1]) for i in range(len(folders))) if f in seen),
+            None,
+        )
         if inside is not None:
-            raise DamagedRecordingError(f"{MANIFEST} lists {inside!r:.120} both as a file and as a folder.")
+            raise DamagedRecordingError(
+                f"{MANIFEST} lists {inside!r:.120} both as a file and as a folder."
+            )
 
 
 def paths_of(
-    manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
+    manifest: Manifest,
+    datasets: Iterable[str],
+    llms: Iterable[str] | None = None,
+    *,
+    texts: bool = True,
 ) -> list[str]:
-    """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the texts of the CoTs."""
+    """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the
+    texts of the CoTs.
+    """
     ids, names = set(datasets), None if llms is None else set(llms)
     return [
         path
@@ -113,7 +142,8 @@ def write_origin(folder: Path, address: str) -> None:
 
 
 def check_leaf(recording: Recording, part: Part) -> None:
-    """Recompute the leaf of a part from all its files; a `DamagedRecordingError` if it differs from the one in the manifest.
+    """Recompute the leaf of a part from all its files; a `DamagedRecordingError` if it differs from
+    the one in the manifest.
 
     The flat file of probes has no leaf, and is compared with the Parquet file instead.
     """
@@ -133,8 +163,8 @@ def check_leaf(recording: Recording, part: Part) -> None:
         if stated != leaf:
             [path, *_] = part.paths(recording.manifest)
             raise DamagedRecordingError(
-                f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be {stated}, found {leaf} in its "
-                "content. Its owner has to publish it again."
+                f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be"
+                f" {stated}, found {leaf} in its content. Its owner has to publish it again."
             )
 
 
@@ -165,33 +195,47 @@ def _as_damage() -> Iterator[None]:
 
 
 def probes_leaf(recording: Recording, dataset: str, llm: str) -> str:
-    """Recompute the leaf of an LLM's probes; a `DamagedRecordingError` if they are not what the manifest states."""
+    """Recompute the leaf of an LLM's probes; a `DamagedRecordingError` if they are not what the
+    manifest states.
+    """
     stated, votes = recording.probes_record(dataset, llm), recording.votes(dataset)
     tally = ProbeTally(dataset, llm, stated["cue"], votes.question_ids, votes.llms[llm].sizes)
     with _as_damage():
         for rows in recording.probe_rows(dataset, llm):
             tally.add(rows)
     if stated != tally.record():
-        raise DamagedRecordingError(f"{MANIFEST}: probes should be {tally.record()}, found {stated}.")
+        raise DamagedRecordingError(
+            f"{MANIFEST}: probes should be {tally.record()}, found {stated}."
+        )
     return tally.leaf()
 
 
 def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
-    """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
+    """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the
+    manifest counts.
+    """
     votes, who = recording.votes(dataset), f"{scorer} of {llm} on {dataset}"
-    tally = ScoreTally(recording.scorer_info(scorer), who, votes.question_ids, votes.llms[llm].sizes)
+    tally = ScoreTally(
+        recording.scorer_info(scorer), who, votes.question_ids, votes.llms[llm].sizes
+    )
     with _as_damage():
         for rows in recording.score_rows(dataset, llm, scorer):
             tally.add(rows)
-    [stated] = [record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer]
+    [stated] = [
+        record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer
+    ]
     counted = tally.record(dataset, llm)
     if stated != counted:
         raise DamagedRecordingError(f"{MANIFEST}: scores should be {counted}, found {stated}.")
     return tally.leaf()
 
 
-def _with_empty_pools(recording: Recording, part: Part) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """Yield a part's questions with their columns. A pool without a CoT has a line and no rows; only the requests list it."""
+def _with_empty_pools(
+    recording: Recording, part: Part
+) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Yield a part's questions with their columns. A pool without a CoT has a line and no rows;
+    only the requests list it.
+    """
     rows = recording.scan(part.part, part.dataset, part.llm)
     if part.part not in {"samples", "texts"}:
         yield from rows
@@ -211,7 +255,11 @@ def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[An
         return [question, columns.get("text", [])]
     if part != "samples":
         return channel_line(question, {name: columns[name] for name in CHANNELS[part]})
-    extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
+    extra = {
+        name: columns[name]
+        for name in OPTIONAL_COLUMNS
+        if any(v is not None for v in columns.get(name, ()))
+    }
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
     return [question, *(columns.get(name, []) for name in narrow), extra]
 
@@ -224,11 +272,16 @@ def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None
 
 def _refuse(recording: Recording, problems: Iterator[str]) -> None:
     for problem in problems:
-        raise DamagedRecordingError(f"{recording.path}/{problem}. Its owner has to publish it again.")
+        raise DamagedRecordingError(
+            f"{recording.path}/{problem}. Its owner has to publish it again."
+        )
 
 
-def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield what is wrong with the votes of some LLMs, or of all, their probes and the numbering: at most one thing for each.
+def votes_problems(
+    recording: Recording, dataset: str, llms: Iterable[str] | None = None
+) -> Iterator[str]:
+    """Yield what is wrong with the votes of some LLMs, or of all, their probes and the numbering:
+    at most one thing for each.
 
     A problem begins with the path of the file.
     """
@@ -236,9 +289,16 @@ def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | Non
     if (what := next(check.questions(), None)) is not None:
         yield check.contradiction(what)
         return
-    found = [next(check.llm(llm), None) for llm in (recording.llm_names(dataset) if llms is None else llms)]
+    found = [
+        next(check.llm(llm), None)
+        for llm in (recording.llm_names(dataset) if llms is None else llms)
+    ]
     if llms is None:
-        found += [next(check.probes(llm), None) for where, llm in recording.manifest.probes if where == dataset]
+        found += [
+            next(check.probes(llm), None)
+            for where, llm in recording.manifest.probes
+            if where == dataset
+        ]
     problems = [problem for problem in found if problem is not None]
     yield from problems
     if llms is None and not problems and not check.is_numbered():
@@ -246,7 +306,9 @@ def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | Non
 
 
 class _VotesCheck:
-    """The votes of a dataset beside its Parquet files; `_given[q]` answers of a question were given by the LLMs so far."""
+    """The votes of a dataset beside its Parquet files; `_given[q]` answers of a question were given
+    by the LLMs so far.
+    """
 
     def __init__(self, recording: Recording, dataset: str) -> None:
         self._recording, self._dataset = recording, dataset
@@ -258,7 +320,9 @@ class _VotesCheck:
         return f"{file_path(part, self._dataset, llm)}: it contradicts the Parquet files ({what})"
 
     def questions(self) -> Iterator[str]:
-        """Yield how ids, texts, golds and equal answers differ from the questions and the verdicts."""
+        """Yield how ids, texts, golds and equal answers differ from the questions and the
+        verdicts.
+        """
         verdicts = self._recording.scan_verdicts(self._dataset)
         questions = self._recording.scan_questions(self._dataset)
         following = next(verdicts, None)
@@ -269,13 +333,21 @@ class _VotesCheck:
             reached: Sequence[Verdict] = ()
             if following is not None and following[0] == name:
                 reached, following = following[1], next(verdicts, None)
-            yield from (f"{what} of {name!r:.80}" for what in _differences(self._votes, row, question, reached))
+            yield from (
+                f"{what} of {name!r:.80}"
+                for what in _differences(self._votes, row, question, reached)
+            )
         if following is not None:
             yield f"verdicts on {following[0]!r:.80}"
 
     def llm(self, llm: str) -> Iterator[str]:
-        """Yield the problems of an LLM: answers, tokens, finish reasons, the column `correct`, prompt tokens."""
-        sizes, tokens = np.zeros(len(self._votes), np.int64), np.full(len(self._votes), -1, np.int64)
+        """Yield the problems of an LLM: answers, tokens, finish reasons, the column `correct`,
+        prompt tokens.
+        """
+        sizes, tokens = (
+            np.zeros(len(self._votes), np.int64),
+            np.full(len(self._votes), -1, np.int64),
+        )
         arrays = self._votes.llms[llm]
         try:
             row_of = self._votes.rows_in_order()
@@ -305,14 +377,20 @@ class _VotesCheck:
         replies = parquet.Aligned(turns)
         differ = ("steps" in channels) != (steps is not None) or (
             steps is not None
-            and any(not steps.holds(row_of(question), columns | replies.take(question)) for question, columns in rows)
+            and any(
+                not steps.holds(row_of(question), columns | replies.take(question))
+                for question, columns in rows
+            )
         )
         if differ:
             yield self.contradiction(f"steps of {llm}", "details")
 
     def probes(self, llm: str) -> Iterator[str]:
         """Yield the problems of the flat file of an LLM's probes."""
-        probes, counts = self._recording.probes(self._dataset, llm), np.zeros(len(self._votes), np.int64)
+        probes, counts = (
+            self._recording.probes(self._dataset, llm),
+            np.zeros(len(self._votes), np.int64),
+        )
         try:
             row_of = self._votes.rows_in_order()
             for rows in self._recording.probe_rows(self._dataset, llm):
@@ -320,7 +398,9 @@ class _VotesCheck:
                 counts[row] = len(rows.offsets)
                 codes = self._codes(row, rows.answers)
                 if not _holds_probes(probes, row, rows, codes):
-                    yield self.contradiction(f"probes on {rows.question_id!r:.80}", PROBE_VOTES, llm)
+                    yield self.contradiction(
+                        f"probes on {rows.question_id!r:.80}", PROBE_VOTES, llm
+                    )
                 self._number(row, codes)
         except ValueError as error:
             yield self.contradiction(str(error), PROBE_VOTES, llm)
@@ -328,11 +408,15 @@ class _VotesCheck:
             yield self.contradiction("numbers of probes", PROBE_VOTES, llm)
 
     def is_numbered(self) -> bool:
-        """Whether the answers of each question are numbered as all LLMs gave them, and the gold last if nobody gave it."""
+        """Whether the answers of each question are numbered as all LLMs gave them, and the gold
+        last if nobody gave it.
+        """
         counts = self._given + (self._votes.gold == self._given)
         return self._in_order and bool((counts == self._votes.candidate_counts()).all())
 
-    def _pool(self, llm: str, row: int, question: str, columns: Mapping[str, list[Any]]) -> Iterator[str]:
+    def _pool(
+        self, llm: str, row: int, question: str, columns: Mapping[str, list[Any]]
+    ) -> Iterator[str]:
         arrays, gold = self._votes.llms[llm], int(self._votes.gold[row])
         codes = self._codes(row, columns["answer"])
         finish = [FINISH_CODES.get(reason, -1) for reason in columns["finish_reason"]]
@@ -350,12 +434,18 @@ class _VotesCheck:
         self._number(row, codes)
 
     def _codes(self, row: int, answers: Sequence[str | None]) -> list[int]:
-        """Return the codes of some answers to a question; `ABSENT` for one that the votes do not know."""
-        code_of = {form: code for code, form in enumerate(self._votes.candidates(row))} | self._votes.aliases(row)
+        """Return the codes of some answers to a question; `ABSENT` for one that the votes do not
+        know.
+        """
+        code_of = {
+            form: code for code, form in enumerate(self._votes.candidates(row))
+        } | self._votes.aliases(row)
         return [NO_ANSWER if form is None else code_of.get(form, ABSENT) for form in answers]
 
     def _number(self, row: int, codes: list[int]) -> None:
-        """Note which answers of a question are given, and whether new ones come in the order of their codes."""
+        """Note which answers of a question are given, and whether new ones come in the order of
+        their codes.
+        """
         given = int(self._given[row])
         if max(codes, default=NO_ANSWER) >= given:
             new = [code for code in dict.fromkeys(codes) if code >= given]
@@ -380,7 +470,8 @@ def _holds_probes(probes: Probes, row: int, rows: ProbeRows, codes: list[int]) -
         np.repeat(np.arange(width), np.diff(bounds)).tolist() == list(rows.sample_indices)
         and probes.offsets[own].tolist() == list(rows.offsets)
         and probes.codes[own].tolist() == codes
-        and ([-1] * size if probes.output_tokens is None else probes.output_tokens[own].tolist()) == tokens
+        and ([-1] * size if probes.output_tokens is None else probes.output_tokens[own].tolist())
+        == tokens
         and np.array_equal(
             np.full(size, np.nan) if probes.confidences is None else probes.confidences[own],
             confidences,
@@ -389,15 +480,23 @@ def _holds_probes(probes: Probes, row: int, rows: ProbeRows, codes: list[int]) -
     )
 
 
-def _differences(votes: Votes, row: int, question: Question, verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _differences(
+    votes: Votes, row: int, question: Question, verdicts: Sequence[Verdict]
+) -> Iterator[str]:
     """Yield how the votes of a question differ from the question and its verdicts."""
-    parties, gold, candidates = parties_of(verdicts, question.answer_key), int(votes.gold[row]), votes.candidates(row)
+    parties, gold, candidates = (
+        parties_of(verdicts, question.answer_key),
+        int(votes.gold[row]),
+        votes.candidates(row),
+    )
     code_of = {form: code for code, form in enumerate(candidates)}
     if len(code_of) < len(candidates) or any(parties.key(form) != form for form in candidates):
         yield "candidates"
     if (None if gold < 0 else candidates[gold]) != parties.gold:
         yield "gold"
-    if votes.aliases(row) != {form: code_of[key] for form, key in parties.joined.items() if key in code_of}:
+    if votes.aliases(row) != {
+        form: code_of[key] for form, key in parties.joined.items() if key in code_of
+    }:
         yield "equal answers"
     if int(votes.text_keys[row]) != name_key(question.text):
         yield "text"

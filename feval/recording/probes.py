@@ -1,4 +1,6 @@
-"""Probes as arrays: the answers that an LLM gave when it was made to answer after some tokens of a trace."""
+"""Probes as arrays: the answers that an LLM gave when it was made to answer after some tokens of a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,18 @@ from feval.errors import NotRecordedError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probes:
-    """The probes of one LLM's CoTs on Q questions (S the largest pool), end to end by question, sample and offset.
+    """The probes of one LLM's CoTs on Q questions (S the largest pool), end to end by question,
+    sample and offset.
 
     Attributes:
-        interval: output tokens between probes where every trace was probed at interval, 2 x interval, ...; `None` otherwise.
+        interval: output tokens between probes where every trace was probed at interval, 2 x
+            interval, ...; `None` otherwise.
         starts: [Q * S + 1] int64; those of CoT s of question q begin at `starts[q * S + s]`.
         offsets: [N] uint32, output tokens of the trace before each probe, rising within a CoT.
-        codes: [N] answer codes, of the same table as the final answers of the pool; -1 for no answer.
-        output_tokens: [N] int16 or int32, tokens of each probe's own reply, -1 where not known; `None` where none is known.
+        codes: [N] answer codes, of the same table as the final answers of the pool; -1 for no
+            answer.
+        output_tokens: [N] int16 or int32, tokens of each probe's own reply, -1 where not known;
+            `None` where none is known.
         confidences: [N] float32, NaN where there is none; `None` where none was recorded.
         shape: (Q, S).
     """
@@ -37,7 +43,9 @@ class Probes:
     @property
     def counted(self) -> bool:
         """Whether the tokens of all probes are known."""
-        return not len(self.offsets) or (self.output_tokens is not None and bool((self.output_tokens >= 0).all()))
+        return not len(self.offsets) or (
+            self.output_tokens is not None and bool((self.output_tokens >= 0).all())
+        )
 
     def of(self, question: int, sample: int) -> slice:
         """The places of the probes of one CoT in the arrays."""
@@ -57,8 +65,8 @@ class Probes:
         """The confidences; `NotRecordedError` where no probe of `owner`, an LLM, has one."""
         if self.confidences is None:
             raise NotRecordedError(
-                f"The probes of {owner} carry no confidence. Take a method that looks at answers alone, such as "
-                "answer-convergence, or import probes with a confidence each."
+                f"The probes of {owner} carry no confidence. Take a method that looks at answers"
+                " alone, such as answer-convergence, or import probes with a confidence each."
             )
         return self.confidences
 
@@ -80,9 +88,15 @@ class Probes:
         )
 
     def recoded(self, tables: Sequence[npt.NDArray[np.integer[Any]]]) -> Probes:
-        """The probes with other answer codes: per question, the new code of each old one, and at the end -1."""
+        """The probes with other answer codes: per question, the new code of each old one, and at
+        the end -1.
+        """
         codes = np.empty(len(self.codes), np.int32)
-        bounds = self.starts[:: self.shape[1]] if self.shape[1] else np.zeros(len(tables) + 1, np.int64)
-        for table, start, stop in zip(tables, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        bounds = (
+            self.starts[:: self.shape[1]] if self.shape[1] else np.zeros(len(tables) + 1, np.int64)
+        )
+        for table, start, stop in zip(
+            tables, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+        ):
             codes[start:stop] = table[self.codes[start:stop]]
         return replace(self, codes=codes)

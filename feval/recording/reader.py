@@ -22,7 +22,16 @@ from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.lazy import Browsed
 from feval.recording import parquet
-from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
+from feval.recording.content import (
+    CHANNELS,
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Question,
+    ScorerInfo,
+    ScoreRows,
+)
 from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path, file_paths
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
@@ -54,9 +63,11 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
         source: fetches missing files; `None` where all should be there.
 
     Raises:
-        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
+        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of
+            something else.
         NewerFormatError: it has a format or a feature that this feval does not know.
-        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
+        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with
+            its own hash.
         StorageError: the manifest cannot be read.
     """
     folder = Path(path)
@@ -66,8 +77,8 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
 class Recording(Browsed):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
-    Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and
-    `DamagedRecordingError` for a file that is missing, changed or malformed.
+    Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording
+    lacks, and `DamagedRecordingError` for a file that is missing, changed or malformed.
 
     Attributes:
         path: the folder.
@@ -89,7 +100,9 @@ class Recording(Browsed):
         return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
 
     def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
-        """The paths of the files that hold a part of a dataset, or of an LLM on it, in their order: one, several, or none."""
+        """The paths of the files that hold a part of a dataset, or of an LLM on it, in their order:
+        one, several, or none.
+        """
         return file_paths(self.manifest.files, part, dataset, llm)
 
     @cached_property
@@ -98,7 +111,9 @@ class Recording(Browsed):
         return origin(self.path)
 
     def prepare(self, dataset: str, llms: Sequence[str]) -> None:
-        """Fetch, if the recording is on the Hub, what votes of some LLMs on a dataset need, and check it."""
+        """Fetch, if the recording is on the Hub, what votes of some LLMs on a dataset need, and
+        check it.
+        """
         if self._source is not None:
             self._source.prepare(self, dataset, llms)
 
@@ -116,11 +131,17 @@ class Recording(Browsed):
         return [llm for where, llm in self.manifest.pairs if where == dataset]
 
     def require(self, dataset: str, llm: str | None = None) -> None:
-        """Raise a `NotRecordedError` that lists what there is if the recording lacks a dataset, or an LLM on it."""
+        """Raise a `NotRecordedError` that lists what there is if the recording lacks a dataset, or
+        an LLM on it.
+        """
         if dataset not in self.manifest.datasets:
-            raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}.")
+            raise NotRecordedError(
+                f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}."
+            )
         if llm is not None and (dataset, llm) not in self.manifest.pairs:
-            raise NotRecordedError(f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._contents()}.")
+            raise NotRecordedError(
+                f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._contents()}."
+            )
 
     def votes(self, dataset: str) -> Votes:
         """The arrays that votes need, mapped and checked against the manifest."""
@@ -136,7 +157,8 @@ class Recording(Browsed):
         (path, record), details = ((self.path / path, self.file_record(path)) for path in paths)
         votes = open_votes(path, record, details)
         if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
-            raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
+            # the hash pins the bytes; a manifest made by hand may pin the wrong ones
+            raise DamagedRecordingError(
                 f"{path} is of other LLMs or another dataset than manifest.json says."
             )
         return votes
@@ -174,7 +196,9 @@ class Recording(Browsed):
         return list(self.scan_questions(dataset))
 
     def scan_questions(self, dataset: str, rows: range | None = None) -> Iterator[Question]:
-        """The questions of a dataset, as `questions` has them, or those of some rows, one row group in memory at a time."""
+        """The questions of a dataset, as `questions` has them, or those of some rows, one row group
+        in memory at a time.
+        """
         part, hashes = self._part("questions", dataset), array("q")
         with self.shape(part.path):
             for question in parquet.questions_of_tables(part.groups(None, rows)):
@@ -186,7 +210,9 @@ class Recording(Browsed):
                     raise ValueError("a question id comes twice")
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
-        """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
+        """The recorded verdicts on which normal forms of a dataset's answers are equal, by question
+        id.
+        """
         return dict(self.scan_verdicts(dataset))
 
     def scan_verdicts(self, dataset: str) -> Iterator[tuple[str, list[Verdict]]]:
@@ -197,7 +223,9 @@ class Recording(Browsed):
                 yield from parquet.verdicts_of_rows(self.scan("equality", dataset))
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
-        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
+        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one
+        row group.
+        """
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
             start, stop = self._starts("texts", dataset, llm)[question : question + 2].tolist()
@@ -208,22 +236,30 @@ class Recording(Browsed):
             return texts
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
-        """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
+        """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None`
+        where there are none.
+        """
         return self._column("reasoning", "reasoning", dataset, llm, question)
 
     def marks(self, dataset: str, llm: str, question: int) -> list[tuple[Mark, ...] | None] | None:
-        """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None` where there are none."""
+        """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None`
+        where there are none.
+        """
         return parquet.marks_of_column(self._column("reasoning", "marks", dataset, llm, question))
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
-        """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""
+        """What each turn of one LLM on one question (by its row) replies to, `None` for no turn;
+        `None` where there are none.
+        """
         sent = self._column("turns", "messages", dataset, llm, question)
         if sent is None:
             return None
         with self.shape(self._part("turns", dataset, llm).path):
             return list(checked_messages(sent))
 
-    def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
+    def _column(
+        self, part: str, name: str, dataset: str, llm: str, question: int
+    ) -> list[Any] | None:
         if part not in self.channels(dataset, llm):
             return None
         own = self._part(part, dataset, llm)
@@ -232,14 +268,22 @@ class Recording(Browsed):
             return own.column(name, start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
-        """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
+        """Question id -> how many of each CoT's output tokens were thoughts; only questions for
+        which the provider reports it.
+        """
         rows = self.scan("samples", dataset, llm, ["question_id", "reasoning_tokens"])
         counts = ((question, values["reasoning_tokens"]) for question, values in rows)
         with self.shape(self._part("samples", dataset, llm).path):
-            return {question: values for question, values in counts if any(count is not None for count in values)}
+            return {
+                question: values
+                for question, values in counts
+                if any(count is not None for count in values)
+            }
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
-        """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
+        """Row -> texts of a question (by its row) and all others in its row group: reading that one
+        decodes them anyway.
+        """
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
             starts = self._starts("texts", dataset, llm)
@@ -247,11 +291,17 @@ class Recording(Browsed):
                 return {question: []}
             column, first = self._text_group(part, int(starts[question]), int(starts[question + 1]))
             texts, end = column.to_pylist(), first + len(column)
-            rows = range(int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1)
+            rows = range(
+                int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1
+            )
             return {row: texts[starts[row] - first : starts[row + 1] - first] for row in rows}
 
-    def scan_texts(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[list[str | None]]:
-        """The texts of one LLM on all or some questions of a dataset in recorded order, one row group at a time."""
+    def scan_texts(
+        self, dataset: str, llm: str, rows: range | None = None
+    ) -> Iterator[list[str | None]]:
+        """The texts of one LLM on all or some questions of a dataset in recorded order, one row
+        group at a time.
+        """
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
             for table in part.groups(["text"], self._cut("texts", dataset, llm, rows)):
@@ -275,19 +325,23 @@ class Recording(Browsed):
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
         return "reasoning" in self.channels(dataset, llm) and any(
-            any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
+            any(columns.get("marks", ()))
+            for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
     def scan_channel(
         self, dataset: str, llm: str, part: str, rows: range | None = None
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
+        """An optional part of an LLM on a dataset: (question id, column -> values) for questions
+        with any value.
 
-        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those of some questions.
+        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those
+        of some questions.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
+                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was"
+                " recorded. Record it again."
             )
         yield from self.scan(part, dataset, llm, rows=rows)
 
@@ -295,8 +349,8 @@ class Recording(Browsed):
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
         if "logprobs" not in self.channels(dataset, llm):
             raise NotRecordedError(
-                f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record --logprobs K` keeps them; "
-                "record the LLM again with it."
+                f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record"
+                " --logprobs K` keeps them; record the LLM again with it."
             )
         part, votes = self._part("logprobs", dataset, llm), self.votes(dataset)
         with self.shape(part.path):
@@ -307,7 +361,9 @@ class Recording(Browsed):
         """What the manifest says about the scores of an LLM on a dataset, one entry per scorer."""
         self.require(dataset, llm)
         records = self.manifest.raw["scores"]
-        return [record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)]
+        return [
+            record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)
+        ]
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
         """Names of the scorers that scored an LLM on a dataset."""
@@ -324,20 +380,29 @@ class Recording(Browsed):
         with self.shape(part.path):
             groups = part.groups(list(SCORE_COLUMNS))
             questions, width = votes.llms[llm].codes.shape
-            return parquet.scores_of_tables(self.scorer_info(scorer), groups, votes.question_ids, (questions, width))
+            return parquet.scores_of_tables(
+                self.scorer_info(scorer), groups, votes.question_ids, (questions, width)
+            )
 
-    def score_rows(self, dataset: str, llm: str, scorer: str, rows: range | None = None) -> Iterator[ScoreRows]:
-        """One scorer's scores of an LLM on all or some questions, with verdicts, question by question, as they were added."""
+    def score_rows(
+        self, dataset: str, llm: str, scorer: str, rows: range | None = None
+    ) -> Iterator[ScoreRows]:
+        """One scorer's scores of an LLM on all or some questions, with verdicts, question by
+        question, as they were added.
+        """
         part = self._scores(dataset, llm, scorer)
         with self.shape(part.path):
-            yield from parquet.scores_of_rows(part.questions(None, self._cut(SCORES + scorer, dataset, llm, rows)))
+            yield from parquet.scores_of_rows(
+                part.questions(None, self._cut(SCORES + scorer, dataset, llm, rows))
+            )
 
     def _scores(self, dataset: str, llm: str, scorer: str) -> parquet.Part:
         scorers = self.scorers(dataset, llm)
         if scorer not in scorers:
             raise NotRecordedError(
-                f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}"
-                f"{'; it holds scores by ' * bool(scorers)}{', '.join(scorers)}. Add some with `feval score`."
+                f"{self.path} holds no scores of {llm} on {dataset} by"
+                f" {scorer!r}{'; it holds scores by ' * bool(scorers)}{', '.join(scorers)}. Add"
+                " some with `feval score`."
             )
         return self._part(SCORES + scorer, dataset, llm)
 
@@ -346,62 +411,89 @@ class Recording(Browsed):
         return (dataset, llm) in self.manifest.probes
 
     def probes_record(self, dataset: str, llm: str) -> dict[str, Any]:
-        """What the manifest says about the probes of an LLM on a dataset: cue, interval and counts."""
+        """What the manifest says about the probes of an LLM on a dataset: cue, interval and
+        counts.
+        """
         self.require(dataset, llm)
         if not self.has_probes(dataset, llm):
             raise NotRecordedError(
-                f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered after a part of a CoT was not "
-                "recorded. Import a source that has probes (`feval import probed-traces`)."
+                f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered"
+                " after a part of a CoT was not recorded. Import a source that has probes (`feval"
+                " import probed-traces`)."
             )
         return self.manifest.probes[dataset, llm]
 
     def probes(self, dataset: str, llm: str) -> Probes:
-        """The probes of an LLM on a dataset, as arrays that are mapped and checked against manifest and votes."""
+        """The probes of an LLM on a dataset, as arrays that are mapped and checked against manifest
+        and votes.
+        """
         record, votes = self.probes_record(dataset, llm), self.votes(dataset)
         self._have(path := file_path(PROBE_VOTES, dataset, llm))
         return open_probes(self.path / path, self.file_record(path), record["interval"], votes, llm)
 
     def probe_rows(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[ProbeRows]:
-        """The probes of an LLM on all or some questions, with raw answers and texts, question by question, as they were added."""
+        """The probes of an LLM on all or some questions, with raw answers and texts, question by
+        question, as they were added.
+        """
         self.probes_record(dataset, llm)
         part = self._part(PROBES, dataset, llm)
         with self.shape(part.path):
-            yield from parquet.probes_of_rows(part.questions(None, self._cut(PROBES, dataset, llm, rows)))
+            yield from parquet.probes_of_rows(
+                part.questions(None, self._cut(PROBES, dataset, llm, rows))
+            )
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""
         return (dataset, llm, "steps") in self.manifest.leaves
 
     def steps(self, dataset: str, llm: str) -> Steps | None:
-        """The steps that an LLM's pools on a dataset consist of, as arrays; `None` where they consist of whole CoTs."""
+        """The steps that an LLM's pools on a dataset consist of, as arrays; `None` where they
+        consist of whole CoTs.
+        """
         self.require(dataset, llm)
         if not self.has_steps(dataset, llm):
             return None
         if (steps := self.votes(dataset).steps(llm)) is None:
             raise DamagedRecordingError(
-                f"{self.path} was recorded with steps of {llm} on {dataset}, and its votes files have none; fetch or make the "
-                "recording again."
+                f"{self.path} was recorded with steps of {llm} on {dataset}, and its votes files"
+                " have none; fetch or make the recording again."
             )
         return steps
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
-        """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
+        """Question id -> the request that was sent (a JSON array of messages); `None` where it is
+        unknown.
+        """
         return dict(self.scan_prompts(dataset, llm))
 
-    def scan_prompts(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[tuple[str, str | None]]:
-        """(question id, request as in `prompts`), of all or some questions in their order, one row group at a time."""
+    def scan_prompts(
+        self, dataset: str, llm: str, rows: range | None = None
+    ) -> Iterator[tuple[str, str | None]]:
+        """(question id, request as in `prompts`), of all or some questions in their order, one row
+        group at a time.
+        """
         part = self._part("requests", dataset, llm)
         with self.shape(part.path):
-            for table in part.groups(["question_id", "prompt"], self._cut("requests", dataset, llm, rows)):
-                yield from zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+            for table in part.groups(
+                ["question_id", "prompt"], self._cut("requests", dataset, llm, rows)
+            ):
+                yield from zip(
+                    table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True
+                )
 
     def pools(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[PoolRows]:
-        """Everything recorded of one LLM on a dataset, question by question; `rows` are those of some questions."""
+        """Everything recorded of one LLM on a dataset, question by question; `rows` are those of
+        some questions.
+        """
         path = self._part("samples", dataset, llm).path
         with self.shape(path):
-            requests, samples = (self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples"))
+            requests, samples = (
+                self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples")
+            )
             texts = chain.from_iterable(self.scan_texts(dataset, llm, rows))
-            channels = [self.scan_channel(dataset, llm, part, rows) for part in self.channels(dataset, llm)]
+            channels = [
+                self.scan_channel(dataset, llm, part, rows) for part in self.channels(dataset, llm)
+            ]
             yield from parquet.pools_of_rows(path, requests, samples, texts, channels)
 
     def scan(
@@ -413,13 +505,16 @@ class Recording(Browsed):
         *,
         rows: range | None = None,
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """(question id, column -> values) of a part, question by question, one row group in memory at a time.
+        """(question id, column -> values) of a part, question by question, one row group in memory
+        at a time.
 
         `rows` are those of the questions, for a part of an LLM; `None` reads all.
         """
         place = self._part(part, dataset, llm)
         with self.shape(place.path):
-            yield from place.questions(columns, None if llm is None else self._cut(part, dataset, llm, rows))
+            yield from place.questions(
+                columns, None if llm is None else self._cut(part, dataset, llm, rows)
+            )
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file."""
@@ -431,23 +526,30 @@ class Recording(Browsed):
         """The manifest's record of a file: "sha256", "bytes", "rows"."""
         record = self.manifest.files.get(path)
         if record is None:
-            raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")
+            raise DamagedRecordingError(
+                f"{self.path}: manifest.json does not list {path}; fetch the recording again."
+            )
         return record
 
     def _contents(self) -> str:
-        parts = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
+        parts = [
+            f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}"
+            for dataset in self.dataset_ids()
+        ]
         return "; ".join(parts) or "nothing"
 
     def _have(self, path: str) -> None:
-        """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail when they are opened."""
+        """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail
+        when they are opened.
+        """
         if self._source is not None:
             self._source.fetch(self, path)
         elif (self.path / path).exists():
             return
         elif path in self.manifest.files and self.address is not None:
             raise NotFetchedError(
-                f"{path} of {self.address} was not fetched. `feval pull {self.address}` fetches all of it, and with "
-                "--dataset and --llm a part."
+                f"{path} of {self.address} was not fetched. `feval pull {self.address}` fetches all"
+                " of it, and with --dataset and --llm a part."
             )
 
     def _open_table(self, path: str) -> parquet.Table:
@@ -460,7 +562,9 @@ class Recording(Browsed):
 
     def _open_part(self, part: str, dataset: str, llm: str | None) -> parquet.Part:
         paths = self.files(part, dataset, llm) or [file_path(part, dataset, llm)]
-        return parquet.Part(self.path, {path: self.file_record(path) for path in paths}, self._tables)
+        return parquet.Part(
+            self.path, {path: self.file_record(path) for path in paths}, self._tables
+        )
 
     def _starts(self, name: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
         """[Q + 1] first row of each question in a part of an LLM, and the number of rows."""
@@ -475,7 +579,8 @@ class Recording(Browsed):
             part.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
             if part.starts[-1] != part.rows:
                 raise DamagedRecordingError(
-                    f"{part.path} has {part.rows} {name}, and the votes have {part.starts[-1]} CoTs."
+                    f"{part.path} has {part.rows} {name}, and the votes have {part.starts[-1]}"
+                    " CoTs."
                 )
         return part.starts
 
@@ -487,10 +592,14 @@ class Recording(Browsed):
         return range(int(starts[rows.start]), int(starts[rows.stop]))
 
     def _text_group(self, part: parquet.Part, start: int, stop: int) -> tuple[Any, int]:
-        """The texts in the row group of a question that has some rows, and the row of the first of them."""
+        """The texts in the row group of a question that has some rows, and the row of the first of
+        them.
+        """
         column, first = part.group_at(start, "text")
         if stop > first + len(column):
-            raise DamagedRecordingError(f"{part.path} ends before the row {stop} that the votes count.")
+            raise DamagedRecordingError(
+                f"{part.path} ends before the row {stop} that the votes count."
+            )
         return column, first
 
     def shape(self, path: Path) -> AbstractContextManager[None]:

@@ -1,4 +1,6 @@
-"""Which model answered, as its replies say, beside the one that was asked: routers and names that move swap models unseen."""
+"""Which model answered, as its replies say, beside the one that was asked: routers and names that
+move swap models unseen.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,21 @@ class Served:
 
     @property
     def is_other(self) -> bool:
-        """Whether several models answered, or another one than was asked; a dated name of the same is neither."""
+        """Whether several models answered, or another one than was asked; a dated name of the same
+        is neither.
+        """
         answered = {_bare(name) for name in self.names}
-        return len(answered) > 1 or {_undated(name) for name in answered} != {_undated(_bare(self.asked))}
+        return len(answered) > 1 or {_undated(name) for name in answered} != {
+            _undated(_bare(self.asked))
+        }
 
     @property
     def sentence(self) -> str:
         """What a reader should know."""
         most = sorted(self.names.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(f"{name:.60} ({count:,} CoT{'s' * (count != 1)})" for name, count in most[:_SHOWN])
+        shown = ", ".join(
+            f"{name:.60} ({count:,} CoT{'s' * (count != 1)})" for name, count in most[:_SHOWN]
+        )
         more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
         who = f"{self.llm} on {self.dataset}"
         if not self.is_other:

@@ -1,4 +1,6 @@
-"""Check a whole recording: every byte, every leaf, and that the votes files agree with the Parquet files."""
+"""Check a whole recording: every byte, every leaf, and that the votes files agree with the Parquet
+files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,15 @@ from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.executors.progress import reports
 from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
-from feval.recording.layout.format import MANIFEST, PROBES, README, SCORES, LeafHash, is_beside, open_regular
+from feval.recording.layout.format import (
+    MANIFEST,
+    PROBES,
+    README,
+    SCORES,
+    LeafHash,
+    is_beside,
+    open_regular,
+)
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
@@ -43,7 +53,8 @@ class Verification:
         recording_hash: as the manifest states it.
         files: number of files whose bytes were hashed.
         leaves: number of leaves that were recomputed from the content.
-        problems: sentences, each naming file, expected and found; empty where the recording is sound.
+        problems: sentences, each naming file, expected and found; empty where the recording is
+            sound.
         remarks: sentences to know before numbers are computed from a sound recording.
     """
 
@@ -63,17 +74,22 @@ class Verification:
 @checked
 @reports("verifying")
 def verify_recording(
-    path: str | Path, progress: Callable[[int, int], None] | None = None, *, executor: Executor | None = None
+    path: str | Path,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    executor: Executor | None = None,
 ) -> Verification:
     """Recompute every hash of a recording from its bytes and its content.
 
     Args:
         path: the folder.
         progress: called with (steps done, steps in all).
-        executor: hashes the files, and checks datasets and LLMs, see `feval.executors`; `None` for this process.
+        executor: hashes the files, and checks datasets and LLMs, see `feval.executors`; `None` for
+            this process.
 
     Raises:
-        NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
+        NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be
+            read.
     """
     recording = open_recording(path)
     steps = Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
@@ -90,10 +106,12 @@ def _remarks(recording: Recording) -> Iterator[str]:
     for dataset, record in recording.manifest.datasets.items():
         equality = record["equality"]
         if equality is not None and (without := equality["undecided"] + equality["not_asked"]):
-            pairs = "1 pair of answers has" if without == 1 else f"{without:,} pairs of answers have"
+            pairs = (
+                "1 pair of answers has" if without == 1 else f"{without:,} pairs of answers have"
+            )
             yield (
-                f"{dataset}: {pairs} no verdict of {equality['name']} (time or budget ran out), which counts as different; "
-                "`feval extract` compares them again."
+                f"{dataset}: {pairs} no verdict of {equality['name']} (time or budget ran out),"
+                " which counts as different; `feval extract` compares them again."
             )
     yield from (served.sentence for served in served_models(recording.manifest))
 
@@ -101,7 +119,9 @@ def _remarks(recording: Recording) -> Iterator[str]:
 def file_problems(
     recording: Recording, step: Callable[[], None] = lambda: None, executor: Executor | None = None
 ) -> Iterator[str]:
-    """Check the manifest's shape and the bytes of every file it lists, calling `step` after each; yield problems as sentences."""
+    """Check the manifest's shape and the bytes of every file it lists, calling `step` after each;
+    yield problems as sentences.
+    """
     try:
         check_manifest(recording.manifest.raw, unknown_fields=False)
     except ValidationError as error:
@@ -129,13 +149,17 @@ class Steps:
 
 def _check_file(path: Path, address: str | None, name: str, record: Mapping[str, Any]) -> list[str]:
     if not path.is_dir():
-        raise NotARecordingError(f"A worker finds no recording in {path}. Workers read it from the same path.")
+        raise NotARecordingError(
+            f"A worker finds no recording in {path}. Workers read it from the same path."
+        )
     if name == README and address is not None:
         return []  # on the Hub it is the card, which people edit; nothing depends on it
     try:
         with open_regular(path / name) as file:
             size = os.fstat(file.fileno()).st_size
-            digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
+            digest = (
+                hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
+            )
     except OSError as error:
         if isinstance(error, FileNotFoundError) and address is not None:
             return [f"{name}: it was not fetched; `feval pull {address}` fetches all."]
@@ -150,10 +174,18 @@ def _check_file(path: Path, address: str | None, name: str, record: Mapping[str,
 def _check_strays(recording: Recording) -> list[str]:
     if cached_from(recording.path) is not None:
         return []  # a repository may hold more than a recording
-    listed = {*recording.manifest.files, MANIFEST, *([PULLED] if recording.address is not None else [])}
-    present = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
+    listed = {
+        *recording.manifest.files,
+        MANIFEST,
+        *([PULLED] if recording.address is not None else []),
+    }
+    present = {
+        p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()
+    }
     strays = sorted(name for name in present - listed if not is_beside(name))
-    return [f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays]
+    return [
+        f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays
+    ]
 
 
 _Leaves = dict[tuple[str, str | None, str], str]
@@ -162,7 +194,9 @@ _Check = Callable[[Recording, str, str, _Leaves], Iterable[str]]
 
 
 class _Outcome(NamedTuple):
-    """What a check of a dataset, or of an LLM on it, came to; with an error, there may be leaves from before."""
+    """What a check of a dataset, or of an LLM on it, came to; with an error, there may be leaves
+    from before.
+    """
 
     check: _Check
     dataset: str
@@ -172,7 +206,9 @@ class _Outcome(NamedTuple):
 
 
 def _check_content(recording: Recording, steps: Steps, executor: Executor | None) -> list[str]:
-    """Recompute leaves and votes from the Parquet files; an error is all that is said of its dataset."""
+    """Recompute leaves and votes from the Parquet files; an error is all that is said of its
+    dataset.
+    """
     computed: _Leaves = {}
     unlisted, problems = [], {dataset: list[str]() for dataset in recording.dataset_ids()}
     try:
@@ -181,7 +217,12 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
         unlisted.append(str(error))
     broken: set[str] = set()
     here = recording if executor is None else recording.path.absolute()
-    checks = (check for dataset in problems for check in _checks(recording, dataset) if dataset not in broken)
+    checks = (
+        check
+        for dataset in problems
+        for check in _checks(recording, dataset)
+        if dataset not in broken
+    )
     for outcome in executors.results(_outcome, ((here, *check) for check in checks), executor):
         if outcome.dataset in broken:
             continue
@@ -195,14 +236,23 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
             problems[outcome.dataset] = [str(outcome.error)]
         else:
             raise outcome.error
-    return [*unlisted, *chain.from_iterable(problems.values()), *_leaf_problems(recording.manifest.leaves, computed)]
+    return [
+        *unlisted,
+        *chain.from_iterable(problems.values()),
+        *_leaf_problems(recording.manifest.leaves, computed),
+    ]
 
 
-def _leaf_problems(stated: Mapping[tuple[str, str | None, str], str], computed: _Leaves) -> Iterator[str]:
+def _leaf_problems(
+    stated: Mapping[tuple[str, str | None, str], str], computed: _Leaves
+) -> Iterator[str]:
     for key in sorted(stated.keys() | computed.keys(), key=str):
         if stated.get(key) != computed.get(key):
             where = " / ".join(filter(None, key))
-            yield f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the content."
+            yield (
+                f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the"
+                " content."
+            )
 
 
 def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, str]]:
@@ -216,7 +266,9 @@ def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, s
 
 
 def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str) -> _Outcome:
-    """Make a check: a task. A path is opened anew, since files may have changed there since a worker read them."""
+    """Make a check: a task. A path is opened anew, since files may have changed there since a
+    worker read them.
+    """
     opened = open_recording(recording) if isinstance(recording, Path) else recording
     leaves: _Leaves = {}
     try:
@@ -243,7 +295,11 @@ def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
     """Compare a record of the manifest with what was counted; counts that both leave out are 0."""
     stated = {name: record[name] for name in (*_LEFT_OUT, *counted) if name in record}
-    return [] if stated == counted else [f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."]
+    return (
+        []
+        if stated == counted
+        else [f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."]
+    )
 
 
 def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:
@@ -255,11 +311,17 @@ def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves)
     leaves[dataset, None, "equality"] = tally.leaf()
     stated = recording.manifest.datasets[dataset]["equality"]
     counted = {"name": name, **tally.counts(stated["not_asked"])}
-    return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
+    return (
+        []
+        if stated == counted
+        else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
+    )
 
 
 def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) -> Iterator[str]:
-    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs, with whole pools."""
+    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the
+    same CoTs, with whole pools.
+    """
     parts = [SCORES + scorer for scorer in recording.scorers(dataset, llm)]
     parts += [PROBES] if recording.has_probes(dataset, llm) else []
     for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *parts):
@@ -267,7 +329,8 @@ def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) 
             if recording.named_llms(path) - {llm}:
                 yield f"{path}: its column `llm` names another LLM than {llm!r}."
     samples, texts = (
-        recording.scan(part, dataset, llm, ["question_id", "sample_index"]) for part in ("samples", "texts")
+        recording.scan(part, dataset, llm, ["question_id", "sample_index"])
+        for part in ("samples", "texts")
     )
     if any(of_samples != of_texts for of_samples, of_texts in zip_longest(samples, texts)):
         [path, *_] = recording.files("texts", dataset, llm)
@@ -290,7 +353,11 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
         try:
             row_of(pool.question_id)
         except ValueError as error:
-            wrong = "comes twice or out of order in" if pool.question_id in votes.question_ids else "is no question of"
+            wrong = (
+                "comes twice or out of order in"
+                if pool.question_id in votes.question_ids
+                else "is no question of"
+            )
             raise DamagedRecordingError(
                 f"{llm} was asked {pool.question_id!r:.80}, which {wrong} {dataset}."
             ) from error
@@ -298,13 +365,18 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             hashes[part].add(line)
         unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
         if unknown:
-            raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
+            raise DamagedRecordingError(
+                f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}."
+            )
         if not pool.marks_fit():
             raise DamagedRecordingError(
-                f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
+                f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do"
+                " not fit its texts."
             )
         if problem := pool.tree_problem():
-            raise DamagedRecordingError(f"{llm} on {dataset}, question {pool.question_id!r}: {problem}.")
+            raise DamagedRecordingError(
+                f"{llm} on {dataset}, question {pool.question_id!r}: {problem}."
+            )
         tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
         leaves[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
@@ -313,13 +385,19 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
     counter = recording.counter(dataset, llm)
     leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}
-    return _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
+    return _check_counts(
+        recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}"
+    )
 
 
 def open_sound(path: str | Path) -> Recording:
-    """Open a recording after checking all bytes: a derived recording would give damage a hash of its own."""
+    """Open a recording after checking all bytes: a derived recording would give damage a hash of
+    its own.
+    """
     source = open_recording(path)
     problem = next(iter(file_problems(source)), None)
     if problem is not None:
-        raise DamagedRecordingError(f"{source.path}: {problem} Fetch it again; `feval verify` lists all problems.")
+        raise DamagedRecordingError(
+            f"{source.path}: {problem} Fetch it again; `feval verify` lists all problems."
+        )
     return source

@@ -36,7 +36,8 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
             recordings[0].require(dataset, llm)
         pairs = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
         raise NotRecordedError(
-            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(pairs)}."
+            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold"
+            f" {'; '.join(pairs)}."
         )
     if len({holder.hash for holder in holders}) > 1:
         paths = " and ".join(str(holder.path) for holder in holders)
@@ -52,17 +53,27 @@ def _question_block(recording: Recording, dataset: str, block: int) -> list[Ques
     return list(recording.scan_questions(dataset, _rows(recording, dataset, block)))
 
 
-def _prompt_block(recording: Recording, dataset: str, llm: str, block: int | None) -> dict[str, str | None]:
-    return dict(recording.scan_prompts(dataset, llm, None if block is None else _rows(recording, dataset, block)))
+def _prompt_block(
+    recording: Recording, dataset: str, llm: str, block: int | None
+) -> dict[str, str | None]:
+    return dict(
+        recording.scan_prompts(
+            dataset, llm, None if block is None else _rows(recording, dataset, block)
+        )
+    )
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
-    """Find some LLMs on a dataset in one or more recordings; contradictions between them are a `ConflictError`."""
+    """Find some LLMs on a dataset in one or more recordings; contradictions between them are a
+    `ConflictError`.
+    """
     owners = {name: _owner(recordings, dataset, name) for name in names}
     distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
     if len(distinct) == 1:
         return View(distinct[0], distinct[0].votes(dataset))
-    return _JoinedView([(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset)
+    return _JoinedView(
+        [(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset
+    )
 
 
 class View:
@@ -85,12 +96,16 @@ class View:
         return self
 
     def numbers_as(self, other: View) -> bool:
-        """Whether equal codes mean equal answers in both views: they come from one `load`, or from equal ones."""
+        """Whether equal codes mean equal answers in both views: they come from one `load`, or from
+        equal ones.
+        """
         mine, theirs = self.numbering(), other.numbering()
         if mine is theirs:
             return True
         ids = mine.votes.question_ids
-        if mine.votes.dataset != theirs.votes.dataset or list(ids) != list(theirs.votes.question_ids):
+        if mine.votes.dataset != theirs.votes.dataset or list(ids) != list(
+            theirs.votes.question_ids
+        ):
             return False
         return all(mine.candidates(row) == theirs.candidates(row) for row in range(len(ids)))
 
@@ -103,7 +118,9 @@ class View:
         return None
 
     def code_tables(self, llm: str) -> Sequence[Codes] | None:  # noqa: ARG002  a view of several recordings uses it
-        """Per question, the code of each of the recording's codes, for an LLM with probes; `None` where they are the same."""
+        """Per question, the code of each of the recording's codes, for an LLM with probes; `None`
+        where they are the same.
+        """
         return None
 
     def candidates(self, row: int) -> list[str]:
@@ -111,12 +128,16 @@ class View:
         return self.votes.candidates(row)
 
     def key(self, row: int, form: str) -> str:
-        """The voting key of a normal form: that of its party if the recording has compared it, else itself."""
+        """The voting key of a normal form: that of its party if the recording has compared it, else
+        itself.
+        """
         code = self.aliases(row).get(form)
         return form if code is None else self.candidates(row)[code]
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
+        """Normal forms of a question that vote under the key of another form -> code of that
+        key.
+        """
         return self.votes.aliases(row)
 
     def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
@@ -124,7 +145,9 @@ class View:
         return self.votes.candidate_counts()
 
     def question(self, row: int) -> Question:
-        """A question, with its text and gold; it is read with its neighbours, and the last blocks that were read are kept."""
+        """A question, with its text and gold; it is read with its neighbours, and the last blocks
+        that were read are kept.
+        """
         block, place = divmod(row, _BLOCK)
         return self._questions(block)[place]
 
@@ -148,16 +171,19 @@ class View:
             if row is None:
                 examples = ", ".join(self.votes.question_ids[:3])
                 raise NotRecordedError(
-                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {examples}."
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with"
+                    f" {examples}."
                 )
             return row
         if not is_whole(question):
             raise UsageError(
-                f"A question is named by its id or row; {question!r:.80} ({type(question).__name__}) was given."
+                f"A question is named by its id or row; {question!r:.80}"
+                f" ({type(question).__name__}) was given."
             )
         if not 0 <= question < count:
             raise NotRecordedError(
-                f"{self.votes.dataset} has the question rows 0 to {count - 1}; {question} was asked for."
+                f"{self.votes.dataset} has the question rows 0 to {count - 1}; {question} was asked"
+                " for."
             )
         return int(question)
 
@@ -170,17 +196,23 @@ class View:
         return texts
 
     def reasoning(self, llm: str, row: int) -> list[str | None] | None:
-        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none. The last result is cached."""
+        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none.
+        The last result is cached.
+        """
         thoughts: list[str | None] | None = self._once("reasoning", llm, row)
         return thoughts
 
     def marks(self, llm: str, row: int) -> list[tuple[Mark, ...] | None] | None:
-        """Where the thoughts of an LLM on a question were in the raw texts, as `Recording.marks`; the last result is cached."""
+        """Where the thoughts of an LLM on a question were in the raw texts, as `Recording.marks`;
+        the last result is cached.
+        """
         marks: list[tuple[Mark, ...] | None] | None = self._once("marks", llm, row)
         return marks
 
     def messages(self, llm: str, row: int) -> list[str | None] | None:
-        """What an LLM's turns on a question reply to, as `Recording.messages`; the last result is cached."""
+        """What an LLM's turns on a question reply to, as `Recording.messages`; the last result is
+        cached.
+        """
         messages: list[str | None] | None = self._once("messages", llm, row)
         return messages
 
@@ -204,18 +236,25 @@ class View:
         return [sent.get(question) for question in self.votes.question_ids]
 
     def prompt(self, llm: str, row: int) -> str | None:
-        """The request sent to an LLM for a question; read with all others, or with its neighbours where that would be many."""
+        """The request sent to an LLM for a question; read with all others, or with its neighbours
+        where that would be many.
+        """
         block = None if len(self.votes) <= _BLOCK * _BLOCKS else self._recorded_row(row) // _BLOCK
         return self._prompts(llm, block).get(self.votes.question_ids[row])
 
 
 class _JoinedView(View):
-    """Several recordings of one dataset opened together; candidates are renumbered so that votes pool across LLMs."""
+    """Several recordings of one dataset opened together; candidates are renumbered so that votes
+    pool across LLMs.
+    """
 
     def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
         first = owners[0][0]
         super().__init__(first, first.votes(dataset))
-        self._parts = [_Part(recording, names, recording.votes(dataset), self.votes) for recording, names in owners]
+        self._parts = [
+            _Part(recording, names, recording.votes(dataset), self.votes)
+            for recording, names in owners
+        ]
         for part in self._parts[1:]:
             self._agree(part)
         for sentence in self._apart(owners, dataset):
@@ -223,19 +262,27 @@ class _JoinedView(View):
         self._tables: dict[str, list[Codes]] = {}
         self.votes = copy(self.votes)
         codes = self._number()
-        self._pools = {name: part.pool(name, codes[name]) for part in self._parts for name in part.names}
+        self._pools = {
+            name: part.pool(name, codes[name]) for part in self._parts for name in part.names
+        }
 
     def _number(self) -> dict[str, npt.NDArray[np.signedinteger[Any]]]:
-        """Number the answers of each question anew: those of the LLMs in their order, then the gold. Return [Q, S] by LLM."""
+        """Number the answers of each question anew: those of the LLMs in their order, then the
+        gold. Return [Q, S] by LLM.
+        """
         keys, starts, gold = Texts(), array("Q", [0]), np.empty(len(self.votes), np.int32)
-        blocks: dict[str, list[npt.NDArray[Any]]] = {name: [] for part in self._parts for name in part.names}
+        blocks: dict[str, list[npt.NDArray[Any]]] = {
+            name: [] for part in self._parts for name in part.names
+        }
         for start in range(0, len(self.votes), _BLOCK):
             rows = range(start, min(start + _BLOCK, len(self.votes)))
             codes = [part.codes(slice(rows.start, rows.stop)) for part in self._parts]
             for place, row in enumerate(rows):
                 joined, known = _joined_forms(self._parts, row), dict[str, int]()
                 for part, own in zip(self._parts, codes, strict=True):
-                    tables = part.renumber(row, {name: table[place] for name, table in own.items()}, joined, known)
+                    tables = part.renumber(
+                        row, {name: table[place] for name, table in own.items()}, joined, known
+                    )
                     for name in part.probed:
                         self._tables.setdefault(name, []).append(tables[name])
                 gold[row] = self._gold(row, joined, known)
@@ -244,7 +291,9 @@ class _JoinedView(View):
                 starts.append(len(keys))
             for own in codes:
                 for name, table in own.items():
-                    blocks[name].append(table.astype(np.min_scalar_type(-1 - int(table.max(initial=0)))))
+                    blocks[name].append(
+                        table.astype(np.min_scalar_type(-1 - int(table.max(initial=0))))
+                    )
         self.votes.gold = gold
         self._keys, self._starts = Strings(*keys.arrays()), np.array(starts)
         return {name: np.concatenate(pieces) for name, pieces in blocks.items()}
@@ -255,15 +304,19 @@ class _JoinedView(View):
         infos = [recording.dataset_info(dataset) for recording, _ in owners]
         if infos[0].equality != NORMAL_FORM:
             yield (
-                f"{len(owners)} recordings of {dataset} are opened together: their answers vote together only where their "
-                "parties have a normal form in common. `feval merge` compares all of them."
+                f"{len(owners)} recordings of {dataset} are opened together: their answers vote"
+                " together only where their parties have a normal form in common. `feval merge`"
+                " compares all of them."
             )
-        extractors = {info.extractor: str(recording.path) for info, (recording, _) in zip(infos, owners, strict=True)}
+        extractors = {
+            info.extractor: str(recording.path)
+            for info, (recording, _) in zip(infos, owners, strict=True)
+        }
         if len(extractors) > 1:
             read = ", ".join(f"{name} in {path}" for name, path in extractors.items())
             yield (
-                f"The answers of {dataset} were extracted by different rules ({read}), so equal ones may not vote together. "
-                "`feval extract` reads all by the same."
+                f"The answers of {dataset} were extracted by different rules ({read}), so equal"
+                " ones may not vote together. `feval extract` reads all by the same."
             )
 
     def of(self, llm: str) -> View:
@@ -291,46 +344,65 @@ class _JoinedView(View):
     def _agree(self, part: _Part) -> None:
         mine, theirs = self.votes, part.votes
         here, there = self.recording.path, part.recording.path
-        infos = [recording.dataset_info(mine.dataset) for recording in (self.recording, part.recording)]
+        infos = [
+            recording.dataset_info(mine.dataset) for recording in (self.recording, part.recording)
+        ]
         for field, noun in (("answer_kind", "answer kind"), ("equality", "equality of answers")):
             ours, other = (getattr(info, field) for info in infos)
             if ours != other:
                 raise ConflictError(
-                    f"{mine.dataset} has the {noun} {ours!r} in {here} but {other!r} in {there}; votes cannot pool. `feval "
-                    "extract` makes both alike."
+                    f"{mine.dataset} has the {noun} {ours!r} in {here} but {other!r} in {there};"
+                    " votes cannot pool. `feval extract` makes both alike."
                 )
-        if len(mine) != len(theirs) or (theirs.question_keys[part.rows] != mine.question_keys).any():
-            odd = min(set(mine.question_ids) ^ set(theirs.question_ids), default=mine.question_ids[0])
+        if (
+            len(mine) != len(theirs)
+            or (theirs.question_keys[part.rows] != mine.question_keys).any()
+        ):
+            odd = min(
+                set(mine.question_ids) ^ set(theirs.question_ids), default=mine.question_ids[0]
+            )
             raise ConflictError(
-                f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one only); select first."
+                f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one"
+                " only); select first."
             )
         differ = np.flatnonzero(theirs.text_keys[part.rows] != mine.text_keys)
         if differ.size:
             raise ConflictError(
-                f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another in {there}."
+                f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another"
+                f" in {there}."
             )
 
     def _gold(self, row: int, joined: Mapping[str, str], known: dict[str, int]) -> int:
-        golds = list(dict.fromkeys(gold for part in self._parts if (gold := part.gold(row)) is not None))
+        golds = list(
+            dict.fromkeys(gold for part in self._parts if (gold := part.gold(row)) is not None)
+        )
         keys = list(dict.fromkeys(joined.get(gold, gold) for gold in golds))
         if len(keys) > 1 and self._golds_differ(row):
             paths = " and ".join(str(part.recording.path) for part in self._parts)
             raise ConflictError(
-                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(golds)}, in {paths}."
+                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(golds)}, in"
+                f" {paths}."
             )
         return known.setdefault(keys[0], len(known)) if keys else NO_ANSWER
 
     def _golds_differ(self, row: int) -> bool:
-        """Whether golds with different keys differ; under an equality, the party of one gold may have a key per recording."""
+        """Whether golds with different keys differ; under an equality, the party of one gold may
+        have a key per recording.
+        """
         if self.recording.dataset_info(self.votes.dataset).equality == NORMAL_FORM:
             return True
-        golds = (part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key for part in self._parts)
+        golds = (
+            part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key
+            for part in self._parts
+        )
         return len({gold for gold in golds if gold is not None}) > 1
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One of several recordings, with some of its LLMs; `first` has the questions in the joined order."""
+    """One of several recordings, with some of its LLMs; `first` has the questions in the joined
+    order.
+    """
 
     recording: Recording
     names: Sequence[str]
@@ -353,21 +425,37 @@ class _Part:
 
     def codes(self, questions: slice) -> dict[str, npt.NDArray[np.int32]]:
         """The codes of each LLM on some questions, as they are numbered here; copies."""
-        return {name: self.votes.llms[name].codes[self.rows[questions]].astype(np.int32) for name in self.names}
+        return {
+            name: self.votes.llms[name].codes[self.rows[questions]].astype(np.int32)
+            for name in self.names
+        }
 
     def renumber(
-        self, row: int, codes: Mapping[str, npt.NDArray[np.int32]], joined: Mapping[str, str], known: dict[str, int]
+        self,
+        row: int,
+        codes: Mapping[str, npt.NDArray[np.int32]],
+        joined: Mapping[str, str],
+        known: dict[str, int],
     ) -> dict[str, Codes]:
-        """Change the codes of a question, by LLM, to those in `known`, where new answers get the next ones.
+        """Change the codes of a question, by LLM, to those in `known`, where new answers get the
+        next ones.
 
         Returns, by LLM, the new code of each of the recording's.
         """
         candidates = [joined.get(key, key) for key in self.votes.candidates(int(self.rows[row]))]
         tables = {}
         for name, own in codes.items():
-            # An answer takes its place in the shared table only if this LLM gave it, perhaps in a probe.
-            present = range(len(candidates)) if name in self.probed else {code for code in own.tolist() if code >= 0}
-            table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
+            # An answer takes its place in the shared table only if this LLM gave it, perhaps in a
+            # probe.
+            present = (
+                range(len(candidates))
+                if name in self.probed
+                else {code for code in own.tolist() if code >= 0}
+            )
+            table = [
+                known.setdefault(c, len(known)) if i in present else NO_ANSWER
+                for i, c in enumerate(candidates)
+            ]
             tables[name] = np.array([*table, ABSENT, NO_ANSWER], np.int32)
             own[:] = tables[name][own]
         return tables
@@ -376,7 +464,11 @@ class _Part:
         """The arrays of an LLM in the joined order, with its new codes."""
         votes, rows = self.votes.llms[llm], self.rows
         return LLMVotes(
-            codes, votes.output_tokens[rows], votes.prompt_tokens[rows], votes.sizes[rows], lambda: votes.finish[rows]
+            codes,
+            votes.output_tokens[rows],
+            votes.prompt_tokens[rows],
+            votes.sizes[rows],
+            lambda: votes.finish[rows],
         )
 
     def gold(self, row: int) -> str | None:
@@ -386,7 +478,8 @@ class _Part:
 
 
 def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
-    """Return normal form -> key of its party, where they differ; parties of several recordings with a form in common are one.
+    """Return normal form -> key of its party, where they differ; parties of several recordings with
+    a form in common are one.
 
     All parties of all recordings count, whichever LLMs are opened.
     """

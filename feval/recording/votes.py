@@ -1,6 +1,8 @@
-"""The votes files: everything that voting needs from one dataset, as arrays that are mapped, not parsed.
+"""The votes files: everything that voting needs from one dataset, as arrays that are mapped, not
+parsed.
 
-`docs/recording-format.md` lists the arrays. The details (ids, answers as text, finish reasons) are read on first use.
+`docs/recording-format.md` lists the arrays. The details (ids, answers as text, finish reasons) are
+read on first use.
 """
 
 from __future__ import annotations
@@ -50,8 +52,9 @@ DETAILS: Mapping[str, Kind] = {
     "turn_prompts": (("int32",), 2),
     **dict(zip(ALIASES, (*_STRINGS, (_OFFSETS, 1), (("int32",), 1)), strict=True)),
 }
-"""Arrays of the file of details; of "finish" there is one for each LLM, of "parents" and "ends" for each with trees of steps, of
-"turns" and "turn_prompts" for each of these with turns."""
+"""Arrays of the file of details; of "finish" there is one for each LLM, of "parents" and "ends" for
+each with trees of steps, of "turns" and "turn_prompts" for each of these with turns.
+"""
 _TREES, _TURNS = ("parents", "ends"), ("turns", "turn_prompts")
 
 _PROBES: Mapping[str, Kind] = {
@@ -65,8 +68,12 @@ _PROBES: Mapping[str, Kind] = {
 
 
 def name_key(*names: str) -> int:
-    """64-bit key of some names: the first eight bytes, little-endian, of SHA-256 over the names joined by newlines."""
-    return int.from_bytes(hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little")
+    """64-bit key of some names: the first eight bytes, little-endian, of SHA-256 over the names
+    joined by newlines.
+    """
+    return int.from_bytes(
+        hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little"
+    )
 
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -100,12 +107,15 @@ class Votes:
 
     Attributes:
         dataset: id of the dataset.
-        question_keys: [Q] uint64, `name_key("feval/question", dataset, id)`: what draws are made from.
+        question_keys: [Q] uint64, `name_key("feval/question", dataset, id)`: what draws are made
+            from.
         gold: [Q] code of the gold answer among the question's candidates, -1 where there is none.
         llms: LLM name -> its arrays.
     """
 
-    def __init__(self, header: Mapping[str, Any], arrays: Arrays, details: Callable[[], Arrays]) -> None:
+    def __init__(
+        self, header: Mapping[str, Any], arrays: Arrays, details: Callable[[], Arrays]
+    ) -> None:
         self.dataset: str = header["dataset"]
         self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
         self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
@@ -117,7 +127,8 @@ class Votes:
                 arrays[f"output_tokens.{i}"],
                 arrays[f"prompt_tokens.{i}"],
                 arrays[f"sizes.{i}"],
-                partial(_finish, details, i, arrays[f"codes.{i}"].shape),  # not of `self`: no cycle keeps files mapped
+                # not of `self`: no cycle keeps files mapped
+                partial(_finish, details, i, arrays[f"codes.{i}"].shape),
             )
             for i, name in enumerate(header["llms"])
         }
@@ -142,7 +153,9 @@ class Votes:
         return len(self.gold)
 
     def rows_in_order(self) -> Callable[[str], int]:
-        """A function from the id of a question to its row, for ids that come in recorded order; others are a `ValueError`."""
+        """A function from the id of a question to its row, for ids that come in recorded order;
+        others are a `ValueError`.
+        """
         places = enumerate(self.question_ids)
         row, name = -1, ""
 
@@ -151,18 +164,24 @@ class Votes:
             while name != question:
                 row, name = next(places, (-1, question))
             if row < 0:
-                raise ValueError(f"{question!r:.80} is no question of {self.dataset}, or out of order")
+                raise ValueError(
+                    f"{question!r:.80} is no question of {self.dataset}, or out of order"
+                )
             return row
 
         return row_of
 
     def candidates(self, question: int) -> list[str]:
         """The distinct answers of a question (and its gold), by code."""
-        candidates: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]
+        candidates: list[str] = self._candidates[
+            int(self._starts[question]) : int(self._starts[question + 1])
+        ]
         return candidates
 
     def aliases(self, question: int) -> dict[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
+        """Normal forms of a question that vote under the key of another form -> code of that
+        key.
+        """
         if not self.has_aliases:
             return {}
         forms, offsets, starts, codes = (self._details()[name] for name in ALIASES)
@@ -188,11 +207,16 @@ class Votes:
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
     def _check(self) -> None:
-        """Check what the arrays say of each other: whatever is used as an index must be one. Wrong ones are a `ValueError`."""
+        """Check what the arrays say of each other: whatever is used as an index must be one. Wrong
+        ones are a `ValueError`.
+        """
         questions = len(self.gold)
         _check_offsets("candidate_starts", self._starts, questions, int(self._starts[-1]))
         counts = self._starts[1:].astype(np.int64) - self._starts[:-1].astype(np.int64)
-        if len(self.question_keys) != questions or ((self.gold < NO_ANSWER) | (self.gold >= counts)).any():
+        if (
+            len(self.question_keys) != questions
+            or ((self.gold < NO_ANSWER) | (self.gold >= counts)).any()
+        ):
             raise ValueError(f"its keys or golds are not of its {questions} questions")
         highest = cache(partial(_highest_codes, counts))
         for name, llm in self.llms.items():
@@ -206,23 +230,43 @@ class Votes:
                 lowest = ABSENT
                 absent = np.arange(width) >= llm.sizes[:, None]
                 if llm.sizes.max() > width or (absent != (llm.codes == ABSENT)).any():
-                    raise ValueError(f"the sizes of the pools of {name!r:.80} are not those of its codes")
-            if llm.codes.min(initial=0) < lowest or (llm.codes > highest(llm.codes.dtype, width)).any():
-                raise ValueError(f"the codes of {name!r:.80} are not those of the questions' answers")
+                    raise ValueError(
+                        f"the sizes of the pools of {name!r:.80} are not those of its codes"
+                    )
+            if (
+                llm.codes.min(initial=0) < lowest
+                or (llm.codes > highest(llm.codes.dtype, width)).any()
+            ):
+                raise ValueError(
+                    f"the codes of {name!r:.80} are not those of the questions' answers"
+                )
 
 
 def _check_offsets(name: str, offsets: npt.NDArray[Any], count: int, end: int) -> None:
     """Check that some pieces follow each other from 0 to an end."""
-    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
+    if (
+        len(offsets) != count + 1
+        or offsets[0] != 0
+        or offsets[-1] != end
+        or (offsets[1:] < offsets[:-1]).any()
+    ):
         raise ValueError(f"{name} should rise from 0 to {end} in {count} steps")
 
 
-def _highest_codes(counts: npt.NDArray[np.int64], dtype: np.dtype[Any], width: int) -> npt.NDArray[Any]:
-    """[Q, S] the highest code of each question; as a whole table it is compared four times as fast."""
-    return np.repeat(np.minimum(counts - 1, np.iinfo(dtype).max).astype(dtype), width).reshape(len(counts), width)
+def _highest_codes(
+    counts: npt.NDArray[np.int64], dtype: np.dtype[Any], width: int
+) -> npt.NDArray[Any]:
+    """[Q, S] the highest code of each question; as a whole table it is compared four times as
+    fast.
+    """
+    return np.repeat(np.minimum(counts - 1, np.iinfo(dtype).max).astype(dtype), width).reshape(
+        len(counts), width
+    )
 
 
-def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+def _finish(
+    details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]
+) -> npt.NDArray[np.uint8]:
     return np.broadcast_to(details()[f"finish.{llm}"], shape)
 
 
@@ -230,7 +274,9 @@ def _steps(details: Arrays, llm: int) -> Steps:
     return Steps(*(details.get(f"{name}.{llm}") for name in (*_TREES, *_TURNS)))  # type: ignore[arg-type]  # all of _TREES are there
 
 
-def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays) -> Arrays:
+def _read_details(
+    path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays
+) -> Arrays:
     data = mapped(path, record)
     with well_formed(path):
         own_header, details = unpack(data, DETAILS)
@@ -238,7 +284,11 @@ def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, An
             raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
         _check_details(details, votes["candidate_starts"])
         of_llms = ("finish", *_TREES, *_TURNS)
-        shared = [name for name in DETAILS if name not in of_llms and (name not in ALIASES or name in details)]
+        shared = [
+            name
+            for name in DETAILS
+            if name not in of_llms and (name not in ALIASES or name in details)
+        ]
         trees = [llm for llm in range(len(header["llms"])) if f"parents.{llm}" in details]
         shared += [f"{name}.{llm}" for llm in trees for name in _TREES]
         shared += [f"{name}.{llm}" for llm in trees if f"turns.{llm}" in details for name in _TURNS]
@@ -255,7 +305,9 @@ def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, An
 def _check_names(arrays: Arrays, shared: Iterable[str], of_llm: Iterable[str], llms: int) -> None:
     expected = {*shared, *(f"{name}.{llm}" for name in of_llm for llm in range(llms))}
     if odd := arrays.keys() ^ expected:
-        raise ValueError(f"it should have {len(expected)} arrays, found {len(arrays)}; {min(odd)!r:.40} is odd")
+        raise ValueError(
+            f"it should have {len(expected)} arrays, found {len(arrays)}; {min(odd)!r:.40} is odd"
+        )
 
 
 def _check_details(details: Arrays, starts: npt.NDArray[Any]) -> None:
@@ -274,8 +326,12 @@ def _check_details(details: Arrays, starts: npt.NDArray[Any]) -> None:
             raise ValueError("its aliases are not of these questions")
 
 
-def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any]]) -> Votes:
-    """Map a votes file after checking it against its record in the manifest; `details` is that file with its record."""
+def open_votes(
+    path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any]]
+) -> Votes:
+    """Map a votes file after checking it against its record in the manifest; `details` is that file
+    with its record.
+    """
     data = mapped(path, record)
     with well_formed(path):
         header, arrays = unpack(data, {**_SHARED, **_OF_LLM})
@@ -283,16 +339,26 @@ def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mappi
         return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))
 
 
-def open_probes(path: Path, record: Mapping[str, Any], interval: int | None, votes: Votes, llm: str) -> Probes:
-    """Map the flat file of an LLM's probes after checking it against its record, and its arrays against the votes."""
+def open_probes(
+    path: Path, record: Mapping[str, Any], interval: int | None, votes: Votes, llm: str
+) -> Probes:
+    """Map the flat file of an LLM's probes after checking it against its record, and its arrays
+    against the votes.
+    """
     data = mapped(path, record)
     with well_formed(path):
         header, arrays = unpack(data, _PROBES)
         if (header["dataset"], header["llm"]) != (votes.dataset, llm):
             raise ValueError(
-                f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on {votes.dataset}"
+                f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on"
+                f" {votes.dataset}"
             )
-        _check_names(arrays, [name for place, name in enumerate(_PROBES) if place < 3 or name in arrays], (), 0)
+        _check_names(
+            arrays,
+            [name for place, name in enumerate(_PROBES) if place < 3 or name in arrays],
+            (),
+            0,
+        )
         probes = Probes(
             interval,
             arrays["starts"],
@@ -306,15 +372,21 @@ def open_probes(path: Path, record: Mapping[str, Any], interval: int | None, vot
         return probes
 
 
-def _check_probes(probes: Probes, sizes: npt.NDArray[np.uint32], candidates: npt.NDArray[np.int32]) -> None:
-    """Check that probes are of recorded CoTs, in order, with codes that the questions have; others are a `ValueError`."""
+def _check_probes(
+    probes: Probes, sizes: npt.NDArray[np.uint32], candidates: npt.NDArray[np.int32]
+) -> None:
+    """Check that probes are of recorded CoTs, in order, with codes that the questions have; others
+    are a `ValueError`.
+    """
     starts, offsets, (questions, width) = probes.starts, probes.offsets, probes.shape
     _check_offsets("starts", starts, questions * width, len(offsets))
     columns = (probes.codes, probes.output_tokens, probes.confidences)
     if {len(offsets)} != {len(column) for column in columns if column is not None}:
         raise ValueError("its arrays have different lengths")
     counts = np.diff(starts)
-    if (sizes != width).any() and counts.reshape(probes.shape)[np.arange(width) >= sizes[:, None]].any():
+    if (sizes != width).any() and counts.reshape(probes.shape)[
+        np.arange(width) >= sizes[:, None]
+    ].any():
         raise ValueError("it has probes of CoTs that were not recorded")
     rises = offsets[1:] > offsets[:-1]
     ends = starts[1:-1]
@@ -324,7 +396,9 @@ def _check_probes(probes: Probes, sizes: npt.NDArray[np.uint32], candidates: npt
     if probes.interval is not None:
         places = np.arange(1, len(offsets) + 1) - np.repeat(starts[:-1], counts)
         if (offsets != places * probes.interval).any():
-            raise ValueError(f"its offsets are not every {probes.interval} tokens, as the manifest says")
+            raise ValueError(
+                f"its offsets are not every {probes.interval} tokens, as the manifest says"
+            )
     highest = np.repeat(candidates - 1, np.diff(starts[::width]) if width else 0)
     if len(offsets) and (probes.codes.min() < NO_ANSWER or (probes.codes > highest).any()):
         raise ValueError("its codes are not those of the questions' answers")

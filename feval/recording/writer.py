@@ -1,4 +1,6 @@
-"""Write a recording, into a hidden folder that gets its name at the end. The manifest is the last file written."""
+"""Write a recording, into a hidden folder that gets its name at the end. The manifest is the last
+file written.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,22 @@ import numpy.typing as npt
 from feval import __version__
 from feval.answers.parties import NORMAL_FORM, PairBudget
 from feval.errors import ConflictError, FevalError, UsageError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
-from feval.recording.derived.linking import LinkedPools, common_cue, linked_files, linked_scores, require_trees
+from feval.recording.content import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Question,
+    ScorerInfo,
+    ScoreRows,
+)
+from feval.recording.derived.linking import (
+    LinkedPools,
+    common_cue,
+    linked_files,
+    linked_scores,
+    require_trees,
+)
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -32,9 +48,22 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 from feval.recording.layout.hashed import write_file
-from feval.recording.layout.manifest import dataset_record, features, llm_record, manifest_bytes, scorer_record
+from feval.recording.layout.manifest import (
+    dataset_record,
+    features,
+    llm_record,
+    manifest_bytes,
+    scorer_record,
+)
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import ProbeTally, ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
+from feval.recording.leaves import (
+    ProbeTally,
+    ScoreTally,
+    Verdicts,
+    dataset_leaf,
+    described,
+    llm_leaf,
+)
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import PROBES_SCHEMA, SCORES_SCHEMA, write_questions
@@ -48,16 +77,18 @@ from feval.recording.sealing.votes_builder import VotesBuilder
 class RecordingWriter:
     """Writes one recording; use it as a context manager.
 
-    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all. Every method raises
-    `StorageError` where the disk is full or read-only.
+    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at
+    all. Every method raises `StorageError` where the disk is full or read-only.
 
     Args:
         out: folder to create. It must not exist, or be empty.
-        operation: what made the recording, such as {"name": "import", "format": "esc"} (JSON values).
+        operation: what made the recording, such as {"name": "import", "format": "esc"} (JSON
+            values).
         prices: id of the price list that `load` uses by default, or "none".
         parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
         notes: sentences about what was unusual.
-        licences: {"questions": ..., "outputs": ...}, `None` where not known; an attribute that may change until all is written.
+        licences: {"questions": ..., "outputs": ...}, `None` where not known; an attribute that may
+            change until all is written.
 
     Raises:
         StorageError: `out` exists, or cannot be written.
@@ -103,7 +134,10 @@ class RecordingWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             if kind is None:
@@ -134,10 +168,11 @@ class RecordingWriter:
         Args:
             info: what identifies it.
             questions: with their golds; a generator is read once, and its questions are not kept.
-            parent: a recording with the same questions; its files are linked where they would be written alike.
+            parent: a recording with the same questions; its files are linked where they would be
+                written alike.
             verdicts: on pairs of answers that were compared before, under the same equality.
-            not_asked: where no answer is new, how many pairs those verdicts leave out; `None` compares the answers when the
-                recording is sealed.
+            not_asked: where no answer is new, how many pairs those verdicts leave out; `None`
+                compares the answers when the recording is sealed.
 
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
@@ -158,7 +193,10 @@ class RecordingWriter:
         if not_asked is not None:
             self._settled[info.id] = not_asked
         self._votes[info.id] = VotesBuilder(table, self.root)
-        self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
+        self._leaves += [
+            (info.id, None, "dataset", dataset_leaf(info)),
+            (info.id, None, "questions", leaf.hexdigest()),
+        ]
         if parent is not None:
             self._sources[info.id] = parent
             with storage_errors(self.out):
@@ -181,13 +219,17 @@ class RecordingWriter:
             dataset: id of a dataset added before.
             llm: the LLM.
             counter: name of the token counter behind every token number.
-            pools: one per question, in the order of the questions; a question left out has an empty pool.
+            pools: one per question, in the order of the questions; a question left out has an empty
+                pool.
             progress: called with the number of questions done.
-            parent: a recording with the same CoTs; its files are linked where they would be written alike.
-            rewritten: the parts that may differ from those of `parent`; the others are linked. Probes named here are to be added.
+            parent: a recording with the same CoTs; its files are linked where they would be written
+                alike.
+            rewritten: the parts that may differ from those of `parent`; the others are linked.
+                Probes named here are to be added.
 
         Raises:
-            ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
+            ConflictError: this pair was added before, or the same LLM under another decoding, or
+                the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
         votes, only = self._begin_pair(dataset, llm, counter), None if parent is None else rewritten
@@ -211,7 +253,9 @@ class RecordingWriter:
                 self.link_probes(dataset, llm.name, [parent])
 
     def link_pools(self, linked: LinkedPools) -> None:
-        """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
+        """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are
+        those of `add_pools`.
+        """
         dataset, llm = linked.dataset, linked.llm
         votes = self._begin_pair(dataset, llm, linked.counter)
         with storage_errors(self.out):
@@ -220,10 +264,16 @@ class RecordingWriter:
         for part in linked.parts:
             self._link_part(part, dataset, llm.name, linked.parents)
         self._linked.add((dataset, llm.name))
-        self._end_pair(dataset, llm, linked.counter, linked.leaves(), linked.record(votes.sizes(llm.name)))
+        self._end_pair(
+            dataset, llm, linked.counter, linked.leaves(), linked.record(votes.sizes(llm.name))
+        )
 
-    def link_scores(self, dataset: str, llm: str, scorer: str, parents: Sequence[Recording]) -> None:
-        """Add one scorer's scores of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_scores`."""
+    def link_scores(
+        self, dataset: str, llm: str, scorer: str, parents: Sequence[Recording]
+    ) -> None:
+        """Add one scorer's scores of an LLM on a dataset by links, as `link_pools` does; errors are
+        those of `add_scores`.
+        """
         for parent in parents:
             self._add_scorer(parent.scorer_info(scorer))
         leaf, record = linked_scores(dataset, llm, scorer, parents, *self._pools[dataset, llm])
@@ -239,18 +289,27 @@ class RecordingWriter:
     def _begin_pair(self, dataset: str, llm: LLMInfo, counter: str) -> VotesBuilder:
         check_name("LLM", llm.name)
         if not llm.base.strip():
-            raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
+            raise UsageError(
+                f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'."
+            )
         llm_leaf(llm, counter)  # before anything is written
         self._add_llm(llm)
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
         if dataset not in self._datasets:
-            raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
+            raise UsageError(
+                f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first."
+            )
         self._votes[dataset].add_llm(llm.name)
         return self._votes[dataset]
 
     def _end_pair(
-        self, dataset: str, llm: LLMInfo, counter: str, leaves: Mapping[str, str], summary: Mapping[str, int]
+        self,
+        dataset: str,
+        llm: LLMInfo,
+        counter: str,
+        leaves: Mapping[str, str],
+        summary: Mapping[str, int],
     ) -> None:
         votes = self._votes[dataset]
         self._pools[dataset, llm.name] = votes.questions.ids, votes.sizes(llm.name)
@@ -258,11 +317,15 @@ class RecordingWriter:
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
-    def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
-        """Take a dataset and everything on it from another recording, linked, but for the scores of some (LLM, scorer).
+    def keep_dataset(
+        self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """Take a dataset and everything on it from another recording, linked, but for the scores of
+        some (LLM, scorer).
 
         Raises:
-            ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
+            ConflictError: the dataset was added already, or an LLM under another decoding, or a
+                scorer under other parameters.
             DamagedRecordingError: a file is not what its manifest says.
         """
         info = parent.dataset_info(dataset)
@@ -270,7 +333,10 @@ class RecordingWriter:
             raise ConflictError(f"Dataset {dataset} was added twice.")
         votes = parent.votes(dataset)
         self._datasets[dataset] = info
-        self._questions[dataset] = {"questions": len(votes), "with_gold": int((votes.gold >= 0).sum())}
+        self._questions[dataset] = {
+            "questions": len(votes),
+            "with_gold": int((votes.gold >= 0).sum()),
+        }
         if equality := parent.manifest.datasets[dataset]["equality"]:
             self._equality[dataset] = equality
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
@@ -281,24 +347,34 @@ class RecordingWriter:
             for llm in require_trees(parent, dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
-                self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))
+                self._leaves.append(
+                    (dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"]))
+                )
                 self._keep(parent, dataset, llm, {}, without)
                 self._pairs.append(pair)
                 self._pools[dataset, llm] = votes.question_ids, votes.llms[llm].sizes
 
-    def add_scores(self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]) -> None:
-        """Add one scorer's scores of an LLM on a dataset, both added before; `rows` come in the order of the questions.
+    def add_scores(
+        self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]
+    ) -> None:
+        """Add one scorer's scores of an LLM on a dataset, both added before; `rows` come in the
+        order of the questions.
 
         Raises:
-            ConflictError: the scores were added before, the scorer has other parameters, or rows are for CoTs that are missing,
-                twice or out of order.
+            ConflictError: the scores were added before, the scorer has other parameters, or rows
+                are for CoTs that are missing, twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
         """
         if (dataset, llm) not in self._pools:
-            raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")
+            raise UsageError(
+                f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it"
+                " first."
+            )
         self._add_scorer(scorer)
         part = SCORES + scorer.name
-        tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm])
+        tally = ScoreTally(
+            scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm]
+        )
         with (
             storage_errors(self.out),
             PartFiles(self._files.claim, self.root, (part, dataset, llm), SCORES_SCHEMA) as files,
@@ -318,17 +394,22 @@ class RecordingWriter:
         cue: str | None = None,
         parent: Recording | None = None,
     ) -> None:
-        """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the order of the questions.
+        """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the
+        order of the questions.
 
-        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is not known. Files are linked
-        to those of `parent` where they are equal.
+        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is
+        not known. Files are linked to those of `parent` where they are equal.
 
         Raises:
-            ConflictError: the probes were added before, or are of CoTs that are missing, or come twice or out of order.
+            ConflictError: the probes were added before, or are of CoTs that are missing, or come
+                twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
         """
         (votes, tally), key = self._begin_probes(dataset, llm, cue), (PROBES, dataset, llm)
-        with storage_errors(self.out), PartFiles(self._files.claim, self.root, key, PROBES_SCHEMA) as files:
+        with (
+            storage_errors(self.out),
+            PartFiles(self._files.claim, self.root, key, PROBES_SCHEMA) as files,
+        ):
             for rows in pools:
                 stored = tally.add(rows)
                 files.add(stored.question_id, stored.columns())
@@ -338,7 +419,9 @@ class RecordingWriter:
         self._end_probes(tally)
 
     def link_probes(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
-        """Add the probes of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_probes`."""
+        """Add the probes of an LLM on a dataset by links, as `link_pools` does; errors are those of
+        `add_probes`.
+        """
         votes, tally = self._begin_probes(dataset, llm, common_cue(dataset, llm, parents))
         with storage_errors(self.out):
             for parent in parents:
@@ -347,9 +430,14 @@ class RecordingWriter:
         self._link_part(PROBES, dataset, llm, parents)
         self._end_probes(tally)
 
-    def _begin_probes(self, dataset: str, llm: str, cue: str | None) -> tuple[VotesBuilder, ProbeTally]:
+    def _begin_probes(
+        self, dataset: str, llm: str, cue: str | None
+    ) -> tuple[VotesBuilder, ProbeTally]:
         if (dataset, llm) not in self._pools or dataset not in self._votes:
-            raise UsageError(f"There are probes of {llm!r} on {dataset!r}, whose CoTs were not added; add them first.")
+            raise UsageError(
+                f"There are probes of {llm!r} on {dataset!r}, whose CoTs were not added; add them"
+                " first."
+            )
         if (dataset, llm) in self._probes:
             raise ConflictError(f"The probes of {llm} on {dataset} were added twice.")
         self._votes[dataset].add_llm_probes(llm)
@@ -362,13 +450,16 @@ class RecordingWriter:
 
     def _add_llm(self, llm: LLMInfo) -> None:
         if self._llms.setdefault(llm.name, llm) != llm:
-            raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
+            raise ConflictError(
+                f"LLM {llm.name} was added with two decodings; give each variant its own name."
+            )
 
     def _add_scorer(self, scorer: ScorerInfo) -> None:
         check_name("scorer", scorer.name)
         if self._scorers.setdefault(scorer.name, scorer) != scorer:
             raise ConflictError(
-                f"Scorer {scorer.name} was added with two kinds or parameters; give each scorer its own name."
+                f"Scorer {scorer.name} was added with two kinds or parameters; give each scorer its"
+                " own name."
             )
 
     @property
@@ -386,8 +477,11 @@ class RecordingWriter:
         written: Mapping[str, str],
         without: Collection[tuple[str, str]] = (),
     ) -> None:
-        """Link what was not written (`written`: part -> leaf) from the parent, and replace what was written alike by links."""
-        later = {"equality", PROBES} if dataset in self._votes else {}  # settled when it is sealed; `link_probes`
+        """Link what was not written (`written`: part -> leaf) from the parent, and replace what was
+        written alike by links.
+        """
+        # settled when it is sealed; `link_probes`
+        later = {"equality", PROBES} if dataset in self._votes else {}
         for (*pair, part), digest in parent.manifest.leaves.items():
             if pair != [dataset, llm] or part in {"dataset", "llm", *later}:
                 continue
@@ -417,13 +511,26 @@ class RecordingWriter:
             for llm in votes.llm_names():
                 is_linked = (dataset, llm) in self._linked
                 if is_linked or self._datasets[dataset].equality != NORMAL_FORM:
-                    samples = {path: self._files[path] for path in file_paths(self._files, "samples", dataset, llm)}
-                    self._files |= write_correct(votes, llm, self.root, samples, keep_same=is_linked)
+                    samples = {
+                        path: self._files[path]
+                        for path in file_paths(self._files, "samples", dataset, llm)
+                    }
+                    self._files |= write_correct(
+                        votes, llm, self.root, samples, keep_same=is_linked
+                    )
                     self._files.link_if_same(self.root, self._sources.get(dataset), *samples)
             rows = self._questions[dataset]["questions"]
-            flat = [(file_path(part, dataset), blocks, rows) for part, blocks in votes.files().items()]
+            flat = [
+                (file_path(part, dataset), blocks, rows) for part, blocks in votes.files().items()
+            ]
             for llm, blocks in votes.probe_files():
-                flat.append((file_path(PROBE_VOTES, dataset, llm), blocks, self._probes[dataset, llm]["probes"]))
+                flat.append(
+                    (
+                        file_path(PROBE_VOTES, dataset, llm),
+                        blocks,
+                        self._probes[dataset, llm]["probes"],
+                    )
+                )
             for path, blocks, rows in flat:
                 self._files[self._files.claim(path)] = write_file(self.root / path, blocks, rows)
                 self._files.link_if_same(self.root, self._sources.get(dataset), path)
@@ -436,9 +543,14 @@ class RecordingWriter:
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
         """Compare the answers of a dataset, so that equal ones vote together."""
-        name, path = self._datasets[dataset].equality, self._files.claim(file_path("equality", dataset))
+        name, path = (
+            self._datasets[dataset].equality,
+            self._files.claim(file_path("equality", dataset)),
+        )
         known, not_asked = self._verdicts[dataset], self._settled.get(dataset)
-        self._files[path], leaf, counts = settle(votes, self.root / path, name, known, self._budget, not_asked)
+        self._files[path], leaf, counts = settle(
+            votes, self.root / path, name, known, self._budget, not_asked
+        )
         self._leaves.append((dataset, None, "equality", leaf))
         self._equality[dataset] = {"name": name, **counts}
         self._notes += without_verdict(dataset, name, counts)
@@ -465,6 +577,9 @@ class RecordingWriter:
             "scorers": [scorer_record(scorer) for scorer in self._scorers.values()],
             "scores": self._scores,
             "probes": list(self._probes.values()),
-            "leaves": [dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True)) for leaf in self._leaves],
+            "leaves": [
+                dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True))
+                for leaf in self._leaves
+            ],
             "files": {},
         }

@@ -1,4 +1,6 @@
-"""Normal forms of answers in any spelling. Reading answers is not needed to vote, so `Dataset` loads this when it is."""
+"""Normal forms of answers in any spelling. Reading answers is not needed to vote, so `Dataset`
+loads this when it is.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from feval.answers.thoughts import split
 
 
 def normal_form(kind: str, answer: str, choices: Sequence[tuple[str, str]]) -> str | None:
-    """Return the normal form of an answer in any spelling; `None` where the kind cannot read it, or where thoughts have no reply.
+    """Return the normal form of an answer in any spelling; `None` where the kind cannot read it, or
+    where thoughts have no reply.
 
-    Thoughts in the answer are left out, unless the kind is "verbatim". `choices` are (label, text) of each option.
+    Thoughts in the answer are left out, unless the kind is "verbatim". `choices` are (label, text)
+    of each option.
     """
     text: str | None = answer
     if kind != "verbatim":

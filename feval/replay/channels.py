@@ -1,4 +1,5 @@
-"""Channels: what some methods need of a pool besides answers: scores of the CoTs, log-probabilities of their tokens, probes.
+"""Channels: what some methods need of a pool besides answers: scores of the CoTs, log-probabilities
+of their tokens, probes.
 
 They are read on first use and kept as long as the pool.
 """
@@ -31,7 +32,9 @@ Rows = npt.NDArray[np.intp]
 
 
 class Channels(ABC):
-    """Source of a pool's optional channels, for the LLM `owner`. Question `row` of the arrays is question `row` of the pool."""
+    """Source of a pool's optional channels, for the LLM `owner`. Question `row` of the arrays is
+    question `row` of the pool.
+    """
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -78,16 +81,18 @@ class Channels(ABC):
         """Raise a `NotRecordedError` if no step replies to a whole CoT."""
         if not self.has_turns:
             raise NotRecordedError(
-                f"A method replies to a CoT of {self.owner}, and no turns were recorded. Record some (`feval record "
-                "--protocol`), or import them (`feval import jsonl`, `turns`)."
+                f"A method replies to a CoT of {self.owner}, and no turns were recorded. Record"
+                " some (`feval record --protocol`), or import them (`feval import jsonl`,"
+                " `turns`)."
             )
 
     def require_trees(self) -> None:
         """Raise a `NotRecordedError` if steps reply to whole CoTs, and so go on from none."""
         if self.has_turns:
             raise NotRecordedError(
-                f"{self.owner} was recorded as conversations of several turns, which cannot be expanded step by step. Reply to "
-                "them (`llm.reply`, sequential-revision), or record trees of steps (`feval record --tree`)."
+                f"{self.owner} was recorded as conversations of several turns, which cannot be"
+                " expanded step by step. Reply to them (`llm.reply`, sequential-revision), or"
+                " record trees of steps (`feval record --tree`)."
             )
 
     def steps(self) -> Steps:
@@ -99,8 +104,9 @@ class Channels(ABC):
         steps = self.derived("steps", self._read_steps)
         if steps is None:
             raise NotRecordedError(
-                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step or replied to. Record steps "
-                "(`feval record --tree`) or turns (`--protocol`), or import them (`feval import jsonl`, `steps` or `turns`)."
+                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step or"
+                " replied to. Record steps (`feval record --tree`) or turns (`--protocol`), or"
+                " import them (`feval import jsonl`, `steps` or `turns`)."
             )
         return steps
 
@@ -118,26 +124,30 @@ class Channels(ABC):
         names = list(self.scorers())
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
-                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them: --set scorer={names[0]}, or "
-                f"scorer={names[0]!r} in Python."
+                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them:"
+                f" --set scorer={names[0]}, or scorer={names[0]!r} in Python."
             )
         if scorer is not None and scorer not in names:
             scorer = stated_direction(scorer)[0]
         if not names or (scorer is not None and scorer not in names):
             by = "" if scorer is None else f" by {scorer!r}"
             raise NotRecordedError(
-                f"{self.owner} has no scores{by}{'; it has scores by ' * bool(names)}{', '.join(names)}. "
-                "Add some with `feval score RECORDING --scorer SCORER --out DIR`."
+                f"{self.owner} has no"
+                f" scores{by}{'; it has scores by ' * bool(names)}{', '.join(names)}. Add some with"
+                " `feval score RECORDING --scorer SCORER --out DIR`."
             )
         return names[0] if scorer is None else scorer
 
     def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
-        """Return [Q, S] one number per CoT, by one of `AGGREGATES`, the higher the better; NaN where it has none.
+        """Return [Q, S] one number per CoT, by one of `AGGREGATES`, the higher the better; NaN
+        where it has none.
 
-        Scores of a scorer that is named, here or in the recording, with ":lower" behind its name are negated.
+        Scores of a scorer that is named, here or in the recording, with ":lower" behind its name
+        are negated.
 
         Raises:
-            UsageError: the scorer is named as if lower were better, and nothing says which is; or a product of negated scores.
+            UsageError: the scorer is named as if lower were better, and nothing says which is; or a
+                product of negated scores.
             UnknownNameError: no such aggregate.
             NotRecordedError: no such scores, or the scorer only gave the other kind.
         """
@@ -150,10 +160,13 @@ class Channels(ABC):
         if direction == "lower":
             if aggregate in ("prod", "product"):
                 raise UsageError(
-                    f"Step scores by {name!r} are negated, and a product of them has no order; take 'min' or 'mean'."
+                    f"Step scores by {name!r} are negated, and a product of them has no order; take"
+                    " 'min' or 'mean'."
                 )
             scores = replace(scores, values=-scores.values, step_values=-scores.step_values)
-        return self.derived(("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate))
+        return self.derived(
+            ("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate)
+        )
 
     def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
         if aggregate == "last" and not scores.step_values.size:
@@ -161,14 +174,15 @@ class Channels(ABC):
         if aggregate != "score":
             if not scores.step_values.size:
                 raise NotRecordedError(
-                    f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take {aggregate!r} of; "
-                    "take aggregate='score', or score again with a scorer of steps."
+                    f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take"
+                    f" {aggregate!r} of; take aggregate='score', or score again with a scorer of"
+                    " steps."
                 )
             return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
         if scores.step_values.size and np.isnan(scores.values).all():
             raise NotRecordedError(
-                f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of whole CoTs; take an aggregate "
-                f"of them: {', '.join(AGGREGATES[1:])}."
+                f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of"
+                f" whole CoTs; take an aggregate of them: {', '.join(AGGREGATES[1:])}."
             )
         return scores.values
 
@@ -181,7 +195,9 @@ class Channels(ABC):
         return self.derived("logprobs", self._read_logprobs)
 
     def durations(self) -> npt.NDArray[np.float64] | None:
-        """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is known."""
+        """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is
+        known.
+        """
         return self.derived("durations", lambda: self._read_seconds("duration_s"))
 
     def first_tokens(self) -> npt.NDArray[np.float64] | None:
@@ -202,24 +218,31 @@ class Channels(ABC):
         probes = self.derived("probes", self._read_probes)
         if probes is None:
             raise NotRecordedError(
-                f"{self.owner} has no probes: its CoTs can be drawn whole, but not followed token by token. Import traces that "
-                "were probed (`feval import probed-traces`), or add probes with `RecordingWriter.add_probes`."
+                f"{self.owner} has no probes: its CoTs can be drawn whole, but not followed token"
+                " by token. Import traces that were probed (`feval import probed-traces`), or add"
+                " probes with `RecordingWriter.add_probes`."
             )
         return probes
 
     def rows(self, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None = None) -> Channels:
-        """Return the channels of some questions, in the order given, with other answer codes if `tables` has some."""
+        """Return the channels of some questions, in the order given, with other answer codes if
+        `tables` has some.
+        """
         return _ChannelRows(self, rows, tables)
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return a value computed from the channels and cached with them; it depends on nothing but the channels and its key."""
+        """Return a value computed from the channels and cached with them; it depends on nothing but
+        the channels and its key.
+        """
         if key not in self._cache:
             self._cache[key] = make()
         return cast("_T", self._cache[key])
 
 
 class ArrayChannels(Channels):
-    """Channels held in memory, for pools that come from no recording; `llm` is named in messages."""
+    """Channels held in memory, for pools that come from no recording; `llm` is named in
+    messages.
+    """
 
     def __init__(
         self,
@@ -232,7 +255,12 @@ class ArrayChannels(Channels):
         llm: str = "The pool",
     ) -> None:
         super().__init__(llm)
-        self._scores, self._logprobs, self._probes, self._steps = dict(scores or {}), logprobs, probes, steps
+        self._scores, self._logprobs, self._probes, self._steps = (
+            dict(scores or {}),
+            logprobs,
+            probes,
+            steps,
+        )
         self._durations = durations
 
     def scorers(self) -> Sequence[str]:
@@ -245,8 +273,8 @@ class ArrayChannels(Channels):
     def _read_logprobs(self) -> TokenLogprobs:
         if self._logprobs is None:
             raise NotRecordedError(
-                f"{self.owner} has no log-probabilities of tokens. Only `feval record --logprobs K` keeps them; "
-                "record the LLM again with it."
+                f"{self.owner} has no log-probabilities of tokens. Only `feval record --logprobs K`"
+                " keeps them; record the LLM again with it."
             )
         return self._logprobs
 
@@ -280,7 +308,10 @@ class RecordedChannels(Channels):
         path, expected = state["_recording"]
         recording = open_place(cached_from(Path(path)) or path)
         if recording.hash != expected:
-            raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
+            raise ConflictError(
+                f"{path} has changed: its hash was {expected[:12]} and is now"
+                f" {recording.hash[:12]}."
+            )
         self.__dict__.update(state | {"_recording": recording})
 
     def question(self, row: int) -> str:
@@ -322,7 +353,9 @@ class RecordedChannels(Channels):
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
 
-    def __init__(self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None) -> None:
+    def __init__(
+        self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None
+    ) -> None:
         super().__init__(whole.owner)
         self._whole, self._rows, self._tables = whole, rows, tables
 
@@ -359,7 +392,9 @@ class _ChannelRows(Channels):
 
 def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:
     questions, width = scores.values.shape
-    steps = _rows_of_ragged(Ragged(scores.step_values, scores.step_offsets, (questions, width)), rows)
+    steps = _rows_of_ragged(
+        Ragged(scores.step_values, scores.step_offsets, (questions, width)), rows
+    )
     return replace(
         scores,
         values=scores.values[rows],
@@ -375,4 +410,8 @@ def _rows_of_ragged(ragged: Ragged, rows: Rows) -> Ragged:
     pieces = [ragged.of_question(row) for row in rows.tolist()]
     values = np.concatenate(pieces) if pieces else ragged.values[:0]
     lengths = ragged.lengths()[rows].ravel()
-    return Ragged(values, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), (len(rows), ragged.shape[1]))
+    return Ragged(
+        values,
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        (len(rows), ragged.shape[1]),
+    )

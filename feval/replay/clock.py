@@ -1,4 +1,6 @@
-"""Clocks: how long the recorded CoTs of a pool took, so that methods can be replayed in seconds; where seconds come from."""
+"""Clocks: how long the recorded CoTs of a pool took, so that methods can be replayed in seconds;
+where seconds come from.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def _as_they_are(values: Int64) -> Int64:
 def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
     """Return [...] how long jobs of lengths [..., n] take, so many at once.
 
-    List scheduling: each begins, in its order, when the first of those before it has ended and left a place.
+    List scheduling: each begins, in its order, when the first of those before it has ended and left
+    a place.
     """
     *shape, jobs = lengths.shape
     until = np.zeros((prod(shape), min(at_once, max(jobs, 1))), np.int64)
@@ -43,15 +46,18 @@ def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clock:
-    """Microseconds that recorded CoTs took: whole numbers, so that sums do not depend on their order.
+    """Microseconds that recorded CoTs took: whole numbers, so that sums do not depend on their
+    order.
 
-    A CoT that is cut took a share of its duration, in proportion to its tokens: nothing says when each of them came. Where the
-    time to its first token is known, what came behind that is shared: t of T took first + (whole - first) (t - 1) / (T - 1).
+    A CoT that is cut took a share of its duration, in proportion to its tokens: nothing says when
+    each of them came. Where the time to its first token is known, what came behind that is shared:
+    t of T took first + (whole - first) (t - 1) / (T - 1).
 
     Attributes:
         tokens: [Q, S] output tokens of each CoT.
         microseconds: [Q, S] that each took; 0 where absent, or not known.
-        first: [Q, S] that each took to its first token, of those that it took; -1 where not known, `None` where none is.
+        first: [Q, S] that each took to its first token, of those that it took; -1 where not known,
+            `None` where none is.
         at_once: how many CoTs of a round are generated side by side; `None` for all of them.
     """
 
@@ -68,17 +74,29 @@ class Clock:
         first: npt.NDArray[np.float64] | None = None,
         at_once: int | None = None,
     ) -> Self:
-        """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S], and so many to the first.
+        """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S], and
+        so many to the first.
 
         NaN is not known; an unknown duration counts 0, and no first token comes behind the last.
         """
         known = np.zeros(output_tokens.shape) if seconds is None else np.nan_to_num(seconds)
         whole = np.rint(known * 1e6).astype(np.int64)
-        began = None if first is None else np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64)
-        return cls(output_tokens.astype(np.int64), whole, None if began is None else np.minimum(began, whole), at_once)
+        began = (
+            None if first is None else np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64)
+        )
+        return cls(
+            output_tokens.astype(np.int64),
+            whole,
+            None if began is None else np.minimum(began, whole),
+            at_once,
+        )
 
-    def after(self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = _as_they_are) -> Int64:
-        """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array [Q, S]."""
+    def after(
+        self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = _as_they_are
+    ) -> Int64:
+        """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array
+        [Q, S].
+        """
         whole, most = drawn(self.microseconds), drawn(self.tokens)
         reached = whole * np.where(tokens >= most, 1.0, tokens / np.maximum(most, 1))
         if self.first is not None:
@@ -87,22 +105,31 @@ class Clock:
             reached = np.where((first < 0) | (tokens >= most), reached, behind)
         return np.rint(np.where(tokens > 0, reached, 0)).astype(np.int64)
 
-    def wait(self, row: int, samples: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
-        """Microseconds of a round in which some CoTs of a question grew from so many tokens to so many."""
+    def wait(
+        self, row: int, samples: Sequence[int], before: Sequence[int], after: Sequence[int]
+    ) -> int:
+        """Microseconds of a round in which some CoTs of a question grew from so many tokens to so
+        many.
+        """
         places = np.array([before, after]), lambda values: values[row, list(samples)]
         return (
-            int(makespan(np.diff(self.after(*places), axis=0), self.at_once or len(samples))[0]) if len(samples) else 0
+            int(makespan(np.diff(self.after(*places), axis=0), self.at_once or len(samples))[0])
+            if len(samples)
+            else 0
         )
 
     def rows(self, places: npt.NDArray[np.intp] | slice) -> Clock:
         """The clock of some questions."""
         first = None if self.first is None else self.first[places]
-        return replace(self, tokens=self.tokens[places], microseconds=self.microseconds[places], first=first)
+        return replace(
+            self, tokens=self.tokens[places], microseconds=self.microseconds[places], first=first
+        )
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Where seconds come from: a serving profile, which models them, or the durations of the recorded replies.
+    """Where seconds come from: a serving profile, which models them, or the durations of the
+    recorded replies.
 
     Attributes:
         profile: the serving profile; `None` for recorded durations.
@@ -115,7 +142,9 @@ class Timing:
     first_tokens: bool = False
 
     @classmethod
-    def of(cls, cost: str | None, serving: ServingProfile | None, parallel: int | None) -> Timing | None:
+    def of(
+        cls, cost: str | None, serving: ServingProfile | None, parallel: int | None
+    ) -> Timing | None:
         """The timing that options ask for; `None` for no seconds.
 
         Raises:
@@ -123,8 +152,8 @@ class Timing:
         """
         if parallel is not None and (cost != SECONDS or serving is not None):
             raise UsageError(
-                f"parallel={parallel} schedules recorded durations, which only the cost 'seconds' without a serving profile "
-                "counts; ask for that, or leave it out."
+                f"parallel={parallel} schedules recorded durations, which only the cost 'seconds'"
+                " without a serving profile counts; ask for that, or leave it out."
             )
         return cls(serving, parallel) if serving is not None or cost == SECONDS else None
 
@@ -138,13 +167,19 @@ class Timing:
             return f"modelled by the serving profile {self.profile.id} of {self.profile.date}"
         several = "s" * (self.at_once != 1)
         behind = " behind the first, where its time was recorded" * self.first_tokens
-        side_by_side = "all CoTs of a round" if self.at_once is None else f"{self.at_once} CoT{several} of a round"
+        side_by_side = (
+            "all CoTs of a round"
+            if self.at_once is None
+            else f"{self.at_once} CoT{several} of a round"
+        )
         return (
-            f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to their tokens{behind}"
+            f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to"
+            f" their tokens{behind}"
         )
 
     def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> Timing:
-        """Return the timing of replies of LLMs on some questions, which says whether their times to first token are known.
+        """Return the timing of replies of LLMs on some questions, which says whether their times to
+        first token are known.
 
         Raises:
             NotRecordedError: the profile lacks an LLM, or replies have no duration.
@@ -156,11 +191,14 @@ class Timing:
                 continue
             recorded, seconds = llm.pool.codes[rows] > _ABSENT, llm.pool.channels.durations()
             replies = int(recorded.sum())
-            missing = replies if seconds is None else int((recorded & np.isnan(seconds[rows])).sum())
+            missing = (
+                replies if seconds is None else int((recorded & np.isnan(seconds[rows])).sum())
+            )
             if missing:
                 raise NotRecordedError(
-                    f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a duration, so that seconds cannot "
-                    "be replayed. Model them with a serving profile (--serving NAME or FILE), or import durations (duration_s)."
+                    f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a"
+                    " duration, so that seconds cannot be replayed. Model them with a serving"
+                    " profile (--serving NAME or FILE), or import durations (duration_s)."
                 )
             first = llm.pool.channels.first_tokens()
             first_tokens |= first is not None and not np.isnan(first[rows]).all()

@@ -48,7 +48,8 @@ class Dataset(Drawn):
         id: the dataset's id.
         llm_names: all LLMs that were loaded with it, in order.
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
-        question_keys: [Q] the keys that draws are made from, equal wherever a question is recorded; see `feval.replay.draws`.
+        question_keys: [Q] the keys that draws are made from, equal wherever a question is recorded;
+            see `feval.replay.draws`.
         recording_hashes: hash of every recording behind the questions and CoTs.
         recording_paths: folders of those.
     """
@@ -77,18 +78,21 @@ class Dataset(Drawn):
         return DatasetEntry(recorded.text, recorded.answer, recorded.choices, recorded.id)
 
     def require(self, llms: Sequence[LLM], *, steps: bool = False) -> None:
-        """Check that the answer codes of some LLMs are numbered as the golds are; `steps`: they may be recorded as trees.
+        """Check that the answer codes of some LLMs are numbered as the golds are; `steps`: they may
+        be recorded as trees.
 
         Raises:
-            UsageError: an LLM is from another `load`, whose codes mean other answers, or has steps where whole CoTs are needed.
+            UsageError: an LLM is from another `load`, whose codes mean other answers, or has steps
+                where whole CoTs are needed.
         """
         for llm in llms:
             if not steps:
                 llm.require_whole_cots()
             if not llm.numbered_as(self._view):
                 raise UsageError(
-                    f"{llm!r} and {self!r} come from different calls of `load`, which number questions or answers "
-                    "differently; open them together: load(dataset, [LLM, ...], [recording, ...])."
+                    f"{llm!r} and {self!r} come from different calls of `load`, which number"
+                    " questions or answers differently; open them together: load(dataset, [LLM,"
+                    " ...], [recording, ...])."
                 )
 
     @property
@@ -102,7 +106,9 @@ class Dataset(Drawn):
         return self._view.votes.question_ids
 
     def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN without a gold or CoTs."""
+        """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN
+        without a gold or CoTs.
+        """
         shares = {}
         for name in self.llm_names:
             pool = self._view.pool(name)
@@ -124,24 +130,29 @@ class Dataset(Drawn):
         row = self._view.row(question)
         if self.gold[row] < 0:
             raise NotRecordedError(
-                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
-                "leave it out."
+                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing"
+                " can be right or wrong; leave it out."
             )
-        return answer is not None and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
+        return (
+            answer is not None
+            and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
+        )
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
-        """Return the key that an answer votes with: its normal form, or that of the recorded answers it is equal to.
+        """Return the key that an answer votes with: its normal form, or that of the recorded
+        answers it is equal to.
 
-        Thoughts in it are not read, unless the kind is verbatim. The gold's own text has the gold's key. Of an answer that nobody
-        recorded, a number is compared under the recording's tolerance, with the gold first; LaTeX is not (`is_uncompared`).
+        Thoughts in it are not read, unless the kind is verbatim. The gold's own text has the gold's
+        key. Of an answer that nobody recorded, a number is compared under the recording's
+        tolerance, with the gold first; LaTeX is not (`is_uncompared`).
 
         Args:
             question: id or row.
             answer: in any spelling, or as `sample` gives it; `None` for no answer.
 
         Returns:
-            The key, one of `candidates` where the answer is equal to one; `None` for no answer, for thoughts without a reply, and
-            for an answer that the kind cannot read.
+            The key, one of `candidates` where the answer is equal to one; `None` for no answer, for
+            thoughts without a reply, and for an answer that the kind cannot read.
 
         Raises:
             NotRecordedError: no such question.
@@ -166,15 +177,24 @@ class Dataset(Drawn):
         return next((each for each in sorted(candidates) if near(each, key)), key)
 
     def is_uncompared(self, question: str | int, key: str | None) -> bool:
-        """Return whether an answer with this key could equal the gold, and nobody has asked: LaTeX that no CoT has."""
+        """Return whether an answer with this key could equal the gold, and nobody has asked: LaTeX
+        that no CoT has.
+        """
         row = self._view.row(question)
-        if key is None or not self._equality.startswith("math-verify") or key in self._view.candidates(row):
+        if (
+            key is None
+            or not self._equality.startswith("math-verify")
+            or key in self._view.candidates(row)
+        ):
             return False
-        return not all(map(_NUMBER.fullmatch, (key, *self._golds(row))))  # two numbers differ for good
+        # two numbers differ for good
+        return not all(map(_NUMBER.fullmatch, (key, *self._golds(row))))
 
     @cached_property
     def mixed_parties(self) -> int:
-        """Number of questions where one party holds answers that equal the gold, within the tolerance, and others that do not."""
+        """Number of questions where one party holds answers that equal the gold, within the
+        tolerance, and others that do not.
+        """
         near = tolerated(self._equality)
         if near is None:
             return 0
@@ -194,10 +214,14 @@ class Dataset(Drawn):
         return self._view.recording.dataset_info(self.id).equality
 
     def _golds(self, row: int) -> dict[str, str | None]:
-        """The normal form of a question's gold -> the gold as written; a form for each recording, empty without a gold."""
+        """The normal form of a question's gold -> the gold as written; a form for each recording,
+        empty without a gold.
+        """
         questions = (view.question(row) for view in self._views)
         return {each.answer_key: each.answer for each in questions if each.answer_key is not None}
 
     def candidates(self, question: str | int) -> list[str]:
-        """Return the distinct answers of a question by code, the gold among them if there is one."""
+        """Return the distinct answers of a question by code, the gold among them if there is
+        one.
+        """
         return self._view.candidates(self._view.row(question))

@@ -1,7 +1,8 @@
 """Draws: the order in which the CoTs of a pool are handed out, scheme `draws-v1`.
 
-Every order is a pure function of (seed, dataset, question, LLM, replicate): it does not depend on what else is loaded, on the
-machine, or on NumPy's generators, whose streams may change. The first k of an order are the draw of k, so draws nest.
+Every order is a pure function of (seed, dataset, question, LLM, replicate): it does not depend on
+what else is loaded, on the machine, or on NumPy's generators, whose streams may change. The first k
+of an order are the draw of k, so draws nest.
 
     pool key      P = H(seed, dataset, LLM)
     question key  K = H(dataset, question)
@@ -9,8 +10,9 @@ machine, or on NumPy's generators, whose streams may change. The first k of an o
     sample key    k_i = mix(s + (i + 1) g)                      recorded CoT i = 0, 1, 2, ...
     order         sort i by (floor(k_i / 2^16), i)
 
-modulo 2^64, with g = 0x9E3779B97F4A7C15, `mix` the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and H the first
-eight bytes of a SHA-256. `docs/draws.md` writes it down for other languages, with test vectors; a change is a new version.
+modulo 2^64, with g = 0x9E3779B97F4A7C15, `mix` the finalizer of SplitMix64 (Steele, Lea, Flood,
+OOPSLA 2014) and H the first eight bytes of a SHA-256. `docs/draws.md` writes it down for other
+languages, with test vectors; a change is a new version.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from feval.errors import OutOfRangeError
 SCHEME = "draws-v1"
 
 ORDERS = ("exact", "recorded", "seeded")
-"""How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
+"""How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded
+replicates.
+"""
 
 ABSENT_SAMPLE = 0xFFFF
 """Fills the end of an order where a pool is smaller than the largest."""
@@ -45,13 +49,19 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 def pool_key(seed: int, dataset: str, llm: str) -> int:
-    """Return the pool key P: eight bytes, little-endian, of SHA-256 over the lines "feval/draws-v1", seed, dataset and LLM."""
+    """Return the pool key P: eight bytes, little-endian, of SHA-256 over the lines
+    "feval/draws-v1", seed, dataset and LLM.
+    """
     text = "\n".join(("feval/draws-v1", str(int(seed)), dataset, llm))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def orders(
-    key: int, question_keys: UInt64, sizes: npt.NDArray[np.integer[Any]], replicates: Sequence[int], draws: int
+    key: int,
+    question_keys: UInt64,
+    sizes: npt.NDArray[np.integer[Any]],
+    replicates: Sequence[int],
+    draws: int,
 ) -> npt.NDArray[np.uint16]:
     """Return the orders of the pools of one LLM.
 
@@ -63,8 +73,8 @@ def orders(
         draws: length of each order, at most the largest pool.
 
     Returns:
-        [R, Q, draws] sample indices, `ABSENT_SAMPLE` where a pool has fewer CoTs. Two bytes each; memory beyond the result
-        does not grow with R.
+        [R, Q, draws] sample indices, `ABSENT_SAMPLE` where a pool has fewer CoTs. Two bytes each;
+        memory beyond the result does not grow with R.
 
     Raises:
         OutOfRangeError: a pool of 65,535 CoTs or more, or a negative replicate.
@@ -73,9 +83,12 @@ def orders(
     require_places(width)
     for replicate in replicates:
         if not is_whole(replicate) or replicate < 0:
-            raise OutOfRangeError(f"Replicates are numbered from 0; {replicate!r:.80} was asked for.")
+            raise OutOfRangeError(
+                f"Replicates are numbered from 0; {replicate!r:.80} was asked for."
+            )
     steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
-    starts = np.array([(int(r) + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)  # NumPy's would overflow
+    # NumPy's would overflow
+    starts = np.array([(int(r) + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)
     base = _mix(question_keys ^ np.uint64(key), np.empty_like(question_keys))
     indices = np.arange(width, dtype=np.uint64)
     absent = None
@@ -101,19 +114,26 @@ def orders(
 
 
 def require_places(width: int) -> None:
-    """Raise an `OutOfRangeError` if a pool has more CoTs than the two bytes of an order can number."""
+    """Raise an `OutOfRangeError` if a pool has more CoTs than the two bytes of an order can
+    number.
+    """
     if width >= ABSENT_SAMPLE:
-        raise OutOfRangeError(f"Draws reach {ABSENT_SAMPLE - 1} CoTs per question; a pool has {width}. Select fewer.")
+        raise OutOfRangeError(
+            f"Draws reach {ABSENT_SAMPLE - 1} CoTs per question; a pool has {width}. Select fewer."
+        )
 
 
 def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
-    """Return more random numbers [..., count] from each of some [...], such as `uniforms` gives: SplitMix64 begun with its bits.
+    """Return more random numbers [..., count] from each of some [...], such as `uniforms` gives:
+    SplitMix64 begun with its bits.
 
     With b = 2^53 u, they are floor(mix(b + (j + 1) g) / 2^11) / 2^53 for j = 0, 1, ...
     """
     bits = (numbers * 2.0**53).astype(np.uint64)[..., None]
     states = bits + np.array([(j + 1) * _GOLDEN & _MASK for j in range(count)], np.uint64)
-    result: npt.NDArray[np.float64] = (_mix(states, np.empty_like(states)) >> np.uint64(11)) * np.float64(2.0**-53)
+    result: npt.NDArray[np.float64] = (
+        _mix(states, np.empty_like(states)) >> np.uint64(11)
+    ) * np.float64(2.0**-53)
     return result
 
 
@@ -130,13 +150,17 @@ def _mix(x: UInt64, spare: UInt64) -> UInt64:
     return x
 
 
-def uniforms(question_keys: UInt64, orders: npt.NDArray[np.integer[Any]], seed: int = 0) -> npt.NDArray[np.float64]:
-    """Return random numbers for methods that toss coins: one per draw, a pure function of the question and the draws so far.
+def uniforms(
+    question_keys: UInt64, orders: npt.NDArray[np.integer[Any]], seed: int = 0
+) -> npt.NDArray[np.float64]:
+    """Return random numbers for methods that toss coins: one per draw, a pure function of the
+    question and the draws so far.
 
-        h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)        u_k = floor(h_k / 2^11) / 2^53
+        h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)        u_k = floor(h_k
+        / 2^11) / 2^53
 
-    with K the question key, i_k the recorded place of draw k, and g and `mix` as above. They depend neither on the LLM nor on
-    what else is loaded; two replicates differ as soon as their draws do.
+    with K the question key, i_k the recorded place of draw k, and g and `mix` as above. They depend
+    neither on the LLM nor on what else is loaded; two replicates differ as soon as their draws do.
 
     Args:
         question_keys: [Q] as the recording keeps them.

@@ -35,7 +35,9 @@ LazyPrices = Callable[[], "PriceList | None"]
 
 
 class SharedNoise(NamedTuple):
-    """The random numbers that coupled LLMs share: how they are made, such as "gumbel-v1", and their random seed."""
+    """The random numbers that coupled LLMs share: how they are made, such as "gumbel-v1", and their
+    random seed.
+    """
 
     scheme: str
     seed: int
@@ -58,22 +60,29 @@ class LLM(Drawn):
     """
 
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())
-    """Row and answers of the question that was asked last: a method probes one question many times."""
+    """Row and answers of the question that was asked last: a method probes one question many
+    times.
+    """
 
-    def __init__(self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str) -> None:
+    def __init__(
+        self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str
+    ) -> None:
         self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        found = (served for served in served_models(view.recording.manifest) if served.llm == self.name)
+        found = (
+            served for served in served_models(view.recording.manifest) if served.llm == self.name
+        )
         self.served = next((served for served in found if served.dataset == self.dataset), None)
         # `info` would import pyarrow.
         self._noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])
 
     def __repr__(self) -> str:
         return (
-            f"LLM({self.name!r} on {self.dataset}, {len(self.pool.sizes)} questions, {self.pool.smallest}+ CoTs each)"
+            f"LLM({self.name!r} on {self.dataset}, {len(self.pool.sizes)} questions,"
+            f" {self.pool.smallest}+ CoTs each)"
         )
 
     @cached_property
@@ -83,7 +92,9 @@ class LLM(Drawn):
 
     @property
     def price(self) -> Price | None:
-        """USD per million tokens; `None` where the price list has no such LLM, or dollars were switched off."""
+        """USD per million tokens; `None` where the price list has no such LLM, or dollars were
+        switched off.
+        """
         return self.prices.find(self.name) if self.prices is not None else None
 
     def __call__(
@@ -96,7 +107,8 @@ class LLM(Drawn):
     ) -> LLMResponse:
         """Draw n CoTs of a question, without replacement.
 
-        The same call always gives the same CoTs; the first five of a draw of twenty are the draw of five.
+        The same call always gives the same CoTs; the first five of a draw of twenty are the draw of
+        five.
 
         Args:
             question_id: an id, or the row of the question.
@@ -117,7 +129,8 @@ class LLM(Drawn):
         return LLMResponse(self.order(row, replicate)[:draws], self, row)
 
     def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
-        """Return the LLM for one question, with a meter: what a method written against `sample(k)` is given.
+        """Return the LLM for one question, with a meter: what a method written against `sample(k)`
+        is given.
 
         Args:
             question_id: an id, or the row of the question.
@@ -132,29 +145,39 @@ class LLM(Drawn):
         return other
 
     def clocked(self, at_once: int | None = None) -> LLM:
-        """Return the same LLM with a clock, so that meters count microseconds; see `Pool.clocked`."""
+        """Return the same LLM with a clock, so that meters count microseconds; see
+        `Pool.clocked`.
+        """
         other = copy(self)
         other.pool = self.pool.clocked(at_once)
         return other
 
     def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
-        """Return the same LLM with its orders from a function that gives what `draws.orders` does; see `SharedDraws`."""
+        """Return the same LLM with its orders from a function that gives what `draws.orders` does;
+        see `SharedDraws`.
+        """
         other = copy(self)
         other._orders = function  # noqa: SLF001  of its own class
         return other
 
     @property
     def noise(self) -> SharedNoise | None:
-        """The random numbers its CoTs were drawn with, where other LLMs may share them; `None` where they are its own.
+        """The random numbers its CoTs were drawn with, where other LLMs may share them; `None`
+        where they are its own.
 
-        Sample i of two LLMs with equal noise was drawn with the same random numbers (`feval record --coupled`).
+        Sample i of two LLMs with equal noise was drawn with the same random numbers (`feval record
+        --coupled`).
         """
         return self._noise
 
     @property
     def _key(self) -> int:
-        """Pool key of its draws. LLMs that share noise share their draws: CoTs drawn together are handed out together."""
-        return pool_key(self.seed, self.dataset, self.name if self.noise is None else str(self.noise))
+        """Pool key of its draws. LLMs that share noise share their draws: CoTs drawn together are
+        handed out together.
+        """
+        return pool_key(
+            self.seed, self.dataset, self.name if self.noise is None else str(self.noise)
+        )
 
     @property
     def question_keys(self) -> npt.NDArray[np.uint64]:
@@ -162,22 +185,29 @@ class LLM(Drawn):
         return self._view.votes.question_keys
 
     def order(self, row: int, replicate: int) -> tuple[int, ...]:
-        """Return the whole draw of a question (by its row): recorded places, in the order in which they are handed out."""
+        """Return the whole draw of a question (by its row): recorded places, in the order in which
+        they are handed out.
+        """
         size = self.pool.sizes[row : row + 1]
-        order = orders(self._key, self.question_keys[row : row + 1], size, [replicate], int(size[0]))
+        order = orders(
+            self._key, self.question_keys[row : row + 1], size, [replicate], int(size[0])
+        )
         return tuple(order[0, 0].tolist())
 
     def orders(
         self, replicates: Sequence[int], draws: int, rows: npt.NDArray[np.intp] | None = None
     ) -> npt.NDArray[np.uint16]:
-        """Return [R, Q, draws] recorded places, for all questions or those in some rows; see `draws.orders`."""
+        """Return [R, Q, draws] recorded places, for all questions or those in some rows; see
+        `draws.orders`.
+        """
         keys, sizes = self.question_keys, self.pool.sizes
         if rows is not None:
             keys, sizes = keys[rows], sizes[rows]
         return self._orders(self._key, keys, sizes, replicates, draws)
 
     def require(self, rows: int | npt.NDArray[np.intp] | None, n: int) -> None:
-        """Check that n CoTs were recorded, for one question (by its row), for several, or for all (`None`).
+        """Check that n CoTs were recorded, for one question (by its row), for several, or for all
+        (`None`).
 
         Raises:
             ShortPoolError: a pool is smaller; the message names the question and both numbers.
@@ -191,21 +221,31 @@ class LLM(Drawn):
         size = int(self.pool.sizes[row])
         if n > size:
             name = self._view.votes.question_ids[row]
-            advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
+            advice = (
+                f"Ask for {size} or fewer, or record more"
+                if size
+                else "Select the other questions, or record it"
+            )
             cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
             raise ShortPoolError(
-                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked"
+                f" for. {advice}."
             )
 
     def require_whole_cots(self) -> None:
-        """Raise a `UsageError` if the LLM was recorded as trees of steps: a step is no sample of an answer."""
+        """Raise a `UsageError` if the LLM was recorded as trees of steps: a step is no sample of an
+        answer.
+        """
         if self.pool.channels.has_steps:
             shape, verbs = "trees of steps", "Search them by `llm.expand`"
             if self.pool.channels.has_turns:
-                shape, verbs = "conversations of several turns", "Follow them by `llm.sample` and `llm.reply`"
+                shape, verbs = (
+                    "conversations of several turns",
+                    "Follow them by `llm.sample` and `llm.reply`",
+                )
             raise UsageError(
-                f"{self.name} was recorded on {self.dataset} as {shape}, which are no whole CoTs. {verbs}, or name an LLM whose "
-                "CoTs were recorded whole."
+                f"{self.name} was recorded on {self.dataset} as {shape}, which are no whole CoTs."
+                f" {verbs}, or name an LLM whose CoTs were recorded whole."
             )
 
     def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
@@ -215,7 +255,9 @@ class LLM(Drawn):
         return int(rows[self.pool.sizes[rows].argmin()])
 
     def numbered_as(self, view: View) -> bool:
-        """Return whether this LLM's answer codes mean the same as those of a view, see `Dataset.require`."""
+        """Return whether this LLM's answer codes mean the same as those of a view, see
+        `Dataset.require`.
+        """
         return self._view.numbers_as(view)
 
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
@@ -223,7 +265,9 @@ class LLM(Drawn):
         return self.answer_texts(row, self.pool.codes[row, list(samples)].tolist())
 
     def answer_texts(self, row: int, codes: Sequence[int]) -> list[str | None]:
-        """Return the canonical answers that have some codes on a question (by its row); `None` for -1."""
+        """Return the canonical answers that have some codes on a question (by its row); `None` for
+        -1.
+        """
         last, candidates = self._last_candidates
         if last != row:
             candidates = self._view.candidates(row)
@@ -235,15 +279,24 @@ class LLM(Drawn):
         tokens = int(self.pool.output_tokens[row, sample])
         dollars = None if self.price is None else float(usd(self.price, 0, tokens))
         reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
-        return CoT(sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row)
+        return CoT(
+            sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row
+        )
 
     def request(self, row: int, sample: int | None = None) -> LLMRequest:
-        """Return what was sent for a question (by its row); the whole conversation where `sample` is the place of a turn."""
+        """Return what was sent for a question (by its row); the whole conversation where `sample`
+        is the place of a turn.
+        """
         count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
         if sample is not None and self.pool.channels.has_turns:
-            count, text = count + self.pool.beyond_request(row, sample), self._conversation(row, sample, text)
+            count, text = (
+                count + self.pool.beyond_request(row, sample),
+                self._conversation(row, sample, text),
+            )
         tokens = None if count < 0 else count
-        dollars = None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
+        dollars = (
+            None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
+        )
         return LLMRequest(text, tokens, dollars)
 
     def _conversation(self, row: int, sample: int, request: str | None) -> str | None:
@@ -255,28 +308,36 @@ class LLM(Drawn):
         return self._view.texts(self.name, row)
 
     def reasoning(self, row: int) -> list[str | None] | None:
-        """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
+        """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order;
+        `None` where none were kept.
+        """
         return self._view.reasoning(self.name, row)
 
     def marks(self, row: int) -> list[tuple[Mark, ...] | None] | None:
-        """Return where the thoughts of all recorded CoTs of a question (by its row) were in the raw texts, in recorded order."""
+        """Return where the thoughts of all recorded CoTs of a question (by its row) were in the raw
+        texts, in recorded order.
+        """
         return self._view.marks(self.name, row)
 
     def messages(self, row: int) -> list[str | None] | None:
-        """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is no turn."""
+        """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is
+        no turn.
+        """
         return self._view.messages(self.name, row)
 
     @cached_property
     def reasoning_tokens(self) -> dict[str, list[int | None]]:
-        """Question id -> how many of each CoT's output tokens were thoughts, where the provider said so."""
+        """Question id -> how many of each CoT's output tokens were thoughts, where the provider
+        said so.
+        """
         return self._view.reasoning_tokens(self.name)
 
     def per_question(self) -> dict[str, Any]:
         """Columns of a row per question; it looks at no gold.
 
-        `question` (id), `cots`, `no_answer` (share of the CoTs), `answers` (distinct), `agreement` (share of the most frequent
-        answer among all CoTs), `prompt_tokens`, `output_tokens` (mean of a CoT). NaN where there are no CoTs, or prompt tokens
-        are not known.
+        `question` (id), `cots`, `no_answer` (share of the CoTs), `answers` (distinct), `agreement`
+        (share of the most frequent answer among all CoTs), `prompt_tokens`, `output_tokens` (mean
+        of a CoT). NaN where there are no CoTs, or prompt tokens are not known.
         """
         pool, nobody = self.pool, np.full(len(self.pool.sizes), -1)
         counts = vote_counts(pool.codes, nobody)
@@ -295,20 +356,27 @@ class LLM(Drawn):
         """Return the prompt tokens of a question (by its row).
 
         Raises:
-            PriceNotFoundError: they were not recorded; the message says what follows from that (`otherwise`).
+            PriceNotFoundError: they were not recorded; the message says what follows from that
+                (`otherwise`).
         """
         tokens = int(self.pool.prompt_tokens[row])
         if tokens < 0:
             name = self._view.votes.question_ids[row]
-            raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}.")
+            raise PriceNotFoundError(
+                f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}."
+            )
         return tokens
 
     def texts_near(self, row: int) -> dict[int, list[str | None]]:
-        """Return the texts of a question (by its row) and of those read with it, by row: for callers with their own cache."""
+        """Return the texts of a question (by its row) and of those read with it, by row: for
+        callers with their own cache.
+        """
         return self._view.texts_near(self.name, row)
 
     def prompts(self) -> list[str | None]:
-        """Return what was sent for each question, by row: JSON arrays of messages, `None` where not known. Not cached."""
+        """Return what was sent for each question, by row: JSON arrays of messages, `None` where not
+        known. Not cached.
+        """
         return self._view.prompts(self.name)
 
     @cached_property
@@ -327,27 +395,43 @@ class LLM(Drawn):
         return self._view.votes.question_ids
 
     def dollars(
-        self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
+        self,
+        row: int,
+        *,
+        rounds: int,
+        cots: int,
+        output_tokens: int,
+        auxiliary_prompt_tokens: int = 0,
     ) -> float:
-        """Return the USD of what was consumed on a question (by its row): eq. (1) under this LLM's billing.
+        """Return the USD of what was consumed on a question (by its row): eq. (1) under this LLM's
+        billing.
 
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
         """
         if self.prices is None:
             raise PriceNotFoundError(
-                f"{self.name} was loaded with prices='none'; load it with a price list to get dollars."
+                f"{self.name} was loaded with prices='none'; load it with a price list to get"
+                " dollars."
             )
         prompt_tokens = self.known_prompt_tokens(row, "no dollars")
         prompts = int(billed_prompts(self.billing, rounds, cots))
         return float(
-            usd(self.prices.price(self.name), prompts * prompt_tokens + auxiliary_prompt_tokens, output_tokens)
+            usd(
+                self.prices.price(self.name),
+                prompts * prompt_tokens + auxiliary_prompt_tokens,
+                output_tokens,
+            )
         )
 
 
 def _shared_noise(decoding: object) -> SharedNoise | None:
     """Return the shared noise that the decoding of an LLM names."""
     noise = decoding.get("noise") if isinstance(decoding, dict) else None
-    if not isinstance(noise, dict) or not isinstance(noise.get("scheme"), str) or type(noise.get("seed")) is not int:
+    if (
+        not isinstance(noise, dict)
+        or not isinstance(noise.get("scheme"), str)
+        or type(noise.get("seed")) is not int
+    ):
         return None
     return SharedNoise(noise["scheme"], noise["seed"])

@@ -1,12 +1,14 @@
-"""Load recorded LLMs: recorded CoTs are handed out as if an LLM had just been asked (FEval-TTC, Listing 1).
+"""Load recorded LLMs: recorded CoTs are handed out as if an LLM had just been asked (FEval-TTC,
+Listing 1).
 
     dataset, [llm] = load("bigbench_date", ["gpt-3.5-turbo"], recording="my-recording")
     for question_id, entry in dataset:
         response = llm(question_id, n=20)
         print(entry.question, response.cots[0].answer, response.dollar_cost)
 
-Which CoTs are handed out is a pure function of (seed, dataset, question, LLM, replicate); see `feval.replay.draws`. Loading maps
-one small file and creates no object per CoT; question texts and CoT texts are read when they are asked for.
+Which CoTs are handed out is a pure function of (seed, dataset, question, LLM, replicate); see
+`feval.replay.draws`. Loading maps one small file and creates no object per CoT; question texts and
+CoT texts are read when they are asked for.
 """
 
 from __future__ import annotations
@@ -48,21 +50,25 @@ def load(
     """Open recorded LLMs on a dataset, ready to vote (Listing 1).
 
     Args:
-        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`; or, without `recording`, the address of a recording of
-            one dataset on the Hugging Face Hub, `hf://namespace/name@commit`.
+        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`; or, without `recording`,
+            the address of a recording of one dataset on the Hugging Face Hub,
+            `hf://namespace/name@commit`.
         llms: names of the LLMs; `None` opens all that were recorded.
-        recording: a recording's folder or its address on the Hub, or several. `None` takes those in the environment variable
-            FEVAL_RECORDING. Of a recording on the Hub only what is needed is fetched, once; the rest when it is asked for.
+        recording: a recording's folder or its address on the Hub, or several. `None` takes those in
+            the environment variable FEVAL_RECORDING. Of a recording on the Hub only what is needed
+            is fetched, once; the rest when it is asked for.
         seed: random seed for draws.
-        prices: id or file of a price list, or the list itself; "none" switches dollars off; `None` takes the list that the
-            recording names. An LLM without a price votes all the same; only asking for its dollars is an error.
+        prices: id or file of a price list, or the list itself; "none" switches dollars off; `None`
+            takes the list that the recording names. An LLM without a price votes all the same; only
+            asking for its dollars is an error.
         billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
 
     Returns:
         The dataset and the LLMs, in the order asked for.
 
     Raises:
-        NotRecordedError: the recordings lack the dataset or an LLM; the message lists what they hold.
+        NotRecordedError: the recordings lack the dataset or an LLM; the message lists what they
+            hold.
         ConflictError: several recordings have the LLM, or contradict each other.
         UnknownNameError: no such price list or billing.
         RecordingError: a recording cannot be read.
@@ -77,20 +83,28 @@ def load(
         recordings = open_recordings(recording)
     names = _llm_names(recordings, str(dataset), llms)
     for each in recordings:
-        each.prepare(str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs])
+        each.prepare(
+            str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs]
+        )
     view = open_view(recordings, str(dataset), names)
     lazy_prices = _lazy_prices(prices, recordings)
-    opened = [LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing) for name in names]
+    opened = [
+        LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
+        for name in names
+    ]
     return Dataset(view, names), opened
 
 
-def open_recordings(recording: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+def open_recordings(
+    recording: str | Path | Recording | Sequence[str | Path | Recording] | None,
+) -> list[Recording]:
     """Open what `load` takes as its recording; `UsageError` if none was named."""
     if recording is None:
         recording = places(os.environ.get("FEVAL_RECORDING", ""))
         if not recording:
             raise UsageError(
-                "No recording was named: give its folder (in Python: recording=FOLDER), or set FEVAL_RECORDING."
+                "No recording was named: give its folder (in Python: recording=FOLDER), or set"
+                " FEVAL_RECORDING."
             )
     several = [recording] if isinstance(recording, (str, Path, Recording)) else list(recording)
     if not several:
@@ -104,7 +118,8 @@ class LoadRecipe:
 
     Attributes:
         recordings: place (folder, or address on the Hub) and hash of each recording.
-        loaded: names of all LLMs that were loaded together; they decide how questions and answers are numbered.
+        loaded: names of all LLMs that were loaded together; they decide how questions and answers
+            are numbered.
         llms: name and seed of those that are needed.
         prices: the price list; `None` where dollars are switched off.
     """
@@ -135,12 +150,15 @@ class LoadRecipe:
         for recording, (place, expected) in zip(recordings, self.recordings, strict=True):
             if recording.hash != expected:
                 raise ConflictError(
-                    f"{place} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}."
+                    f"{place} has changed: its hash was {expected[:12]} and is now"
+                    f" {recording.hash[:12]}."
                 )
         prices = "none" if self.prices is None else self.prices
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FevalWarning)  # the first load gave them
-            dataset, llms = load(self.dataset, self.loaded, recordings, prices=prices, billing=self.billing)
+            dataset, llms = load(
+                self.dataset, self.loaded, recordings, prices=prices, billing=self.billing
+            )
         by_name = {llm.name: llm for llm in llms}
         return dataset, [by_name[name].seeded(seed) for name, seed in self.llms]
 
@@ -163,11 +181,18 @@ def _pool(llm: str, view: View) -> Pool:
     )
 
 
-def _lazy_prices(prices: str | Path | PriceList | None, recordings: Sequence[Recording]) -> LazyPrices:
-    """Return a function that gives the price list; a list that the caller names is read at once, to report mistakes early."""
+def _lazy_prices(
+    prices: str | Path | PriceList | None, recordings: Sequence[Recording]
+) -> LazyPrices:
+    """Return a function that gives the price list; a list that the caller names is read at once, to
+    report mistakes early.
+    """
     named = list(dict.fromkeys(recording.manifest.prices for recording in recordings))
     if prices is None and len(named) > 1:
-        raise ConflictError(f"The recordings name different price lists ({', '.join(named)}); choose one with prices=.")
+        raise ConflictError(
+            f"The recordings name different price lists ({', '.join(named)}); choose one with"
+            " prices=."
+        )
     name = named[0] if prices is None else prices
     if name == "none":
         return lambda: None
@@ -184,19 +209,26 @@ def _only_dataset(recording: Recording) -> str:
     if len(datasets) != 1:
         where = recording.address or recording.path
         raise UsageError(
-            f"{where} holds {len(datasets)} datasets ({', '.join(datasets) or 'none'}); name one and give the address as the "
-            f"recording: load({(datasets or ['gsm8k'])[0]!r}, recording={str(where)!r})."
+            f"{where} holds {len(datasets)} datasets ({', '.join(datasets) or 'none'}); name one"
+            f" and give the address as the recording: load({(datasets or ['gsm8k'])[0]!r},"
+            f" recording={str(where)!r})."
         )
     return datasets[0]
 
 
-def _llm_names(recordings: Sequence[Recording], dataset: str, llms: str | Sequence[str] | None) -> list[str]:
+def _llm_names(
+    recordings: Sequence[Recording], dataset: str, llms: str | Sequence[str] | None
+) -> list[str]:
     """Return the LLMs asked for as plain strings; all of the dataset for `None`."""
     if llms is None:
-        names = list(dict.fromkeys(llm for recording in recordings for llm in recording.llm_names(dataset)))
+        names = list(
+            dict.fromkeys(llm for recording in recordings for llm in recording.llm_names(dataset))
+        )
         if not names:
             recordings[0].require(dataset)
-            raise NotRecordedError(f"{recordings[0].path} has the questions of {dataset}, but no LLM's CoTs on them.")
+            raise NotRecordedError(
+                f"{recordings[0].path} has the questions of {dataset}, but no LLM's CoTs on them."
+            )
         return names
     names = [str(llms)] if isinstance(llms, str) else [str(llm) for llm in llms]
     if len(set(names)) < len(names):

@@ -18,7 +18,8 @@ from feval.replay.turns import Messages, message_lists
 
 
 class MeteredLLM:
-    """Hands out the CoTs of one draw of one question, and counts them. A method sees this and nothing more.
+    """Hands out the CoTs of one draw of one question, and counts them. A method sees this and
+    nothing more.
 
     Args:
         llm: the recorded LLM.
@@ -27,13 +28,18 @@ class MeteredLLM:
     """
 
     __slots__ = (
-        "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes", "_refusal", "_rounds", "_row",
+        "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes",
+        "_refusal", "_rounds", "_row",
         "_tokens", "_waited",
     )  # fmt: skip
 
     def __init__(self, llm: RecordedLLM, row: int, replicate: int | None = 0) -> None:
         self._llm, self._row = llm, row
-        self._order = tuple(range(int(llm.pool.sizes[row]))) if replicate is None else llm.order(row, replicate)
+        self._order = (
+            tuple(range(int(llm.pool.sizes[row])))
+            if replicate is None
+            else llm.order(row, replicate)
+        )
         self._rounds: list[slice] = []
         self._tokens: list[int] = []
         self._growths: dict[Trace, Growth] = {}
@@ -46,7 +52,10 @@ class MeteredLLM:
 
     def __reduce__(self) -> str:
         """Refuse to be copied: what a copy hands out would be billed to nobody."""
-        raise UsageError(f"{self.name} is one meter of one question and cannot be copied or sent to another process.")
+        raise UsageError(
+            f"{self.name} is one meter of one question and cannot be copied or sent to another"
+            " process."
+        )
 
     def __repr__(self) -> str:
         return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
@@ -58,7 +67,8 @@ class MeteredLLM:
 
     @property
     def rounds(self) -> int:
-        """Number of requests for CoTs so far: `sample`, `start` and `expand`, and in a `reply` one for each CoT replied to.
+        """Number of requests for CoTs so far: `sample`, `start` and `expand`, and in a `reply` one
+        for each CoT replied to.
 
         A trace is one, however often it is advanced.
         """
@@ -93,20 +103,28 @@ class MeteredLLM:
 
     @property
     def sequential_tokens(self) -> int:
-        """Tokens generated one after the other: over rounds, the most that any of its CoTs or traces generated in it, summed.
+        """Tokens generated one after the other: over rounds, the most that any of its CoTs or
+        traces generated in it, summed.
 
-        A round is a `sample`, an `advance`, an `expand` or a `reply`. Probes and auxiliary calls are left out.
+        A round is a `sample`, an `advance`, an `expand` or a `reply`. Probes and auxiliary calls
+        are left out.
         """
-        return self._advanced + sum(max(self._tokens[sampled], default=0) for sampled in self._rounds)
+        return self._advanced + sum(
+            max(self._tokens[sampled], default=0) for sampled in self._rounds
+        )
 
     @property
     def sequential_microseconds(self) -> int:
-        """Microseconds that the rounds took, one after the other; 0 where the LLM has no clock, see `LLM.clocked`."""
+        """Microseconds that the rounds took, one after the other; 0 where the LLM has no clock, see
+        `LLM.clocked`.
+        """
         if (clock := self._llm.pool.clock) is None:
             return 0
         places = self._order if self._growing is None else self._growing.places
         rounds = ((places[sampled], self._tokens[sampled]) for sampled in self._rounds)
-        return self._waited + sum(clock.wait(self._row, where, [0] * len(tokens), tokens) for where, tokens in rounds)
+        return self._waited + sum(
+            clock.wait(self._row, where, [0] * len(tokens), tokens) for where, tokens in rounds
+        )
 
     @property
     def longest_trace_tokens(self) -> int:
@@ -122,7 +140,8 @@ class MeteredLLM:
     def probe_tokens(self) -> int:
         """Output tokens of the probes; one whose tokens were not recorded counts 0.
 
-        Their prompts, the request and the trace so far, count as a cached prefix and are not billed; nor is the cue.
+        Their prompts, the request and the trace so far, count as a cached prefix and are not
+        billed; nor is the cue.
         """
         return self._probes[1]
 
@@ -133,7 +152,9 @@ class MeteredLLM:
 
     @property
     def auxiliary_prompt_tokens(self) -> int:
-        """Prompt tokens of the auxiliary calls, and of replies what was sent beyond the question's request."""
+        """Prompt tokens of the auxiliary calls, and of replies what was sent beyond the question's
+        request.
+        """
         return self._auxiliary[1]
 
     @property
@@ -163,11 +184,13 @@ class MeteredLLM:
         return response
 
     def start(self, k: int = 1, *, limit: int | None = None) -> list[Trace]:
-        """Return the next k CoTs of the draw as traces that have generated nothing yet; see `advance`.
+        """Return the next k CoTs of the draw as traces that have generated nothing yet; see
+        `advance`.
 
         Args:
             k: how many.
-            limit: tokens at which each of them is cut, as by a token limit of the API; `None` for none.
+            limit: tokens at which each of them is cut, as by a token limit of the API; `None` for
+                none.
 
         Raises:
             NotRecordedError: the CoTs were not probed.
@@ -175,9 +198,14 @@ class MeteredLLM:
         """
         self._require(k)
         if limit is not None and (limit < 1 or limit % 1):
-            raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
+            raise OutOfRangeError(
+                f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given."
+            )
         probes, start = self._llm.pool.probes(), self.cots
-        growths = [Growth(self._llm, self._row, self._order[i], probes, i, limit) for i in range(start, start + k)]
+        growths = [
+            Growth(self._llm, self._row, self._order[i], probes, i, limit)
+            for i in range(start, start + k)
+        ]
         traces = [Trace(growth, self._bill_probe) for growth in growths]
         self._growths.update(zip(traces, growths, strict=True))
         self._tokens += [0] * k
@@ -187,25 +215,32 @@ class MeteredLLM:
     def advance(self, traces: Trace | Sequence[Trace], tokens: int | None = None) -> None:
         """Let traces grow, all at once: one round.
 
-        Each grows by so many tokens, or to its end or its limit if that is nearer. It can halt where it was probed; beyond its
-        last probe it goes on to its end.
+        Each grows by so many tokens, or to its end or its limit if that is nearer. It can halt
+        where it was probed; beyond its last probe it goes on to its end.
 
         Args:
             traces: one or several that are running; of none nothing happens.
             tokens: how many; `None` for as many as each has up to its next probe.
 
         Raises:
-            NotRecordedError: there is no probe at that place; the message says where there are. It ends the method, also where
-                it is caught: where there are probes is known only when a trace comes there.
+            NotRecordedError: there is no probe at that place; the message says where there are. It
+                ends the method, also where it is caught: where there are probes is known only when
+                    a trace comes there.
             OutOfRangeError: tokens below 1.
-            UsageError: a trace is not running, comes twice or is another LLM's, or the ledger is closed.
+            UsageError: a trace is not running, comes twice or is another LLM's, or the ledger is
+                closed.
         """
         self._require_open()
         chosen = [traces] if isinstance(traces, Trace) else list(traces)
-        growths = [growth for trace in dict.fromkeys(chosen) if (growth := self._growths.get(trace)) is not None]
+        growths = [
+            growth
+            for trace in dict.fromkeys(chosen)
+            if (growth := self._growths.get(trace)) is not None
+        ]
         if len(growths) < len(chosen):
             raise UsageError(
-                f"{self.name} advances traces that it started on this question, each once in a round; {chosen!r:.200} were given."
+                f"{self.name} advances traces that it started on this question, each once in a"
+                f" round; {chosen!r:.200} were given."
             )
         try:
             reached = [growth.after(tokens) for growth in growths]
@@ -214,11 +249,17 @@ class MeteredLLM:
             raise
         if (clock := self._llm.pool.clock) is not None:
             before, after = [growth.tokens for growth in growths], [total for total, _ in reached]
-            self._waited += clock.wait(self._row, [growth.sample for growth in growths], before, after)
+            self._waited += clock.wait(
+                self._row, [growth.sample for growth in growths], before, after
+            )
         grown = 0
         for growth, (total, finished) in zip(growths, reached, strict=True):
             grown = max(grown, total - growth.tokens)
-            growth.tokens, growth.finished, growth.stopped = total, finished, total == growth.limit and not finished
+            growth.tokens, growth.finished, growth.stopped = (
+                total,
+                finished,
+                total == growth.limit and not finished,
+            )
             self._tokens[growth.index] = total
         self._advanced += grown
 
@@ -226,24 +267,30 @@ class MeteredLLM:
     def expand(self, nodes: Node | None = None, k: int = 1) -> list[Node]: ...
     @overload
     def expand(self, nodes: Sequence[Node | None], k: int = 1) -> list[list[Node]]: ...
-    def expand(self, nodes: Node | Sequence[Node | None] | None = None, k: int = 1) -> list[Node] | list[list[Node]]:
-        """Return the next k steps after a node, in draw order, or after each of several nodes, all at once: one round.
+    def expand(
+        self, nodes: Node | Sequence[Node | None] | None = None, k: int = 1
+    ) -> list[Node] | list[list[Node]]:
+        """Return the next k steps after a node, in draw order, or after each of several nodes, all
+        at once: one round.
 
-        A step counts its own output tokens, and as one request in the billing "per_sample". What is sent before it beyond the
-        question's request, the path so far, counts as a cached prefix and is not billed.
+        A step counts its own output tokens, and as one request in the billing "per_sample". What is
+        sent before it beyond the question's request, the path so far, counts as a cached prefix and
+        is not billed.
 
         Args:
-            nodes: a node that was handed out and does not end a solution, `None` for the request; or several of them. One that
-                comes c times gives c x k steps.
+            nodes: a node that was handed out and does not end a solution, `None` for the request;
+                or several of them. One that comes c times gives c x k steps.
             k: how many after each.
 
         Returns:
             The steps; for several nodes, a list for each.
 
         Raises:
-            NotRecordedError: fewer steps were recorded there, or whole CoTs alone; the message says after which step.
+            NotRecordedError: fewer steps were recorded there, or whole CoTs alone; the message says
+                after which step.
             OutOfRangeError: k below 1.
-            UsageError: a node that ends a solution, or is of another question; or the ledger is closed.
+            UsageError: a node that ends a solution, or is of another question; or the ledger is
+                closed.
         """
         self._require_open()
         growing = self._tree()
@@ -260,29 +307,37 @@ class MeteredLLM:
         return steps[0] if nodes is None or isinstance(nodes, Node) else steps
 
     def reply(
-        self, cots: CoT | LLMResponse | Sequence[CoT], messages: Messages | Sequence[Messages] | None = None, k: int = 1
+        self,
+        cots: CoT | LLMResponse | Sequence[CoT],
+        messages: Messages | Sequence[Messages] | None = None,
+        k: int = 1,
     ) -> LLMResponse:
-        """Return the next k turns, in draw order, that reply to a CoT, or to each of several, all at once: one round.
+        """Return the next k turns, in draw order, that reply to a CoT, or to each of several, all
+        at once: one round.
 
-        A turn was recorded with the whole conversation before it: the request, and every CoT and turn up to the one replied to
-        with the messages sent behind it. It is looked up by what it replies to and by these messages, and can be replied to
-        itself. Each CoT replied to is a request of its own; what that sends beyond the question's request counts as auxiliary
-        prompt tokens, so every billing of the question's prompt charges it in full, once for all k.
+        A turn was recorded with the whole conversation before it: the request, and every CoT and
+        turn up to the one replied to with the messages sent behind it. It is looked up by what it
+        replies to and by these messages, and can be replied to itself. Each CoT replied to is a
+        request of its own; what that sends beyond the question's request counts as auxiliary prompt
+        tokens, so every billing of the question's prompt charges it in full, once for all k.
 
         Args:
-            cots: a CoT or turn that was handed out, the response of a request, whose CoTs are all replied to, or several CoTs.
-            messages: what is sent behind the conversation: the text of one user message, or a list of messages; `None` for the
-                only messages that were recorded there. For several CoTs also a list with those for each.
+            cots: a CoT or turn that was handed out, the response of a request, whose CoTs are all
+                replied to, or several CoTs.
+            messages: what is sent behind the conversation: the text of one user message, or a list
+                of messages; `None` for the only messages that were recorded there. For several CoTs
+                also a list with those for each.
             k: how many to each CoT.
 
         Returns:
             The turns, those that reply to one CoT side by side.
 
         Raises:
-            NotRecordedError: no turn, or fewer, were recorded there with these messages; the message says what was. It ends the
-                method, also where it is caught.
+            NotRecordedError: no turn, or fewer, were recorded there with these messages; the
+                message says what was. It ends the method, also where it is caught.
             OutOfRangeError: k below 1.
-            UsageError: a CoT that was not handed out on this question, messages that are none, or the ledger is closed.
+            UsageError: a CoT that was not handed out on this question, messages that are none, or
+                the ledger is closed.
         """
         self._require_open()
         self._require_number(k)
@@ -306,10 +361,17 @@ class MeteredLLM:
         known = self._order[: self.cots] if self._growing is None else self._growing
         places: list[int] = []
         for each in several:
-            own = each.samples if isinstance(each, LLMResponse) else [each.sample] if isinstance(each, CoT) else [-1]
+            own = (
+                each.samples
+                if isinstance(each, LLMResponse)
+                else [each.sample]
+                if isinstance(each, CoT)
+                else [-1]
+            )
             if not all(place in known for place in own) or not each.is_of(self._llm, self._row):
                 raise UsageError(
-                    f"{each!r:.80} was not handed out by {self.name} on this question, and cannot be replied to."
+                    f"{each!r:.80} was not handed out by {self.name} on this question, and cannot"
+                    " be replied to."
                 )
             places += own
         return places
@@ -331,7 +393,10 @@ class MeteredLLM:
     def _bill_probe(self, place: int) -> None:
         self._require_open()
         tokens = self._llm.pool.probes().output_tokens
-        self._probes = (self.probe_calls + 1, self.probe_tokens + (0 if tokens is None else max(int(tokens[place]), 0)))
+        self._probes = (
+            self.probe_calls + 1,
+            self.probe_tokens + (0 if tokens is None else max(int(tokens[place]), 0)),
+        )
 
     def _require(self, k: int) -> None:
         """Check that k more CoTs can be handed out."""
@@ -341,22 +406,26 @@ class MeteredLLM:
 
     def _require_number(self, k: int) -> None:
         if not is_whole(k) or k < 1:
-            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
+            raise OutOfRangeError(
+                f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for."
+            )
 
     def _require_open(self) -> None:
         require_recorded(self)
         if self._closed:
             raise UsageError(
-                f"This {self.name} was kept from another question or draw, whose ledger is closed; ask the one that the method "
-                "was called with."
+                f"This {self.name} was kept from another question or draw, whose ledger is closed;"
+                " ask the one that the method was called with."
             )
 
     def truncate(self, index: int, tokens: int) -> None:
-        """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not change what came before the cut.
+        """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not
+        change what came before the cut.
 
         Args:
             index: which of the CoTs handed out so far, from 0.
-            tokens: how many of its tokens were generated before it was stopped; more than it has changes nothing.
+            tokens: how many of its tokens were generated before it was stopped; more than it has
+                changes nothing.
 
         Raises:
             OutOfRangeError: no such CoT, or a negative number of tokens.
@@ -364,13 +433,17 @@ class MeteredLLM:
         """
         if not 0 <= index < self.cots or tokens < 0:
             raise OutOfRangeError(
-                f"{self.name} has handed out {self.cots} CoTs, numbered from 0; CoT {index} cannot be cut after {tokens} tokens."
+                f"{self.name} has handed out {self.cots} CoTs, numbered from 0; CoT {index} cannot"
+                f" be cut after {tokens} tokens."
             )
         if any(trace.index == index for trace in self._growths):
-            raise UsageError(f"CoT {index} of {self.name} was started as a trace; end it with its `stop`.")
+            raise UsageError(
+                f"CoT {index} of {self.name} was started as a trace; end it with its `stop`."
+            )
         if self._growing is not None:
             raise UsageError(
-                f"{self.name} was recorded as trees of steps, which are replayed whole; step {index} cannot be cut."
+                f"{self.name} was recorded as trees of steps, which are replayed whole; step"
+                f" {index} cannot be cut."
             )
         self._tokens[index] = min(self._tokens[index], tokens)
 
@@ -382,13 +455,16 @@ class MeteredLLM:
         """
         if min(calls, prompt_tokens, output_tokens) < 0:
             raise OutOfRangeError(
-                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens cannot be charged to {self.name}."
+                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens"
+                f" cannot be charged to {self.name}."
             )
         before = self._auxiliary
         self._auxiliary = (before[0] + calls, before[1] + prompt_tokens, before[2] + output_tokens)
 
     def uniform(self, seed: int = 0) -> float:
-        """Return a random number in [0, 1), a function of the question and the CoTs handed out so far; see `draws.uniforms`."""
+        """Return a random number in [0, 1), a function of the question and the CoTs handed out so
+        far; see `draws.uniforms`.
+        """
         keys = self._llm.question_keys[self._row : self._row + 1]
         samples = np.array(self._order[: max(self.cots, 1)], np.uint16)[None, None, :]
         return float(uniforms(keys, samples, seed)[0, 0, -1])
@@ -407,18 +483,24 @@ class MeteredLLM:
 
 
 def close_ledger(llm: MeteredLLM) -> None:
-    """Close a ledger that was read: CoTs handed out from now on would be counted nowhere. Not a method, so no user calls it."""
+    """Close a ledger that was read: CoTs handed out from now on would be counted nowhere. Not a
+    method, so no user calls it.
+    """
     llm._closed = True  # noqa: SLF001  users' methods must not find this among the public attributes
 
 
 def handed_out(llm: MeteredLLM) -> list[tuple[int, int]]:
-    """Return recorded place and tokens so far of the first 4,096 CoTs or steps handed out, in order. Not a method, as above."""
+    """Return recorded place and tokens so far of the first 4,096 CoTs or steps handed out, in
+    order. Not a method, as above.
+    """
     growing = llm._growing  # noqa: SLF001  as above
     places = llm._order if growing is None else growing.places  # noqa: SLF001  as above
     return list(zip(places, llm._tokens[:4096], strict=False))  # noqa: SLF001  as above
 
 
 def require_recorded(llm: MeteredLLM) -> None:
-    """Raise what `advance` or `expand` refused: a method that caught it would know what lies ahead."""
+    """Raise what `advance` or `expand` refused: a method that caught it would know what lies
+    ahead.
+    """
     if llm._refusal is not None:  # noqa: SLF001  as above
         raise llm._refusal  # noqa: SLF001  as above

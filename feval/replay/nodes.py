@@ -1,4 +1,6 @@
-"""Nodes: steps of a recorded tree that were handed out to a search, each with the path of steps to it."""
+"""Nodes: steps of a recorded tree that were handed out to a search, each with the path of steps to
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Self
 
-from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.replay.turns import MessageList, called, few_first_cots, few_turns, turn_number
 
 if TYPE_CHECKING:
@@ -16,8 +24,12 @@ if TYPE_CHECKING:
 PATH_AGGREGATES = ("last", "min", "prod", "mean")
 """The number that a path is judged by: an aggregate of the scores of its steps."""
 
-# `sum` of Python 3.12 and later rounds otherwise than adding one after the other, as the batch forms do.
-_COMBINED: Mapping[str, Callable[[float, float], float]] = {"prod": float.__mul__, "mean": float.__add__}
+# `sum` of Python 3.12 and later rounds otherwise than adding one after the other, as the batch
+# forms do.
+_COMBINED: Mapping[str, Callable[[float, float], float]] = {
+    "prod": float.__mul__,
+    "mean": float.__add__,
+}
 
 
 class PathNode:
@@ -34,15 +46,26 @@ class PathNode:
 
     __slots__ = ("_owner", "depth", "ends", "index", "parent", "path_tokens", "tokens")
 
-    def __init__(self, owner: str, parent: Self | None, index: int, tokens: int, *, ends: bool) -> None:
-        self._owner, self.parent, self.index, self.tokens, self.ends = owner, parent, index, tokens, ends
+    def __init__(
+        self, owner: str, parent: Self | None, index: int, tokens: int, *, ends: bool
+    ) -> None:
+        self._owner, self.parent, self.index, self.tokens, self.ends = (
+            owner,
+            parent,
+            index,
+            tokens,
+            ends,
+        )
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.path_tokens: int = tokens + (0 if parent is None else parent.path_tokens)
 
     def __repr__(self) -> str:
         ends = ", ends" if self.ends else ""
         name = type(self).__name__
-        return f"{name}({self.index} of {self._owner!r}, depth {self.depth}, {self.path_tokens} tokens{ends})"
+        return (
+            f"{name}({self.index} of {self._owner!r}, depth {self.depth}, {self.path_tokens}"
+            f" tokens{ends})"
+        )
 
     @property
     def path(self) -> list[Self]:
@@ -57,7 +80,8 @@ class PathNode:
 
         Args:
             scorer: name of the scorer; the only one for `None`.
-            aggregate: "last" for the score of this step; "min", "prod" or "mean" of those of all steps of the path.
+            aggregate: "last" for the score of this step; "min", "prod" or "mean" of those of all
+                steps of the path.
 
         Raises:
             UnknownNameError: no such aggregate.
@@ -81,8 +105,13 @@ class Node(PathNode):
 
     __slots__ = ("_llm", "_row", "place")
 
-    def __init__(self, llm: RecordedLLM, row: int, place: int, parent: Node | None, index: int) -> None:
-        tokens, ends = int(llm.pool.output_tokens[row, place]), bool(llm.pool.steps().ends[row, place])
+    def __init__(
+        self, llm: RecordedLLM, row: int, place: int, parent: Node | None, index: int
+    ) -> None:
+        tokens, ends = (
+            int(llm.pool.output_tokens[row, place]),
+            bool(llm.pool.steps().ends[row, place]),
+        )
         super().__init__(llm.name, parent, index, tokens, ends=ends)
         self._llm, self._row, self.place = llm, row, place
 
@@ -101,20 +130,27 @@ class Node(PathNode):
         return [float(scores[node.place]) for node in nodes]
 
 
-def require_expandable(llm: str, nodes: Iterable[PathNode | None], handed_out: Sequence[PathNode]) -> None:
+def require_expandable(
+    llm: str, nodes: Iterable[PathNode | None], handed_out: Sequence[PathNode]
+) -> None:
     """Raise a `UsageError` if a node ends a solution, or was not handed out on this question."""
     for node in nodes:
-        if node is not None and (node.index >= len(handed_out) or handed_out[node.index] is not node):
-            raise UsageError(f"{node!r} was not handed out by {llm} on this question, and cannot be expanded.")
+        if node is not None and (
+            node.index >= len(handed_out) or handed_out[node.index] is not node
+        ):
+            raise UsageError(
+                f"{node!r} was not handed out by {llm} on this question, and cannot be expanded."
+            )
         if node is not None and node.ends:
             raise UsageError(f"{node!r} ends a solution and cannot be expanded.")
 
 
 class Growing:
-    """The tree of one question, and which of its steps were handed out in one draw: for the meter, not for methods.
+    """The tree of one question, and which of its steps were handed out in one draw: for the meter,
+    not for methods.
 
-    One draw orders all steps of a question; the children of a step come in the order in which they lie there, and so do the turns
-    that reply to a CoT with the same messages.
+    One draw orders all steps of a question; the children of a step come in the order in which they
+    lie there, and so do the turns that reply to a CoT with the same messages.
     """
 
     def __init__(self, llm: RecordedLLM, row: int, order: Sequence[int]) -> None:
@@ -135,9 +171,13 @@ class Growing:
         return [node.place for node in self._nodes]
 
     def expand(self, nodes: Sequence[Node | None], k: int) -> list[list[Node]]:
-        """Hand out the next k children of each node in turn, `None` being the request; nothing where any lacks some."""
+        """Hand out the next k children of each node in turn, `None` being the request; nothing
+        where any lacks some.
+        """
         if k < 1 or k % 1:
-            raise OutOfRangeError(f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for.")
+            raise OutOfRangeError(
+                f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for."
+            )
         self._llm.pool.channels.require_trees()
         require_expandable(self._llm.name, nodes, self._nodes)
         for node, times in Counter(nodes).items():
@@ -149,30 +189,48 @@ class Growing:
         return [[self._next(node, None) for _ in range(k)] for node in nodes]
 
     def first(self, k: int) -> list[Node]:
-        """Hand out the next k whole CoTs that reply to nothing; a `ShortPoolError` where there are fewer."""
+        """Hand out the next k whole CoTs that reply to nothing; a `ShortPoolError` where there are
+        fewer.
+        """
         asked, recorded = self._asked(-1, None, k)
         if asked > recorded:
             question = f"question {self._llm.question_ids[self._row]!r}"
             raise ShortPoolError(few_first_cots(self._llm.name, question, asked, recorded))
         return [self._next(None, None) for _ in range(k)]
 
-    def reply(self, places: Sequence[int], messages: Sequence[MessageList | None], k: int) -> list[list[Node]]:
-        """Hand out the next k turns that reply to each of some CoTs in turn with its messages; nothing where any lacks some."""
+    def reply(
+        self, places: Sequence[int], messages: Sequence[MessageList | None], k: int
+    ) -> list[list[Node]]:
+        """Hand out the next k turns that reply to each of some CoTs in turn with its messages;
+        nothing where any lacks some.
+        """
         parents = [self._by_place[place] for place in places]
-        numbers = [turn_number(self._llm, self._row, *each) for each in zip(places, messages, strict=True)]
+        numbers = [
+            turn_number(self._llm, self._row, *each) for each in zip(places, messages, strict=True)
+        ]
         for (place, number), times in Counter(zip(places, numbers, strict=True)).items():
             asked, recorded = self._asked(place, number, k * times)
             if asked > recorded:
                 to = called(self._steps, self._row, place)
                 question = f"question {self._llm.question_ids[self._row]!r}"
                 raise NotRecordedError(few_turns(self._llm.name, question, to, asked, recorded))
-        return [[self._next(*each) for _ in range(k)] for each in zip(parents, numbers, strict=True)]
+        return [
+            [self._next(*each) for _ in range(k)] for each in zip(parents, numbers, strict=True)
+        ]
 
     def _asked(self, place: int, number: int | None, k: int) -> tuple[int, int]:
-        """How many children of a step, all or those that reply to some messages, k more make, and how many were recorded."""
+        """How many children of a step, all or those that reply to some messages, k more make, and
+        how many were recorded.
+        """
         children, turns = self._steps.children(self._row, place), self._steps.turns
-        recorded = [step for step in children if number is None or turns is None or turns[self._row, step] == number]
-        waiting = self._waiting.setdefault((place, number), sorted(recorded, key=lambda step: -self._rank[step]))
+        recorded = [
+            step
+            for step in children
+            if number is None or turns is None or turns[self._row, step] == number
+        ]
+        waiting = self._waiting.setdefault(
+            (place, number), sorted(recorded, key=lambda step: -self._rank[step])
+        )
         return len(recorded) - len(waiting) + k, len(recorded)
 
     def _next(self, parent: Node | None, number: int | None) -> Node:
@@ -186,9 +244,12 @@ class Growing:
 
 
 def missing_steps(llm: str, where: str, step: int, asked: int, recorded: int) -> str:
-    """Return the sentence about too few steps recorded after one (by its place, -1 for the request)."""
+    """Return the sentence about too few steps recorded after one (by its place, -1 for the
+    request).
+    """
     after = "first steps" if step < 0 else f"steps after step {step} of the tree"
     return (
-        f"A search asks {llm} for {asked} {after} on {where}, and {recorded} {'was' if recorded == 1 else 'were'} recorded. "
-        "Search with fewer beams, children or particles, or record a larger tree."
+        f"A search asks {llm} for {asked} {after} on {where}, and {recorded}"
+        f" {'was' if recorded == 1 else 'were'} recorded. Search with fewer beams, children or"
+        " particles, or record a larger tree."
     )

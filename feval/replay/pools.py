@@ -1,6 +1,8 @@
-"""Pools: the recorded CoTs of one LLM on many questions, as arrays, with the optional channels that some methods need.
+"""Pools: the recorded CoTs of one LLM on many questions, as arrays, with the optional channels that
+some methods need.
 
-The batch form of a method sees nothing else of an LLM. A pool holds no gold, no question id and no text.
+The batch form of a method sees nothing else of an LLM. A pool holds no gold, no question id and no
+text.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _NO_ANSWER = -1
 
 
 def without_gaps(rows: Rows) -> Rows | slice:
-    """Return rows that follow each other as a slice, which takes a view of an array instead of a copy; else the rows."""
+    """Return rows that follow each other as a slice, which takes a view of an array instead of a
+    copy; else the rows.
+    """
     if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
@@ -57,19 +61,23 @@ class ScoringTokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The recorded CoTs of one LLM on Q questions, as arrays; S is the largest pool. It holds no gold.
+    """The recorded CoTs of one LLM on Q questions, as arrays; S is the largest pool. It holds no
+    gold.
 
     Attributes:
         llm: the LLM's name.
-        codes: [Q, S] code of each CoT's answer; -1 for no answer, -2 where no CoT was recorded. Codes are per question
-            and shared by the LLMs of one `load`; nothing may depend on how they are numbered.
+        codes: [Q, S] code of each CoT's answer; -1 for no answer, -2 where no CoT was recorded.
+            Codes are per question and shared by the LLMs of one `load`; nothing may depend on how
+            they are numbered.
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
-        question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see `draws.uniforms`.
+        question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see
+            `draws.uniforms`.
         channels: source of scores, log-probabilities and probes.
-        clock: how long its CoTs took, where a method is replayed in seconds; `None` everywhere else.
+        clock: how long its CoTs took, where a method is replayed in seconds; `None` everywhere
+            else.
     """
 
     llm: str
@@ -85,12 +93,16 @@ class Pool:
 
     def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
         """Send another process the finish reasons, not how they are read."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)} | {"_finish": self.finish}
+        values = {each.name: getattr(self, each.name) for each in fields(self)} | {
+            "_finish": self.finish
+        }
         return Pool, tuple(values.values())
 
     @property
     def finish(self) -> Integers:
-        """[Q, S] position of each CoT's finish reason in `feval.cards.finish_reasons.FINISH_REASONS`; read on demand."""
+        """[Q, S] position of each CoT's finish reason in
+        `feval.cards.finish_reasons.FINISH_REASONS`; read on demand.
+        """
         return _finish_at(self._finish, slice(None))
 
     @property
@@ -99,9 +111,14 @@ class Pool:
         return None if self.clock is None else self.clock.at_once
 
     def clocked(self, at_once: int | None = None) -> Pool:
-        """Return the same pool with the clock of its recorded durations; see `feval.replay.clock`."""
+        """Return the same pool with the clock of its recorded durations; see
+        `feval.replay.clock`.
+        """
         return replace(
-            self, clock=Clock.of(self.output_tokens, self.channels.durations(), self.channels.first_tokens(), at_once)
+            self,
+            clock=Clock.of(
+                self.output_tokens, self.channels.durations(), self.channels.first_tokens(), at_once
+            ),
         )
 
     def in_microseconds(self) -> Pool:
@@ -116,7 +133,9 @@ class Pool:
 
     @property
     def usual(self) -> int:
-        """The most frequent number of CoTs of a question that has some, the largest of several; 0 where none has."""
+        """The most frequent number of CoTs of a question that has some, the largest of several; 0
+        where none has.
+        """
         sizes, counts = np.unique(self.sizes[self.sizes > 0], return_counts=True)
         return int(sizes[counts == counts.max()].max()) if len(sizes) else 0
 
@@ -124,8 +143,12 @@ class Pool:
         """Return the scores of one scorer, of the only one for `None`; see `Channels.scores`."""
         return self.channels.scores(scorer)
 
-    def aggregated(self, scorer: str | None = None, aggregate: str = "score") -> npt.NDArray[np.float64]:
-        """Return [Q, S] one number per CoT, from its score or step scores; NaN where there is none; see `Channels.aggregated`."""
+    def aggregated(
+        self, scorer: str | None = None, aggregate: str = "score"
+    ) -> npt.NDArray[np.float64]:
+        """Return [Q, S] one number per CoT, from its score or step scores; NaN where there is none;
+        see `Channels.aggregated`.
+        """
         return self.channels.aggregated(scorer, aggregate)
 
     def logprobs(self) -> TokenLogprobs:
@@ -141,9 +164,14 @@ class Pool:
         return self.channels.steps()
 
     def beyond_request(self, row: int, place: int) -> int:
-        """Return the prompt tokens that a turn was sent beyond the request; 0 for no turn, or where they are not known."""
+        """Return the prompt tokens that a turn was sent beyond the request; 0 for no turn, or where
+        they are not known.
+        """
         prompts = self.steps().turn_prompts if self.channels.has_turns else None
-        sent, request = -1 if prompts is None else int(prompts[row, place]), int(self.prompt_tokens[row])
+        sent, request = (
+            -1 if prompts is None else int(prompts[row, place]),
+            int(self.prompt_tokens[row]),
+        )
         return max(sent - request, 0) if min(sent, request) >= 0 else 0
 
     def probed_for_nothing(self) -> bool:
@@ -154,7 +182,8 @@ class Pool:
             return False
 
     def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
-        """Return the length-normalised probability of each CoT: exp(log-probability of the CoT / its tokens).
+        """Return the length-normalised probability of each CoT: exp(log-probability of the CoT /
+        its tokens).
 
         Args:
             questions: which rows.
@@ -166,8 +195,11 @@ class Pool:
             NotRecordedError: no log-probabilities were recorded.
         """
         logprobs = self.logprobs()
-        counts = np.maximum(logprobs.logprobs.lengths()[questions], logprobs.confidences.lengths()[questions])
-        # A source may have kept the sum alone; the provider's count of output tokens is the next best thing then.
+        counts = np.maximum(
+            logprobs.logprobs.lengths()[questions], logprobs.confidences.lengths()[questions]
+        )
+        # A source may have kept the sum alone; the provider's count of output tokens is the next
+        # best thing then.
         tokens = self.output_tokens if self.clock is None else self.clock.tokens
         counts = np.where(counts > 0, counts, tokens[questions])
         means = np.full(counts.shape, np.nan)
@@ -176,13 +208,18 @@ class Pool:
         return probabilities
 
     def scoring_tokens(
-        self, scorer: str | None = None, *, prefix_cached: bool = False, questions: slice = slice(None)
+        self,
+        scorer: str | None = None,
+        *,
+        prefix_cached: bool = False,
+        questions: slice = slice(None),
     ) -> ScoringTokens:
         """Return the tokens that scoring each CoT took, [Q, S].
 
         Args:
             scorer: name of the scorer; the only one for `None`.
-            prefix_cached: leave out the part of the prompt that the LLM had already read or written: its request and the CoT.
+            prefix_cached: leave out the part of the prompt that the LLM had already read or
+                written: its request and the CoT.
             questions: which rows.
 
         Raises:
@@ -194,16 +231,21 @@ class Pool:
         requests = self.prompt_tokens[questions].astype(np.int64)[:, None]
         if (scored & ((prompts < 0) | (outputs < 0) | (prefix_cached & (requests < 0)))).any():
             raise NotRecordedError(
-                f"The tokens that {scores.scorer.name!r} took to score the CoTs of {self.llm} were not recorded, so they cannot "
-                "be billed. Let the method bill them as 'free' (self_check=free, verification=free), or score again with a "
-                "scorer whose tokens are counted."
+                f"The tokens that {scores.scorer.name!r} took to score the CoTs of {self.llm} were"
+                " not recorded, so they cannot be billed. Let the method bill them as 'free'"
+                " (self_check=free, verification=free), or score again with a scorer whose tokens"
+                " are counted."
             )
         if prefix_cached:
             prompts = np.maximum(prompts - requests - self.output_tokens[questions], 0)
-        return ScoringTokens(scored.astype(np.int64), np.where(scored, prompts, 0), np.where(scored, outputs, 0))
+        return ScoringTokens(
+            scored.astype(np.int64), np.where(scored, prompts, 0), np.where(scored, outputs, 0)
+        )
 
     def rows(self, rows: Rows) -> Pool:
-        """Return the pool of some questions, in the order given; the arrays are views where these follow each other."""
+        """Return the pool of some questions, in the order given; the arrays are views where these
+        follow each other.
+        """
         places = without_gaps(rows)
         if isinstance(places, slice) and len(rows) == len(self.sizes):
             return self
@@ -221,9 +263,11 @@ class Pool:
         )
 
     def with_no_answer_as_vote(self) -> Pool:
-        """Return the same pool where "no answer" is one more candidate, which votes and is never correct.
+        """Return the same pool where "no answer" is one more candidate, which votes and is never
+        correct.
 
-        This reproduces papers that let a failed extraction vote; feval's own rule is that it does not.
+        This reproduces papers that let a failed extraction vote; feval's own rule is that it does
+        not.
         """
         wide = self.codes.astype(np.int32)
         return replace(self, codes=np.where(wide == _NO_ANSWER, self.candidates[:, None], wide))

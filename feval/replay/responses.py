@@ -1,4 +1,6 @@
-"""What a replayed LLM answers: chains of thought and the request behind them (FEval-TTC, Listing 3)."""
+"""What a replayed LLM answers: chains of thought and the request behind them (FEval-TTC, Listing
+3).
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,14 @@ class RecordedLLM(Protocol):
         """Return the prompt tokens."""
 
     def dollars(
-        self, row: int, /, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
+        self,
+        row: int,
+        /,
+        *,
+        rounds: int,
+        cots: int,
+        output_tokens: int,
+        auxiliary_prompt_tokens: int = 0,
     ) -> float:
         """Return the USD of what was consumed."""
 
@@ -121,7 +130,9 @@ class CoT:
 
     @property
     def raw_text(self) -> str | None:
-        """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording has none."""
+        """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording
+        has none.
+        """
         return self._llm.texts(self._question)[self.sample]
 
     @property
@@ -193,7 +204,9 @@ class LLMResponse:
     @property
     def tokens(self) -> int:
         """Output tokens of all CoTs."""
-        return int(self._llm.pool.output_tokens[self._question, list(self.samples)].sum(dtype=np.int64))
+        return int(
+            self._llm.pool.output_tokens[self._question, list(self.samples)].sum(dtype=np.int64)
+        )
 
     @property
     def dollar_cost(self) -> float:
@@ -202,9 +215,15 @@ class LLMResponse:
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
         """
-        beyond = self._llm.pool.beyond_request(self._question, self.samples[0]) if self.samples else 0
+        beyond = (
+            self._llm.pool.beyond_request(self._question, self.samples[0]) if self.samples else 0
+        )
         return self._llm.dollars(
-            self._question, rounds=1, cots=len(self.samples), output_tokens=self.tokens, auxiliary_prompt_tokens=beyond
+            self._question,
+            rounds=1,
+            cots=len(self.samples),
+            output_tokens=self.tokens,
+            auxiliary_prompt_tokens=beyond,
         )
 
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
@@ -212,13 +231,16 @@ class LLMResponse:
 
         Args:
             scorer: name of the scorer; the only one for `None`.
-            aggregate: "score" for the score of the CoT; "last", "min", "prod" or "mean" of its step scores.
+            aggregate: "score" for the score of the CoT; "last", "min", "prod" or "mean" of its step
+                scores.
 
         Raises:
             UnknownNameError: no such aggregate.
             NotRecordedError: no such scores were recorded; `feval score` adds some.
         """
-        return _with_none(self._llm.pool.aggregated(scorer, aggregate)[self._question, list(self.samples)])
+        return _with_none(
+            self._llm.pool.aggregated(scorer, aggregate)[self._question, list(self.samples)]
+        )
 
     def step_scores(self, scorer: str | None = None) -> list[list[float]]:
         """Return the step scores of each CoT, in draw order; empty lists where there are none.
@@ -229,12 +251,16 @@ class LLMResponse:
         scores = self._llm.pool.scores(scorer)
         return [scores.steps(self._question, sample).tolist() for sample in self.samples]
 
-    def scoring_tokens(self, scorer: str | None = None, *, prefix_cached: bool = False) -> list[tuple[int, int] | None]:
-        """Return prompt and output tokens of the scoring request for each CoT, in draw order; `None` where there was none.
+    def scoring_tokens(
+        self, scorer: str | None = None, *, prefix_cached: bool = False
+    ) -> list[tuple[int, int] | None]:
+        """Return prompt and output tokens of the scoring request for each CoT, in draw order;
+        `None` where there was none.
 
         Args:
             scorer: name of the scorer; the only one for `None`.
-            prefix_cached: leave out the part of the prompt that the LLM had already read or written; see `Pool.scoring_tokens`.
+            prefix_cached: leave out the part of the prompt that the LLM had already read or
+                written; see `Pool.scoring_tokens`.
 
         Raises:
             NotRecordedError: no such scores were recorded, or not their tokens.
@@ -247,16 +273,19 @@ class LLMResponse:
 
     @property
     def sequence_logprobs(self) -> list[float | None]:
-        """Natural logarithm of the probability of each CoT, in draw order; `None` where it was not kept.
+        """Natural logarithm of the probability of each CoT, in draw order; `None` where it was not
+        kept.
 
         Raises:
-            NotRecordedError: no log-probabilities were recorded; `feval record --logprobs K` keeps them.
+            NotRecordedError: no log-probabilities were recorded; `feval record --logprobs K` keeps
+                them.
         """
         return _with_none(self._llm.pool.logprobs().sequence[self._question, list(self.samples)])
 
     @property
     def sequence_probabilities(self) -> list[float | None]:
-        """Length-normalised probability of each CoT, in draw order; see `Pool.sequence_probabilities`.
+        """Length-normalised probability of each CoT, in draw order; see
+        `Pool.sequence_probabilities`.
 
         Raises:
             NotRecordedError: as for `sequence_logprobs`.
@@ -266,7 +295,8 @@ class LLMResponse:
 
     @property
     def token_confidences(self) -> list[npt.NDArray[np.floating[Any]] | None]:
-        """Minus the mean log-probability of the top k at each token of each CoT, in draw order; `None` where not kept.
+        """Minus the mean log-probability of the top k at each token of each CoT, in draw order;
+        `None` where not kept.
 
         Raises:
             NotRecordedError: as for `sequence_logprobs`.
@@ -290,7 +320,9 @@ class LLMResponse:
             for cot in self.cots
         ]
         request = cards.schema.LLMRequest(**asdict(self.request))
-        return cards.schema.LLMResponse(cots=tuple(models), request=request, answers=tuple(self.answers))
+        return cards.schema.LLMResponse(
+            cots=tuple(models), request=request, answers=tuple(self.answers)
+        )
 
 
 def _with_none(values: npt.NDArray[np.float64]) -> list[float | None]:

@@ -1,4 +1,6 @@
-"""Draws of one LLM that several methods share: made once, kept in a temporary file, and read from there."""
+"""Draws of one LLM that several methods share: made once, kept in a temporary file, and read from
+there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _CODES_AT_ONCE = 1 << 21  # of whole orders, also where a method takes only thei
 
 @dataclass
 class _Kept:
-    """The orders of some questions for replicates 0 to `count` - 1, and where they begin in the file."""
+    """The orders of some questions for replicates 0 to `count` - 1, and where they begin in the
+    file.
+    """
 
     start: int
     count: int = 0
@@ -31,8 +35,8 @@ class _Kept:
 class SharedDraws:
     """`draws.orders` with a memory, for `LLM.drawing`.
 
-    The orders of a block of questions are written in full, replicate by replicate; a shorter draw is the beginning of one. What
-    is asked for in another turn, or does not fit, is made anew.
+    The orders of a block of questions are written in full, replicate by replicate; a shorter draw
+    is the beginning of one. What is asked for in another turn, or does not fit, is made anew.
     """
 
     def __init__(self) -> None:
@@ -49,7 +53,11 @@ class SharedDraws:
         draws: int,
     ) -> npt.NDArray[np.uint16]:
         """As `draws.orders`."""
-        if not isinstance(replicates, range) or replicates.step != 1 or not 0 <= replicates.start < replicates.stop:
+        if (
+            not isinstance(replicates, range)
+            or replicates.step != 1
+            or not 0 <= replicates.start < replicates.stop
+        ):
             return orders(key, question_keys, sizes, replicates, draws)
         if not sizes.any():
             return orders(key, question_keys, sizes, replicates, draws)
@@ -59,7 +67,9 @@ class SharedDraws:
         step = max(1, _CODES_AT_ONCE // max(len(sizes) * width, 1))
         for start in range(0, len(replicates), step):
             some = replicates[start : start + step]
-            result[start : start + step] = self._whole(name, key, question_keys, sizes, some, width)[:, :, :draws]
+            result[start : start + step] = self._whole(
+                name, key, question_keys, sizes, some, width
+            )[:, :, :draws]
         return result
 
     def _whole(
@@ -71,9 +81,13 @@ class SharedDraws:
         replicates: range,
         width: int,
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Return some replicates in full, from the file where they are kept there, and else made."""
+        """Return some replicates in full, from the file where they are kept there, and else
+        made.
+        """
         kept = self._blocks.get(name, _Kept(self._end))
-        kind = np.dtype(np.uint8 if width <= 1 << 8 and int(sizes.min(initial=width)) == width else np.uint16)
+        kind = np.dtype(
+            np.uint8 if width <= 1 << 8 and int(sizes.min(initial=width)) == width else np.uint16
+        )
         place = kept.start + replicates.start * len(sizes) * width * kind.itemsize
         if replicates.stop <= kept.count:
             data = np.empty((len(replicates), len(sizes), width), kind)

@@ -1,6 +1,8 @@
-"""Traces: CoTs that grow while a method looks on, answer before they are finished, and stop where it says so.
+"""Traces: CoTs that grow while a method looks on, answer before they are finished, and stop where
+it says so.
 
-Replayed, a trace is a recorded CoT with its probes. What was recorded beyond its tokens so far decides nothing that is seen.
+Replayed, a trace is a recorded CoT with its probes. What was recorded beyond its tokens so far
+decides nothing that is seen.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Growth:
-    """How far a trace has grown, and what was recorded of it, the future included: for the meter, not for methods.
+    """How far a trace has grown, and what was recorded of it, the future included: for the meter,
+    not for methods.
 
     Attributes:
         llm, row, sample: the recorded CoT.
@@ -46,16 +49,20 @@ class Growth:
         return f"Trace {self.index} of {self.llm.name}, which has generated {self.tokens} tokens,"
 
     def after(self, tokens: int | None) -> tuple[int, bool]:
-        """Return how many tokens it would have after so many more (`None`: at its next probe), and whether it would be finished.
+        """Return how many tokens it would have after so many more (`None`: at its next probe), and
+        whether it would be finished.
 
-        A trace is not known between its last probe and its end, so whoever goes on from its last probe gets its end.
+        A trace is not known between its last probe and its end, so whoever goes on from its last
+        probe gets its end.
 
         Raises:
             UsageError: it is not running.
             NotRecordedError: there is no probe at that place.
         """
         if self.finished or self.stopped:
-            raise UsageError(f"{self} is {'finished' if self.finished else 'stopped'} and cannot be advanced.")
+            raise UsageError(
+                f"{self} is {'finished' if self.finished else 'stopped'} and cannot be advanced."
+            )
         if tokens is not None and (tokens < 1 or tokens % 1):
             raise OutOfRangeError(f"{self} grows by 1 token or more; {tokens!r} were asked for.")
         offsets = self.probes.offsets[self.probes.of(self.row, self.sample)]
@@ -69,19 +76,21 @@ class Growth:
             return end
         if tokens is not None and interval is not None and tokens % interval:
             raise NotRecordedError(
-                f"{self} cannot be advanced by {tokens}: it was probed every {interval} tokens. Advance by a multiple of that."
+                f"{self} cannot be advanced by {tokens}: it was probed every {interval} tokens."
+                " Advance by a multiple of that."
             )
         if target in following:
             return target, False
         if (not following or target > following[-1]) and (interval is not None or target >= length):
             return end
         raise NotRecordedError(
-            f"{self} cannot be advanced by {tokens}: no probe was recorded there. Advance it to its next probe, tokens=None, or "
-            "to its end."
+            f"{self} cannot be advanced by {tokens}: no probe was recorded there. Advance it to its"
+            " next probe, tokens=None, or to its end."
         )
 
     def probe(self) -> int | None:
-        """Return the place of the probe that it stands at, in the arrays; `None` if a limit cut it before the first.
+        """Return the place of the probe that it stands at, in the arrays; `None` if a limit cut it
+        before the first.
 
         Raises:
             UsageError: nothing was generated.
@@ -128,7 +137,9 @@ class GrowingTrace:
 
     @property
     def running(self) -> bool:
-        """Whether it can be advanced: it is not finished, was not stopped, and is below its limit."""
+        """Whether it can be advanced: it is not finished, was not stopped, and is below its
+        limit.
+        """
         return not (self._growth.finished or self._growth.stopped)
 
     def stop(self) -> None:
@@ -150,10 +161,12 @@ class Trace(GrowingTrace):
         return self._shown(self._growth.llm.name)
 
     def probe(self) -> str | None:
-        """Return the answer that the LLM gives when it is made to answer now; of a finished trace, its final answer.
+        """Return the answer that the LLM gives when it is made to answer now; of a finished trace,
+        its final answer.
 
-        A probe costs a call and the tokens of its reply, once at each place, and is not fed back into the trace; a final answer
-        costs nothing. Of a trace that was cut between two probes it is the earlier one, and `None` if there is none.
+        A probe costs a call and the tokens of its reply, once at each place, and is not fed back
+        into the trace; a final answer costs nothing. Of a trace that was cut between two probes it
+        is the earlier one, and `None` if there is none.
 
         Raises:
             UsageError: nothing was generated yet.
@@ -162,11 +175,16 @@ class Trace(GrowingTrace):
         if growth.finished:
             return growth.llm.answers(growth.row, (growth.sample,))[0]
         place = self._probed()
-        return None if place is None else growth.llm.answer_texts(growth.row, growth.probes.codes[[place]].tolist())[0]
+        return (
+            None
+            if place is None
+            else growth.llm.answer_texts(growth.row, growth.probes.codes[[place]].tolist())[0]
+        )
 
     @property
     def confidence(self) -> float | None:
-        """The LLM's confidence in the answer of the probe here, which is billed as by `probe`; `None` where it has none.
+        """The LLM's confidence in the answer of the probe here, which is billed as by `probe`;
+        `None` where it has none.
 
         Raises:
             NotRecordedError: no probe has a confidence.

@@ -1,1 +1,3 @@
-"""What results look like to people: tables, pictures, a page, and the folder they are written to. Computes nothing."""
+"""What results look like to people: tables, pictures, a page, and the folder they are written to.
+Computes nothing.
+"""

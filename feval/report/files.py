@@ -46,26 +46,35 @@ def save_files(
 ) -> list[Path]:
     """Write report files into a folder, which is created if needed.
 
-    A file with the same bytes is left alone, so a command can be repeated; one with other bytes is refused before anything
-    is written, unless it is to be replaced. `option` named the folder, for messages. The last of several files vouches for the
-    others, as a receipt does: an old one goes before any of them changes, and the new one comes when all are there.
+    A file with the same bytes is left alone, so a command can be repeated; one with other bytes is
+    refused before anything is written, unless it is to be replaced. `option` named the folder, for
+    messages. The last of several files vouches for the others, as a receipt does: an old one goes
+    before any of them changes, and the new one comes when all are there.
 
     Raises:
-        StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
+        StorageError: a file exists with other content, the folder is inside a recording, or writing
+            failed.
     """
     paths = [folder / name for name in files]
     named = folder.absolute() if folder == Path() else folder
     check_folder(folder, option)
     try:
-        changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
+        changed = {
+            path: data
+            for path, data in zip(paths, files.values(), strict=True)
+            if not _holds(path, data)
+        }
         conflicts = [path.name for path in changed if path.exists()]
         if conflicts and not replace:
             raise StorageError(
-                f"{named} already holds {', '.join(conflicts)} with other content, and nothing was overwritten. "
-                f"Choose another place with {option}, or pass --force (in Python: overwrite=True) to replace."
+                f"{named} already holds {', '.join(conflicts)} with other content, and nothing was"
+                f" overwritten. Choose another place with {option}, or pass --force (in Python:"
+                " overwrite=True) to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        _write_together(changed, [path for path in paths[-1:] if path in changed and len(changed) > 1])
+        _write_together(
+            changed, [path for path in paths[-1:] if path in changed and len(changed) > 1]
+        )
     except OSError as error:
         raise StorageError(
             f"The report could not be written to {folder}: {error.strerror or error}. "
@@ -94,18 +103,32 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 
 
 def check_folder(folder: Path, option: str = "--out") -> None:
-    """Raise a `StorageError` for a folder that is a file, is inside a recording, or is not writable, before any work is done."""
+    """Raise a `StorageError` for a folder that is a file, is inside a recording, or is not
+    writable, before any work is done.
+    """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
-        raise StorageError(f"{existing} is a file; reports are written to a folder. Name another one with {option}.")
+        raise StorageError(
+            f"{existing} is a file; reports are written to a folder. Name another one with"
+            f" {option}."
+        )
     named = folder.absolute() if folder == Path() else folder
     holder = recording_around(folder)
     if holder is not None:
-        inside = "is a recording" if holder == folder.resolve() else f"lies inside the recording {holder}"
-        raise StorageError(f"{named} {inside}, which never changes. Name another place with {option}.")
+        inside = (
+            "is a recording"
+            if holder == folder.resolve()
+            else f"lies inside the recording {holder}"
+        )
+        raise StorageError(
+            f"{named} {inside}, which never changes. Name another place with {option}."
+        )
     if not os.access(existing, os.W_OK):
         needed = "" if existing == folder else f", as {named} needs"
-        raise StorageError(f"{existing.absolute()} may not be written to{needed}. Name another place with {option}.")
+        raise StorageError(
+            f"{existing.absolute()} may not be written to{needed}. Name another place with"
+            f" {option}."
+        )
 
 
 def _holds(path: Path, content: Content) -> bool:

@@ -1,13 +1,15 @@
-"""What tells lines apart, in pictures and on pages: twelve colours, markers and dashes, and how they are combined.
+"""What tells lines apart, in pictures and on pages: twelve colours, markers and dashes, and how
+they are combined.
 
-The first line has the first of each, so that of twelve lines no two share anything. Every further dozen moves markers by one and
-dashes by two: of 72 lines no two share more than one of the three.
+The first line has the first of each, so that of twelve lines no two share anything. Every further
+dozen moves markers by one and dashes by two: of 72 lines no two share more than one of the three.
 """
 
 from __future__ import annotations
 
-# Two lines' colours differ by CIEDE2000 of 10 or more, as seen by a normal eye and by protanopes, deuteranopes and tritanopes
-# (simulated by Machado et al. 2009), and stand out from the paper by a contrast of 3 or more (WCAG 1.4.11).
+# Two lines' colours differ by CIEDE2000 of 10 or more, as seen by a normal eye and by protanopes,
+# deuteranopes and tritanopes (simulated by Machado et al. 2009), and stand out from the paper by a
+# contrast of 3 or more (WCAG 1.4.11).
 COLOURS = ("#0072B2", "#D55E00", "#009B7C", "#C17EAC", "#6290FF", "#909659",
            "#2A14E0", "#995845", "#7C153C", "#554502", "#273E74", "#000000")  # fmt: skip
 COLOURS_ON_DARK = ("#19B3FF", "#FC8370", "#32FFB6", "#F8AED2", "#008980", "#779800",
@@ -20,7 +22,10 @@ MARKERS = {
     "D": "M0-5.8L5.2 0L0 5.8L-5.2 0Z",
     "v": "M0 5.4L5-3.9H-5Z",
     "P": "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
-    "X": "M-4.8-2.6L-2.6-4.8L0-2.2L2.6-4.8L4.8-2.6L2.2 0L4.8 2.6L2.6 4.8L0 2.2L-2.6 4.8L-4.8 2.6L-2.2 0Z",
+    "X": (
+        "M-4.8-2.6L-2.6-4.8L0-2.2L2.6-4.8L4.8-2.6L2.2 0L4.8 2.6L2.6 4.8L0 2.2L-2.6 4.8L-4.8"
+        " 2.6L-2.2 0Z"
+    ),
     "<": "M-5.4 0L3.9-5V5Z",
     ">": "M5.4 0L-3.9 5V-5Z",
     "p": "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z",
@@ -37,7 +42,9 @@ DASHES: tuple[tuple[float, ...], ...] = (
 
 
 def places(position: int) -> tuple[int, int, int]:
-    """Return which colour, marker and dashes a line has; of the first 144 no two have the same three."""
+    """Return which colour, marker and dashes a line has; of the first 144 no two have the same
+    three.
+    """
     many = len(COLOURS)
     dozen, place = divmod(position, many)
     return place, (place + dozen) % many, (place + 2 * dozen) % many

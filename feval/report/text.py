@@ -11,19 +11,22 @@ if TYPE_CHECKING:
 
 _NO_DIFFERENCE = 1e-11  # rounding error of a difference of zero, as in `paired`
 
-# Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the
-# cursor, colour the terminal, reorder a line or forge a second one.
+# Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator:
+# each can move the cursor, colour the terminal, reorder a line or forge a second one.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    r"""Return text on one line with every character that could steer a terminal escaped, such as `\x1b`.
+    r"""Return text on one line with every character that could steer a terminal escaped, such as
+    `\x1b`.
 
     Names, ids and answers in a recording are untrusted; everything printed goes through here.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spelled(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text)
+    return "".join(
+        _spelled(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text
+    )
 
 
 def _spelled(character: str) -> str:
@@ -37,7 +40,9 @@ def shortened(text: str, length: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in s."""
+    """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in
+    s.
+    """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -66,7 +71,9 @@ def duration(seconds: float) -> str:
 
 
 def percents(low: float | None, high: float | None) -> str:
-    """Write an interval of shares in per cent, such as "61.20 to 68.93"; an unknown one is a dash."""
+    """Write an interval of shares in per cent, such as "61.20 to 68.93"; an unknown one is a
+    dash.
+    """
     return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
 
@@ -76,38 +83,53 @@ def interval_name(confidence: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07."""
-    return f"{round(100 * share, 9):.2f}"  # rounded twice, so that equal shares computed in different ways look equal
+    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as
+    65.07.
+    """
+    # rounded twice, so that equal shares computed in different ways look equal
+    return f"{round(100 * share, 9):.2f}"
 
 
 def signed_points(difference: float, *, small: bool = True) -> str:
-    """Write a difference of two shares in percentage points, with its sign and two decimals, such as +7.70.
+    """Write a difference of two shares in percentage points, with its sign and two decimals, such
+    as +7.70.
 
-    A `small` one gets the decimals that its first digit needs, such as -0.0009; rounding error counts as 0.
+    A `small` one gets the decimals that its first digit needs, such as -0.0009; rounding error
+    counts as 0.
     """
     points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
     return f"{points:+.{2 if not small or abs(points) >= 0.005 else decimals_for([points], 1)}f}"
 
 
 def plain_number(value: float) -> str:
-    """Write a number with at most three significant digits and no exponent, such as 0.00012 or 2500."""
+    """Write a number with at most three significant digits and no exponent, such as 0.00012 or
+    2500.
+    """
     if value == 0:
         return "0"
-    text = f"{value:.{decimals_for([value])}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):.10g}"
+    text = (
+        f"{value:.{decimals_for([value])}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):.10g}"
+    )
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def p_value(share: float | None) -> str:
-    """Write a p-value or "-"; what is below 0.001 has no digits, since tails that thin rest on the differences being normal."""
+    """Write a p-value or "-"; what is below 0.001 has no digits, since tails that thin rest on the
+    differences being normal.
+    """
     return "-" if share is None else "< 0.001" if share < 0.001 else f"{share:.3f}"
 
 
 def dollars(value: float) -> str:
-    """Write an amount for a label with a prefix of the SI in place of zeros, such as "10 µ$", "3 m$" or "0.2 $"."""
+    """Write an amount for a label with a prefix of the SI in place of zeros, such as "10 µ$", "3
+    m$" or "0.2 $".
+    """
     if value == 0:
         return "0 $"
     units = ((0.1, 1.0, "$"), (1e-3, 1e-3, "m$"), (1e-6, 1e-6, "µ$"), (0.0, 1e-9, "n$"))
-    size, unit = next((size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9))
+    size, unit = next(
+        (size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9)
+    )
     return f"{plain_number(value / size)} {unit}"
 
 
@@ -115,11 +137,15 @@ def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     """Write which price list amounts are by, or that there are none."""
     if not prices:
         return "no prices"
-    return f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
+    return (
+        f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
+    )
 
 
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:
-    """Return how many decimals (2 or more) show the smallest positive value with so many significant digits."""
+    """Return how many decimals (2 or more) show the smallest positive value with so many
+    significant digits.
+    """
     smallest = min((abs(value) for value in values if value), default=1.0)
     exponent = int(f"{smallest:e}".partition("e")[2])
     return min(max(significant - 1 - exponent, 2), 18)
@@ -127,4 +153,5 @@ def decimals_for(values: Iterable[float], significant: int = 3) -> int:
 
 def fixed(value: float | None, decimals: int) -> str:
     """Write a number with so many decimals, so that a column lines up; an unknown one is a dash."""
-    return "-" if value is None else f"{round(value, decimals + 9):,.{decimals}f}"  # rounded twice, as in `percent`
+    # rounded twice, as in `percent`
+    return "-" if value is None else f"{round(value, decimals + 9):,.{decimals}f}"

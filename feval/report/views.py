@@ -1,4 +1,6 @@
-"""How results look in Python: `repr`, HTML tables for notebooks, DataFrames, pictures. `feval.lazy.Shown` calls this module."""
+"""How results look in Python: `repr`, HTML tables for notebooks, DataFrames, pictures.
+`feval.lazy.Shown` calls this module.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from feval.report.page.comparison_files import save_comparison
 from feval.report.tables.comparisons import cost_writer, result_columns, result_rows
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.csv import curve_rows
-from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_rows, forecast_tables, plan_tables
+from feval.report.tables.forecasts import (
+    FORECAST_COLUMNS,
+    forecast_rows,
+    forecast_tables,
+    plan_tables,
+)
 from feval.report.tables.headline import headline
 from feval.report.tables.info import info_dict, info_headline, pools_table
 from feval.report.tables.results import evaluation_tables, label
@@ -74,9 +81,13 @@ def sentence(value: object) -> str:
 
 
 def html(value: object) -> str:
-    """Tables for a notebook. All text is escaped; colours are those around it, so that dark themes are readable."""
+    """Tables for a notebook. All text is escaped; colours are those around it, so that dark themes
+    are readable.
+    """
     groups = groupby(_view(value)[1].pieces(value), key=lambda piece: isinstance(piece, Table))
-    shown = ("".join(map(_html, pieces)) if tables else _paragraph(pieces) for tables, pieces in groups)
+    shown = (
+        "".join(map(_html, pieces)) if tables else _paragraph(pieces) for tables, pieces in groups
+    )
     return f'<div class="feval">{"".join(shown)}</div>'
 
 
@@ -91,8 +102,8 @@ def frame(value: object, library: str | None = None, **options: Any) -> Any:
             continue
         return frames.DataFrame(dict(_view(value)[1].columns(value, **options)))
     raise UsageError(
-        f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or write the numbers to "
-        "files (--out)."
+        f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install"
+        " it, or write the numbers to files (--out)."
     )
 
 
@@ -109,7 +120,9 @@ def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]
     return save_comparison(comparison, folder, overwrite=overwrite)
 
 
-def show(recording: Recording, question: str | int, *, dataset: str | None, llm: str | None, **shown: Any) -> None:
+def show(
+    recording: Recording, question: str | int, *, dataset: str | None, llm: str | None, **shown: Any
+) -> None:
     """Print the question of `Recording.show`."""
     if isinstance(question, str):
         dataset, row = find_question(recording, question, dataset)
@@ -117,7 +130,9 @@ def show(recording: Recording, question: str | int, *, dataset: str | None, llm:
         row, dataset = question, dataset or _only_dataset(recording, "name it with dataset=")
         if not 0 <= row < len(recording.votes(dataset)):
             count = counted(len(recording.votes(dataset)), "question")
-            raise NotRecordedError(f"Question {row} of {dataset} was asked for, by its row from 0, and it has {count}.")
+            raise NotRecordedError(
+                f"Question {row} of {dataset} was asked for, by its row from 0, and it has {count}."
+            )
     recording.require(dataset, llm)
     names = recording.llm_names(dataset) if llm is None else [llm]
     [asked] = recorded_questions(recording, dataset, names, range(row, row + 1))
@@ -134,11 +149,17 @@ def _only_dataset(recording: Recording, otherwise: str) -> str:
 
 def _view(value: object) -> tuple[str, View]:
     """The view of the nearest known class, and its name."""
-    return next((kind.__name__, VIEWS[kind.__name__]) for kind in type(value).__mro__ if kind.__name__ in VIEWS)
+    return next(
+        (kind.__name__, VIEWS[kind.__name__])
+        for kind in type(value).__mro__
+        if kind.__name__ in VIEWS
+    )
 
 
 def _paragraph(sentences: Iterable[Any]) -> str:
-    lines = "<br>".join(escape(visible(sentence.strip())) for sentence in sentences if sentence.strip())
+    lines = "<br>".join(
+        escape(visible(sentence.strip())) for sentence in sentences if sentence.strip()
+    )
     return f"<p>{lines}</p>" if lines else ""
 
 
@@ -155,10 +176,16 @@ def _html(piece: Any) -> str:
     names = [column.name for column in piece.columns]
     head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
     body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
-    more = [f"{len(piece.rows) - _MOST_ROWS:,} more rows: to_frame()"] if len(piece.rows) > _MOST_ROWS else []
+    more = (
+        [f"{len(piece.rows) - _MOST_ROWS:,} more rows: to_frame()"]
+        if len(piece.rows) > _MOST_ROWS
+        else []
+    )
     title = f"<strong>{escape(visible(piece.title))}</strong>" if piece.title else ""
     notes = "<br>".join(escape(visible(note)) for note in (*more, *piece.notes))
-    return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (f"<small>{notes}</small>" if notes else "")
+    return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (
+        f"<small>{notes}</small>" if notes else ""
+    )
 
 
 def _by_name(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
@@ -168,13 +195,21 @@ def _by_name(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, l
 
 
 def _accuracy(point: Any) -> str:
-    ends = "" if point.accuracy_low is None else f" ({percents(point.accuracy_low, point.accuracy_high)})"
+    ends = (
+        ""
+        if point.accuracy_low is None
+        else f" ({percents(point.accuracy_low, point.accuracy_high)})"
+    )
     return f"{percent(point.accuracy)} % right{ends}"
 
 
 def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
     """The ends of some values, or the only one."""
-    return write(values[0]) if len(set(values)) == 1 else f"{write(min(values))} to {write(max(values))}"
+    return (
+        write(values[0])
+        if len(set(values)) == 1
+        else f"{write(min(values))} to {write(max(values))}"
+    )
 
 
 def _cut(text: str) -> str:
@@ -191,8 +226,19 @@ def _recording_plot(recording: Recording, axes: Axes | None) -> Axes:
 
 
 def _recording_columns(recording: Recording) -> dict[str, list[Any]]:
-    names = ("dataset", "llm", "questions", "cots", "smallest_pool", "largest_pool", "no_answer_rate", "counter")
-    return _by_name(names, ([pair.get(name) for name in names] for pair in info_dict(recording)["pairs"]))
+    names = (
+        "dataset",
+        "llm",
+        "questions",
+        "cots",
+        "smallest_pool",
+        "largest_pool",
+        "no_answer_rate",
+        "counter",
+    )
+    return _by_name(
+        names, ([pair.get(name) for name in names] for pair in info_dict(recording)["pairs"])
+    )
 
 
 def _dataset_pieces(dataset: Dataset) -> Pieces:
@@ -200,10 +246,14 @@ def _dataset_pieces(dataset: Dataset) -> Pieces:
     names = ("question", "text", "answer", *(f"#right %, {name}" for name in shares))
     rows = []
     for row, (question, entry) in enumerate(islice(dataset, _FEW_QUESTIONS)):
-        right = ("-" if share[row] != share[row] else percent(share[row]) for share in shares.values())
+        right = (
+            "-" if share[row] != share[row] else percent(share[row]) for share in shares.values()
+        )
         rows.append((question, _cut(entry.question), _cut(entry.answer or "-"), *right))
     more = (f"{len(dataset) - len(rows):,} more: to_frame()",) if len(dataset) > len(rows) else ()
-    yield Table(f"{dataset.id}, {counted(len(dataset), 'question')}", columns(*names), tuple(rows), more)
+    yield Table(
+        f"{dataset.id}, {counted(len(dataset), 'question')}", columns(*names), tuple(rows), more
+    )
 
 
 def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
@@ -217,9 +267,16 @@ def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
 
 
 def _dataset_plot(dataset: Dataset, axes: Axes | None) -> Axes:
-    lines = (f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}", "each LLM's own order")
+    lines = (
+        f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}",
+        "each LLM's own order",
+    )
     return pictures.plot_questions(
-        dataset.right_shares(), axes, title=f"Questions of {dataset.id}", lines=lines, label="right CoTs"
+        dataset.right_shares(),
+        axes,
+        title=f"Questions of {dataset.id}",
+        lines=lines,
+        label="right CoTs",
     )
 
 
@@ -230,8 +287,14 @@ def _llm_pieces(llm: LLM) -> Pieces:
         ("questions", f"{len(cots):,}"),
         ("CoTs per question", _range(cots.tolist(), "{:,}".format) if len(cots) else "-"),
         ("without answer", f"{percent(_mean(numbers['no_answer']))} % of the CoTs"),
-        ("agreement", f"{percent(_mean(numbers['agreement']))} % of the CoTs have the most frequent answer"),
-        ("output tokens", f"{_mean(numbers['output_tokens']):,.1f} per CoT, counted by {llm.counter}"),
+        (
+            "agreement",
+            f"{percent(_mean(numbers['agreement']))} % of the CoTs have the most frequent answer",
+        ),
+        (
+            "output tokens",
+            f"{_mean(numbers['output_tokens']):,.1f} per CoT, counted by {llm.counter}",
+        ),
         ("USD per million tokens", "no price" if price is None else _price(price)),
         ("billing", llm.billing),
     )
@@ -251,7 +314,9 @@ def _llm_plot(llm: LLM, axes: Axes | None) -> Axes:
     questions = counted(len(llm.question_ids), "question")
     lines = ("share of the CoTs with their question's most frequent answer", questions)
     shares = {llm.name: llm.per_question()["agreement"]}
-    return pictures.plot_questions(shares, axes, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement")
+    return pictures.plot_questions(
+        shares, axes, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
+    )
 
 
 def _cost(evaluation: Evaluation) -> str:
@@ -262,8 +327,9 @@ def _cost(evaluation: Evaluation) -> str:
 
 def _evaluation_sentence(result: Evaluation) -> str:
     return (
-        f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {_accuracy(result)}, {_cost(result)} and "
-        f"{result.samples_per_question:,.2f} CoTs per question; {counted(result.questions, 'question')}, {result.kind}"
+        f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {_accuracy(result)},"
+        f" {_cost(result)} and {result.samples_per_question:,.2f} CoTs per question;"
+        f" {counted(result.questions, 'question')}, {result.kind}"
     )
 
 
@@ -276,7 +342,8 @@ def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
 
 
 _PER_QUESTION = (
-    "right", "usd", "tokens", "output_tokens", "samples", "calls", "no_answer", "stopped_early", "routed_wrong",
+    "right", "usd", "tokens", "output_tokens", "samples", "calls", "no_answer", "stopped_early",
+    "routed_wrong",
 )  # fmt: skip
 
 
@@ -285,7 +352,10 @@ def _known(values: Any, number: int) -> Any:
 
 
 def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
-    lines = (f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}", " > ".join(result.llms))
+    lines = (
+        f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}",
+        " > ".join(result.llms),
+    )
     title = f"{label(result)} on {result.dataset}"
     shares, unit = {label(result): result.right}, "probability of being right"
     return pictures.plot_questions(shares, axes, title=title, lines=lines, label=unit)
@@ -294,16 +364,19 @@ def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
 def _curve_sentence(curve: Curve) -> str:
     points = curve.points
     return (
-        f"{curve.method} on {curve.dataset}, {curve.llm}: {counted(len(points), 'point')}, {curve.field} = "
-        f"{_range([point.n for point in points])}, {_range([point.accuracy for point in points], percent)} % right; "
-        f"{counted(curve.questions, 'question')}, {points[0].kind}"
+        f"{curve.method} on {curve.dataset}, {curve.llm}: {counted(len(points), 'point')},"
+        f" {curve.field} = {_range([point.n for point in points])},"
+        f" {_range([point.accuracy for point in points], percent)} % right;"
+        f" {counted(curve.questions, 'question')}, {points[0].kind}"
     )
 
 
 def _curve_columns(curve: Curve) -> dict[str, Any]:
     names, rows = curve_rows(curve)
     own = {"method": curve.method, "dataset": curve.dataset, "llm": curve.llm, "field": curve.field}
-    return {name: [value] * len(curve.points) for name, value in own.items()} | _by_name(names, rows)
+    return {name: [value] * len(curve.points) for name, value in own.items()} | _by_name(
+        names, rows
+    )
 
 
 def _comparison_sentence(comparison: Comparison) -> str:
@@ -312,9 +385,10 @@ def _comparison_sentence(comparison: Comparison) -> str:
     budget = curve.budget_text(curve.points.index(best))
     missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
     return (
-        f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on {comparison.plan.dataset}, "
-        f"{counted(best.questions, 'question')}; best: {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)}, "
-        f"{_comparison_cost(comparison, best)} per question{missing}"
+        f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on"
+        f" {comparison.plan.dataset}, {counted(best.questions, 'question')}; best:"
+        f" {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)},"
+        f" {_comparison_cost(comparison, best)} per question{missing}"
     )
 
 
@@ -334,13 +408,22 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[st
 def _plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     for entry in plan.entries:
         fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
-        sweep = "-" if entry.sweep is None else f"{entry.sweep[0]} = {', '.join(map(str, entry.sweep[1]))}"
+        sweep = (
+            "-"
+            if entry.sweep is None
+            else f"{entry.sweep[0]} = {', '.join(map(str, entry.sweep[1]))}"
+        )
         yield entry.label, entry.method, " > ".join(entry.llms), fields or "-", sweep
 
 
 def _plan_table(plan: Plan) -> Table:
-    notes = (f"recordings: {', '.join(plan.recordings)}", f"cost {plan.cost}; billing {plan.billing}; seed {plan.seed}")
-    return Table(f"Comparison on {plan.dataset}", columns(*_PLAN_COLUMNS), tuple(_plan_rows(plan)), notes)
+    notes = (
+        f"recordings: {', '.join(plan.recordings)}",
+        f"cost {plan.cost}; billing {plan.billing}; seed {plan.seed}",
+    )
+    return Table(
+        f"Comparison on {plan.dataset}", columns(*_PLAN_COLUMNS), tuple(_plan_rows(plan)), notes
+    )
 
 
 _PLAN_COLUMNS = ("label", "method", "llms", "fields", "budgets")
@@ -354,8 +437,9 @@ def _forecast_sentence(forecast: Forecast) -> str:
         if point.accuracy is not None
     ]
     return (
-        f"{forecast.dataset}, {forecast.llm}: votes of {_range(forecast.m)} from {counted(forecast.g, 'call')} on each of "
-        f"{counted(forecast.questions, 'question')}; at M = {forecast.m[-1]}: {', '.join(ends) or 'no estimate'}"
+        f"{forecast.dataset}, {forecast.llm}: votes of {_range(forecast.m)} from"
+        f" {counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}; at M"
+        f" = {forecast.m[-1]}: {', '.join(ends) or 'no estimate'}"
     )
 
 
@@ -363,9 +447,10 @@ def _budget_sentence(plan: BudgetPlan) -> str:
     buy = plan.purchase
     dollars = "" if buy.usd is None else f", {plain_number(buy.usd)} USD"
     return (
-        f"{plan.budget.amount:g} {plan.budget.unit} on {plan.dataset}, {plan.llm}: {counted(buy.votes, 'vote')} on "
-        f"{counted(buy.questions, 'question')}, {percent(buy.plurality)} % right "
-        f"({percents(buy.plurality_low, buy.plurality_high)}), {buy.tokens:,.0f} tokens{dollars}"
+        f"{plan.budget.amount:g} {plan.budget.unit} on {plan.dataset}, {plan.llm}:"
+        f" {counted(buy.votes, 'vote')} on {counted(buy.questions, 'question')},"
+        f" {percent(buy.plurality)} % right ({percents(buy.plurality_low, buy.plurality_high)}),"
+        f" {buy.tokens:,.0f} tokens{dollars}"
     )
 
 
@@ -378,22 +463,37 @@ def _surface_sentence(surface: Surface) -> str:
     limits = [depth for depth in surface.depths if depth is not None]
     cut = f"cut after {_range(limits, '{:,}'.format)} tokens" if limits else "not cut"
     return (
-        f"{surface.dataset}, {surface.llm}: {_range(surface.widths)} traces {cut}, "
-        f"{_range([point.accuracy for point in surface.points], percent)} % right; {counted(surface.questions, 'question')}"
+        f"{surface.dataset}, {surface.llm}: {_range(surface.widths)} traces {cut},"
+        f" {_range([point.accuracy for point in surface.points], percent)} % right;"
+        f" {counted(surface.questions, 'question')}"
     )
 
 
 VIEWS = {
     "Recording": View(
-        _recording_sentence, lambda r: (_recording_sentence(r), pools_table(r)), _recording_columns, _recording_plot
+        _recording_sentence,
+        lambda r: (_recording_sentence(r), pools_table(r)),
+        _recording_columns,
+        _recording_plot,
     ),
     "Dataset": View(
-        lambda d: f"{d.id!r}, {counted(len(d), 'question')}", _dataset_pieces, _dataset_columns, _dataset_plot
+        lambda d: f"{d.id!r}, {counted(len(d), 'question')}",
+        _dataset_pieces,
+        _dataset_columns,
+        _dataset_plot,
     ),
     "LLM": View(lambda llm: llm.name, _llm_pieces, lambda llm: llm.per_question(), _llm_plot),
-    "Evaluation": View(_evaluation_sentence, lambda e: evaluation_tables([e]), _evaluation_columns, _evaluation_plot),
+    "Evaluation": View(
+        _evaluation_sentence,
+        lambda e: evaluation_tables([e]),
+        _evaluation_columns,
+        _evaluation_plot,
+    ),
     "Curve": View(
-        _curve_sentence, lambda c: [curve_table(c)], _curve_columns, lambda c, axes: pictures.plot_curve(c, axes)
+        _curve_sentence,
+        lambda c: [curve_table(c)],
+        _curve_columns,
+        lambda c, axes: pictures.plot_curve(c, axes),
     ),
     "Comparison": View(
         _comparison_sentence,
@@ -412,11 +512,19 @@ VIEWS = {
         lambda f: _by_name(FORECAST_COLUMNS, forecast_rows(f)),
         lambda f, axes: pictures.plot_forecast(f, axes),
     ),
-    "BudgetPlan": View(_budget_sentence, plan_tables, _budget_columns, lambda p, axes: pictures.plot_budget(p, axes)),
+    "BudgetPlan": View(
+        _budget_sentence,
+        plan_tables,
+        _budget_columns,
+        lambda p, axes: pictures.plot_budget(p, axes),
+    ),
     "Surface": View(
         _surface_sentence,
         lambda s: [surface_table(s)],
-        lambda s: _by_name(SURFACE_COLUMNS, ([getattr(point, name) for name in SURFACE_COLUMNS] for point in s.points)),
+        lambda s: _by_name(
+            SURFACE_COLUMNS,
+            ([getattr(point, name) for name in SURFACE_COLUMNS] for point in s.points),
+        ),
     ),
 }
 """Name of a class -> how it is shown; classes derived from it are shown alike."""

@@ -1,7 +1,7 @@
 """OpenAI-compatible replay: code that asks a live LLM over HTTP asks a recording instead.
 
-An application without a web framework (`application`) answers requests. It is used by an HTTP client's transport in this process
-(`transport`) and by a server (`server`).
+An application without a web framework (`application`) answers requests. It is used by an HTTP
+client's transport in this process (`transport`) and by a server (`server`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ __getattr__, __dir__ = lazy_names(
         "application": ("Application", "grade"),
         "grading": (),
         "server": ("serve",),
-        "transport": ("AsyncReplayTransport", "ReplayTransport", "replay_async_http_client", "replay_http_client"),
+        "transport": (
+            "AsyncReplayTransport",
+            "ReplayTransport",
+            "replay_async_http_client",
+            "replay_http_client",
+        ),
         "wire.replies": ("Call", "Reply"),
     },
 )

@@ -16,9 +16,11 @@ _QUESTION = ("question", "question_id", "id")
 
 
 def read_answers(path: Path) -> object:
-    """Read answers as `feval.receipts.grading.answers_by_id` takes them: .jsonl (or .ndjson), .csv, else JSON.
+    """Read answers as `feval.receipts.grading.answers_by_id` takes them: .jsonl (or .ndjson), .csv,
+    else JSON.
 
-    Each answer has "question" (or "question_id", or "id") and "answer"; an empty cell of a .csv is no answer.
+    Each answer has "question" (or "question_id", or "id") and "answer"; an empty cell of a .csv is
+    no answer.
 
     Raises:
         UsageError: the file cannot be read, or does not have that form.
@@ -62,5 +64,10 @@ def _rows(path: Path, text: str) -> list[dict[str, Any]]:
     ids = [name for name in _QUESTION if name in columns]
     if len(ids) != 1 or "answer" not in columns:
         shown = ", ".join(columns) or "none"
-        raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown:.400}.")
-    return [{"question": text_of_cell(row[ids[0]] or ""), "answer": row["answer"] or None} for row in rows]
+        raise UsageError(
+            f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown:.400}."
+        )
+    return [
+        {"question": text_of_cell(row[ids[0]] or ""), "answer": row["answer"] or None}
+        for row in rows
+    ]

@@ -41,8 +41,9 @@ _LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
-    "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /feval/health, GET /feval/ledger, POST /feval/grade, "
-    "POST /feval/reset and GET /openapi.json, each also under /run/NAME"
+    "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /feval/health, GET"
+    " /feval/ledger, POST /feval/grade, POST /feval/reset and GET /openapi.json, each also under"
+    " /run/NAME"
 )
 
 
@@ -74,7 +75,9 @@ class _Question:
 
 
 class Application:
-    """Answers requests in OpenAI's dialect from recordings; see `open`. Safe to use from many threads."""
+    """Answers requests in OpenAI's dialect from recordings; see `open`. Safe to use from many
+    threads.
+    """
 
     def __init__(
         self,
@@ -91,14 +94,22 @@ class Application:
         self._file = file
         self._texts = TextCache()
         self._matcher = Matcher(library, strict=strict, few_shot=few_shot)
-        self._mismatches = Mismatches(lambda llm, row: self._texts.of(llm, row).texts, allowed=allow_mismatch)
+        self._mismatches = Mismatches(
+            lambda llm, row: self._texts.of(llm, row).texts, allowed=allow_mismatch
+        )
         self._cutter = Cutter(library.lock)
         self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
         self._routes: dict[str, tuple[str, Callable[[Call, str, RunName], Reply]]] = {
-            "/v1/chat/completions": ("POST", lambda call, _, run: self._completions("chat", call, run)),
-            "/v1/completions": ("POST", lambda call, _, run: self._completions("completion", call, run)),
+            "/v1/chat/completions": (
+                "POST",
+                lambda call, _, run: self._completions("chat", call, run),
+            ),
+            "/v1/completions": (
+                "POST",
+                lambda call, _, run: self._completions("completion", call, run),
+            ),
             "/v1/models": ("GET", lambda _, path, __: self._models(path)),
             "/feval/health": ("GET", lambda *_: self._health()),
             "/feval/ledger": ("GET", lambda call, _, run: self._ledger(call, run)),
@@ -136,33 +147,46 @@ class Application:
             order: of runs that do not name one: "seeded" (replicate 0) or "recorded".
             recycle: whether a used-up pool starts over; CoTs that are handed out again are marked.
             strict: whether only recorded requests, and questions named by id, are answered.
-            few_shot: "last": of several recorded questions in a message the last one is asked, the others are exemplars; "none":
-                they are ambiguous.
-            allow_mismatch: whether to answer requests that no recorded CoT can answer: those that quote one, as judges do, and
-                those that demand JSON or a tool call.
+            few_shot: "last": of several recorded questions in a message the last one is asked, the
+                others are exemplars; "none": they are ambiguous.
+            allow_mismatch: whether to answer requests that no recorded CoT can answer: those that
+                quote one, as judges do, and those that demand JSON or a tool call.
             prices: as in `feval.load`.
             billing: as in `feval.load`.
             ledger: file to write every request to; `None` keeps the ledger in memory only.
             resume: whether to continue where an existing ledger file ends.
 
         Raises:
-            FevalError: whatever `feval.load` raises, and StorageError or ConflictError for a ledger file that cannot be used.
+            FevalError: whatever `feval.load` raises, and StorageError or ConflictError for a ledger
+                file that cannot be used.
         """
-        library = Library(recording, datasets=datasets, llms=llms, seed=seed, prices=prices, billing=billing)
+        library = Library(
+            recording, datasets=datasets, llms=llms, seed=seed, prices=prices, billing=billing
+        )
         if ledger is None and resume:
             raise UsageError("There is no ledger to continue (--resume); name its file.")
         pinned = _pinned(library, seed, order, billing)
         file = None if ledger is None else LedgerFile(ledger, pinned, resume=resume)
         try:
             runs = Runs(order=order, recycle=recycle, billing=billing, file=file, find=library.find)
-            return cls(library, runs, file, seed=seed, strict=strict, few_shot=few_shot, allow_mismatch=allow_mismatch)
+            return cls(
+                library,
+                runs,
+                file,
+                seed=seed,
+                strict=strict,
+                few_shot=few_shot,
+                allow_mismatch=allow_mismatch,
+            )
         except BaseException:
             if file is not None:
                 file.close()
             raise
 
     def respond(self, call: Call) -> Reply:
-        """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is raised."""
+        """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is
+        raised.
+        """
         try:
             return self._routed(call)
         except ReplayWarning:  # where warnings are errors; nothing was drawn
@@ -170,12 +194,18 @@ class Application:
         except FevalError as error:
             return error_reply(error)
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
-            where = extract_tb(error.__traceback__)[-1]  # the message itself could show what was sent
+            # the message itself could show what was sent
+            where = extract_tb(error.__traceback__)[-1]
             _LOG.error(
-                "A request could not be answered: %s at %s:%s.", type(error).__name__, where.filename, where.lineno
+                "A request could not be answered: %s at %s:%s.",
+                type(error).__name__,
+                where.filename,
+                where.lineno,
             )
             return error_reply(
-                FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it.")
+                FevalError(
+                    f"An internal error occurred ({type(error).__name__}); the server logged it."
+                )
             )
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
@@ -183,17 +213,20 @@ class Application:
 
         Args:
             run: the name of a run; `None` for all runs.
-            detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, passes, samples
-                (recorded positions, those of the draw first; a CoT that was handed out twice is listed twice), tokens (where some
-                were cut: how many of each were handed out, `None` for all).
+            detail: whether to list, as "asked", every question of the run: llm, dataset, question,
+                requests, passes, samples (recorded positions, those of the draw first; a CoT that
+                was handed out twice is listed twice), tokens (where some were cut: how many of each
+                    were handed out, `None` for all).
 
         Returns:
-            For one run: "run", "replicate" (`None`: recorded order), "requests", "cots", "prompt_tokens" (as billed),
-            "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled",
-            "asked_again" (questions that were asked in more than one pass), "cut", "limited" (CoTs that ended at a recorded limit
-            below the one asked for) and "llms", name -> the same counts, and "prompts", what it put around the questions: for
-            each dataset and template "requests", "matches" (how -> requests), "mismatches" (field -> requests) and "example",
-            where it begins to differ from the first one. For all runs: "runs", a list of these. In both cases also what they
+            For one run: "run", "replicate" (`None`: recorded order), "requests", "cots",
+            "prompt_tokens" (as billed), "output_tokens", "usd" (`None` where something has no
+            price; "usd_missing" says why), "questions", "recycled", "asked_again" (questions that
+            were asked in more than one pass), "cut", "limited" (CoTs that ended at a recorded limit
+            below the one asked for) and "llms", name -> the same counts, and "prompts", what it put
+            around the questions: for each dataset and template "requests", "matches" (how ->
+            requests), "mismatches" (field -> requests) and "example", where it begins to differ
+            from the first one. For all runs: "runs", a list of these. In both cases also what they
             depend on: "recordings" (hashes), "seed", "order", "billing", "prices" (id, or "none").
 
         Raises:
@@ -202,7 +235,9 @@ class Application:
         pinned = _pinned(self.library, self.seed, self.runs.order, self.runs.billing)
         if run is not None:
             return pinned | self.runs.summary(run_name(run, self.runs.order).label, detail=detail)
-        return pinned | {"runs": [self.runs.summary(label, detail=detail) for label in self.runs.labels()]}
+        return pinned | {
+            "runs": [self.runs.summary(label, detail=detail) for label in self.runs.labels()]
+        }
 
     def reset(self, run: str) -> None:
         """Start a run again: its draws, its place in every pool and its ledger.
@@ -236,12 +271,20 @@ class Application:
         path = path.rstrip("/")
         route = self._routes.get("/v1/models" if path.startswith("/v1/models/") else path)
         if route is None:
-            advice = "Give clients a base URL that ends with /v1. " if f"/v1{path}" in self._routes else ""
-            raise UnknownError(f"There is nothing at {path[:80] or '/'}. {advice}Use {_PATHS}.", code="unknown_url")
+            advice = (
+                "Give clients a base URL that ends with /v1. "
+                if f"/v1{path}" in self._routes
+                else ""
+            )
+            raise UnknownError(
+                f"There is nothing at {path[:80] or '/'}. {advice}Use {_PATHS}.", code="unknown_url"
+            )
         method, handler = route
         if call.method not in {method, "HEAD" if method == "GET" else method}:
             raise RequestError(
-                f"{path} takes {method} requests, not {call.method[:20]}.", status=405, headers={"allow": method}
+                f"{path} takes {method} requests, not {call.method[:20]}.",
+                status=405,
+                headers={"allow": method},
             )
         return handler(call, path, run)
 
@@ -261,9 +304,13 @@ class Application:
         for match, texts in zip(question.matches, cots, strict=True):
             require_texts(match, texts)
         self._warn(run, question.matches, call.warn)
-        reads = [partial(self._cutter.cots, *each) for each in zip(question.matches, cots, strict=True)]
+        reads = [
+            partial(self._cutter.cots, *each) for each in zip(question.matches, cots, strict=True)
+        ]
         handouts = self.runs.take(run, question.pool_requests, reads, call.sender)
-        return self._builder.reply(question.request, run, question.matches, handouts, question.headers)
+        return self._builder.reply(
+            question.request, run, question.matches, handouts, question.headers
+        )
 
     def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, requests.OWN_HEADERS))
@@ -273,9 +320,13 @@ class Application:
             matches = self._matcher.match(request)
             pool_requests = tuple(self._pool_request(request, match) for match in matches)
             warned = ((*match.warnings, *self._mismatches.warnings(match)) for match in matches)
-            matches = tuple(replace(match, warnings=each) for match, each in zip(matches, warned, strict=True))
+            matches = tuple(
+                replace(match, warnings=each) for match, each in zip(matches, warned, strict=True)
+            )
             question = _Question(request, matches, pool_requests, match_headers(matches))
-            self._questions.put(key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches))
+            self._questions.put(
+                key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches)
+            )
         return question
 
     def _pool_request(self, request: CompletionRequest, match: Match) -> PoolRequest:
@@ -283,22 +334,34 @@ class Application:
         return PoolRequest(match.llm, match.row, request.n, request.sample, use, match.template)
 
     def _warn(self, run: RunName, matches: Sequence[Match], warn: Callable[[str], object]) -> None:
-        """Tell a run, once of each kind and before anything is drawn, which settings have no effect."""
+        """Tell a run, once of each kind and before anything is drawn, which settings have no
+        effect.
+        """
         for kind, what in (each for match in matches for each in match.warnings):
             if (run.label, kind) not in self._warned:
-                warn(f"The run {run.label!r} {what} Replies are as they were recorded; this is said once.")
+                warn(
+                    f"The run {run.label!r} {what} Replies are as they were recorded; this is said"
+                    " once."
+                )
                 self._warned.add((run.label, kind))
 
     def _models(self, path: str) -> Reply:
         models = {
-            llm.name: {"id": llm.name, "object": "model", "created": created(llm.recording), "owned_by": "feval"}
+            llm.name: {
+                "id": llm.name,
+                "object": "model",
+                "created": created(llm.recording),
+                "owned_by": "feval",
+            }
             for llm in self.library.llms
         }
         name = path.removeprefix("/v1/models").removeprefix("/")
         if not name:
             return json_reply({"object": "list", "data": list(models.values())})
         if name not in models:
-            raise UnknownError(f"No LLM {name[:80]!r} was recorded; GET /v1/models lists those that were.")
+            raise UnknownError(
+                f"No LLM {name[:80]!r} was recorded; GET /v1/models lists those that were."
+            )
         return json_reply(models[name])
 
     def _health(self) -> Reply:
@@ -314,7 +377,9 @@ class Application:
 
     def _grade(self, call: Call, run: RunName) -> Reply:
         return json_reply(
-            grade_posted(call.body, lambda name: self.ledger(name or run.label, detail=True), self.library)
+            grade_posted(
+                call.body, lambda name: self.ledger(name or run.label, detail=True), self.library
+            )
         )
 
     def _reset(self, run: RunName) -> Reply:
@@ -325,12 +390,24 @@ class Application:
         query = parse_qs(call.query, keep_blank_values=True)
         if unknown := sorted(query.keys() - {"run", "detail"}):
             name = unknown[0][:80]
-            raise RequestError(f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name)
-        label = query["run"][-1] if "run" in query else run.label if call.path.startswith("/run/") else None
-        return json_reply(self.ledger(label, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"}))
+            raise RequestError(
+                f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name
+            )
+        label = (
+            query["run"][-1]
+            if "run" in query
+            else run.label
+            if call.path.startswith("/run/")
+            else None
+        )
+        return json_reply(
+            self.ledger(label, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"})
+        )
 
 
-def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:
+def grade(
+    application: Application, run: str, answers: object, *, dataset: str | None = None
+) -> Graded:
     """Grade the answers of a run of a running application.
 
     Args:
@@ -345,7 +422,9 @@ def grade(application: Application, run: str, answers: object, *, dataset: str |
         UnknownNameError: the run did not ask about that dataset.
         ConflictError: a question has two answers.
     """
-    return grade_run(application.ledger(run, detail=True), application.library, answers, dataset=dataset)
+    return grade_run(
+        application.ledger(run, detail=True), application.library, answers, dataset=dataset
+    )
 
 
 def _pinned(library: Library, seed: int, order: str, billing: str) -> dict[str, Any]:

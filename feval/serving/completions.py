@@ -54,7 +54,9 @@ class CompletionBuilder:
         handouts: Sequence[Handout],
         headers: Mapping[str, str],
     ) -> Reply:
-        """Return the reply to a request: per conversation its match, and which CoTs the run gets."""
+        """Return the reply to a request: per conversation its match, and which CoTs the run
+        gets.
+        """
         parts = [_Part(*each) for each in zip(matches, handouts, strict=True)]
         unknown: dict[str, None] = {}
         choices: list[dict[str, Any]] = []
@@ -74,14 +76,18 @@ class CompletionBuilder:
         headers = {**headers, **self._draw_headers(run, parts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
-        return completion_reply(completion, stream=request.stream, with_usage=request.include_usage, headers=headers)
+        return completion_reply(
+            completion, stream=request.stream, with_usage=request.include_usage, headers=headers
+        )
 
     def _choices(
         self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
     ) -> list[dict[str, Any]]:
         cots = part.handout.cots
         is_chat, fresh = request.kind == "chat", len(cots) - part.handout.recycled
-        scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(cots)
+        scores = (
+            self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(cots)
+        )
         choices = []
         for number, (cot, (logprobs, extra)) in enumerate(zip(cots, scores, strict=True)):
             text, reason = cot.text, cot.finish_reason
@@ -91,7 +97,12 @@ class CompletionBuilder:
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
             content = {"message": _message(text, cot.reasoning)} if is_chat else {"text": text}
-            choice = {"index": first + number, **content, "logprobs": logprobs, "finish_reason": reason}
+            choice = {
+                "index": first + number,
+                **content,
+                "logprobs": logprobs,
+                "finish_reason": reason,
+            }
             if number >= fresh:
                 extra = extra | {"recycled": True}
             if cot.is_limited:
@@ -104,7 +115,9 @@ class CompletionBuilder:
     def _logprobs(
         self, request: CompletionRequest, part: _Part, unknown: dict[str, None]
     ) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """The log-probabilities of each CoT in OpenAI's shape, and what else was recorded of them."""
+        """The log-probabilities of each CoT in OpenAI's shape, and what else was recorded of
+        them.
+        """
         samples = part.handout.samples
         try:
             with self._reading:
@@ -118,7 +131,9 @@ class CompletionBuilder:
         row = part.match.row
         found: list[tuple[dict[str, Any] | None, dict[str, Any]]] = []
         for sample, cot in zip(samples, part.handout.cots, strict=True):
-            lengths = {each.of(row, sample).size for each in (recorded.logprobs, recorded.confidences)}
+            lengths = {
+                each.of(row, sample).size for each in (recorded.logprobs, recorded.confidences)
+            }
             if cot.is_cut and lengths - {0, int(part.match.llm.pool.output_tokens[row, sample])}:
                 unknown["logprobs"] = None  # of other tokens than those that were counted
                 found.append((None, {}))
@@ -131,7 +146,9 @@ class CompletionBuilder:
         handouts = [part.handout for part in parts]
         headers = {
             "x-feval-run": run.label,
-            "x-feval-samples": ";".join([",".join(map(str, handout.samples)) for handout in handouts]),
+            "x-feval-samples": ";".join(
+                [",".join(map(str, handout.samples)) for handout in handouts]
+            ),
             "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
         }
         dollars = self._dollars(parts)
@@ -147,7 +164,9 @@ class CompletionBuilder:
         return headers
 
     def _dollars(self, parts: Sequence[_Part]) -> float | None:
-        """What the request adds to the ledger; `None` where something has no price or the prompt was not counted."""
+        """What the request adds to the ledger; `None` where something has no price or the prompt
+        was not counted.
+        """
         dollars = 0.0
         for part in parts:
             price: Price | None = self._prices[part.match.llm]
@@ -160,18 +179,22 @@ class CompletionBuilder:
 
 
 def require_texts(match: Match, cots: CotTexts) -> None:
-    """Raise `MissError` if the recording has no texts of a question to reply with, only answers, or calls of tools."""
+    """Raise `MissError` if the recording has no texts of a question to reply with, only answers, or
+    calls of tools.
+    """
     if cots.texts and all(text is None for text in cots.texts):
         raise MissError(
-            f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
-            "so there is nothing to reply with. Evaluate it with feval.load, or serve a recording with texts.",
+            f"The recording holds no texts of {match.llm.name} on {match.question!r} of"
+            f" {match.llm.dataset}, only answers, so there is nothing to reply with. Evaluate it"
+            " with feval.load, or serve a recording with texts.",
             code="text_not_recorded",
         )
     if cots.tool_calls:
         raise MissError(
-            f"{cots.tool_calls:,} of the {len(cots.texts):,} CoTs of {match.llm.name} on {match.question!r} of "
-            f"{match.llm.dataset} called tools. A recording holds texts and no calls, so a reply would be empty. Ask a live LLM, "
-            "or a question that was answered in words."
+            f"{cots.tool_calls:,} of the {len(cots.texts):,} CoTs of {match.llm.name} on"
+            f" {match.question!r} of {match.llm.dataset} called tools. A recording holds texts and"
+            " no calls, so a reply would be empty. Ask a live LLM, or a question that was answered"
+            " in words."
         )
 
 
@@ -192,8 +215,12 @@ def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
 
 
 def _identity(run: RunName, parts: Sequence[_Part]) -> str:
-    """A reproducible id: a hash of the run, its questions and the number of this request for the first of them."""
-    names = [f"{part.match.llm.name}\n{part.match.llm.dataset}\n{part.match.question}" for part in parts]
+    """A reproducible id: a hash of the run, its questions and the number of this request for the
+    first of them.
+    """
+    names = [
+        f"{part.match.llm.name}\n{part.match.llm.dataset}\n{part.match.question}" for part in parts
+    ]
     text = "\n".join([run.label, *names, str(parts[0].handout.round)])
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -229,9 +256,12 @@ def _id_list(ids: Iterable[str]) -> str:
 def _logprobs_of(
     kind: str, recorded: TokenLogprobs, row: int, sample: int, tokens: int | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The log-probabilities of one CoT, or of its first tokens. The texts of tokens are not recorded, so they are empty."""
+    """The log-probabilities of one CoT, or of its first tokens. The texts of tokens are not
+    recorded, so they are empty.
+    """
     logprobs, confidences = (
-        _decimals(each.of(row, sample)[:tokens]) for each in (recorded.logprobs, recorded.confidences)
+        _decimals(each.of(row, sample)[:tokens])
+        for each in (recorded.logprobs, recorded.confidences)
     )
     whole = float(recorded.sequence[row, sample])
     sequence = whole if tokens is None else math.fsum(logprobs) if logprobs else math.nan
@@ -242,7 +272,12 @@ def _logprobs_of(
         return None, extra
     if kind == "completion":
         texts = [""] * len(logprobs)
-        return {"tokens": texts, "token_logprobs": logprobs, "top_logprobs": None, "text_offset": None}, extra
+        return {
+            "tokens": texts,
+            "token_logprobs": logprobs,
+            "top_logprobs": None,
+            "text_offset": None,
+        }, extra
     content: list[dict[str, Any]] = [
         {"token": "", "logprob": value, "bytes": None, "top_logprobs": []} for value in logprobs
     ]

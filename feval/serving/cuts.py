@@ -1,7 +1,9 @@
-"""CoTs cut where a live LLM would have ended them: at a text of `stop`, or at a limit on output tokens.
+"""CoTs cut where a live LLM would have ended them: at a text of `stop`, or at a limit on output
+tokens.
 
-What comes before a cut does not depend on it, so that a recorded CoT can be cut, if its tokens can be counted here as they were
-when it was recorded. A text of `stop` ends a reply, never thoughts; a limit counts thoughts first, then the reply.
+What comes before a cut does not depend on it, so that a recorded CoT can be cut, if its tokens can
+be counted here as they were when it was recorded. A text of `stop` ends a reply, never thoughts; a
+limit counts thoughts first, then the reply.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _Beginnings = Callable[[str, int], Beginning]
 
 
 class Cutter:
-    """Cuts recorded CoTs as requests ask; `lock` is held while questions are read. Safe to use from many threads."""
+    """Cuts recorded CoTs as requests ask; `lock` is held while questions are read. Safe to use from
+    many threads.
+    """
 
     def __init__(self, lock: RLock) -> None:
         self._reading, self._loading = lock, Lock()
@@ -51,11 +55,15 @@ class Cutter:
             limit = None
         if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
             tokens = min(whole.tokens, limit)
-            return whole._replace(text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True)
+            return whole._replace(
+                text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True
+            )
         if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
             may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
             answer = match.llm.answers(match.row, [sample])[0]
-            return whole._replace(is_limited=may_go_on and whole.finish_reason == "length", answer=answer)
+            return whole._replace(
+                is_limited=may_go_on and whole.finish_reason == "length", answer=answer
+            )
         counter = self._counter(match.llm.counter)
         if isinstance(counter, FevalError) or whole.text is None:
             raise _not_cut(match, whole, sample, limit, bounds.field, counter)
@@ -85,13 +93,17 @@ class Cutter:
             return self._counters[name]
 
     def _answer(self, match: Match, parts: Split) -> str | None:
-        """The answer in what is left of a CoT; `None` also where answers are stored ones, which are read in no text."""
+        """The answer in what is left of a CoT; `None` also where answers are stored ones, which are
+        read in no text.
+        """
         dataset = match.shelf.dataset
         kind = match.llm.recording.dataset_info(dataset.id).answer_kind
         if kind == "verbatim" or not parts.answers or not parts.reply.strip():
             return None
         with self._reading:
-            return dataset.answer_key(match.row, extract(kind, parts.reply, dataset[match.row].choices))
+            return dataset.answer_key(
+                match.row, extract(kind, parts.reply, dataset[match.row].choices)
+            )
 
 
 class _End(NamedTuple):
@@ -103,10 +115,18 @@ class _End(NamedTuple):
 
 
 def _end(
-    text: str, reasoning: str | None, marks: Sequence[Mark], stops: Sequence[str], room: int, first: _Beginnings
+    text: str,
+    reasoning: str | None,
+    marks: Sequence[Mark],
+    stops: Sequence[str],
+    room: int,
+    first: _Beginnings,
 ) -> _End:
-    """Cut a CoT at the earliest stop in its reply, within its first tokens, of which there are at most `room`."""
-    marks = () if of_content_blocks(marks) else marks  # as a server sends them: thoughts in a field of their own
+    """Cut a CoT at the earliest stop in its reply, within its first tokens, of which there are at
+    most `room`.
+    """
+    # as a server sends them: thoughts in a field of their own
+    marks = () if of_content_blocks(marks) else marks
     thoughts = apart(reasoning or "", marks) or ""
     kept = first(thoughts, room)
     inline = first(join(text, reasoning, marks), room - kept.tokens if kept.text == thoughts else 0)
@@ -114,13 +134,21 @@ def _end(
     places = [place for stop in stops if (place := parts.reply.find(stop)) >= 0]
     if places:
         end = raw_place(min(places), marks)
-        parts, inline = beginning(text, reasoning, marks, end), first(inline.text[:end], sys.maxsize)
+        parts, inline = (
+            beginning(text, reasoning, marks, end),
+            first(inline.text[:end], sys.maxsize),
+        )
     seen = kept.text + (parts.reasoning or "")
     return _End(replace(parts, reasoning=seen or None), kept.tokens + inline.tokens, bool(places))
 
 
 def _not_cut(
-    match: Match, whole: ServedCot, sample: int, limit: int | None, field: str, counter: _Beginnings | FevalError
+    match: Match,
+    whole: ServedCot,
+    sample: int,
+    limit: int | None,
+    field: str,
+    counter: _Beginnings | FevalError,
 ) -> MissError:
     if not isinstance(counter, FevalError):
         why = "its text was not recorded"
@@ -132,7 +160,8 @@ def _not_cut(
     if limit is not None:
         what, advice = f"{field} {limit:,}", f"ask for {field} {whole.tokens:,} or more"
     return MissError(
-        f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of {match.llm.dataset} has {whole.tokens:,} "
-        f"output tokens and would be cut by {what}, but its tokens cannot be counted here: {why}. Ask a live LLM, or {advice}.",
+        f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of"
+        f" {match.llm.dataset} has {whole.tokens:,} output tokens and would be cut by {what}, but"
+        f" its tokens cannot be counted here: {why}. Ask a live LLM, or {advice}.",
         parameter="stop" if limit is None else field,
     )

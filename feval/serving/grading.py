@@ -1,6 +1,8 @@
-"""Grade the final answers of a run that was served: accuracy, and the cost of the CoTs in its ledger.
+"""Grade the final answers of a run that was served: accuracy, and the cost of the CoTs in its
+ledger.
 
-The ledger is that of a running application, a file of `feval serve --ledger`, or a saved GET /feval/ledger?detail=1.
+The ledger is that of a running application, a file of `feval serve --ledger`, or a saved GET
+/feval/ledger?detail=1.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see `Application.ledger`)."""
+    """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see
+    `Application.ledger`).
+    """
 
     grade: Grade
     dataset: Dataset
@@ -53,7 +57,8 @@ class Graded:
         """Return what the numbers are computed from; `feval verify` computes them again.
 
         Args:
-            folder: where the receipt will be stored, from which paths of recordings are relative; `None`: the working directory.
+            folder: where the receipt will be stored, from which paths of recordings are relative;
+                `None`: the working directory.
         """
         return receipt(self.grade.request(), self.grade, self.dataset, self.llms, folder or Path())
 
@@ -62,18 +67,33 @@ class Graded:
         return {"grade": self.result(), "remarks": self.remarks(), "receipt": self.receipt()}
 
 
-def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None) -> Graded:
-    """Grade the answers of a run that is served now, by its ledger with details; see `feval.serving.grade`."""
+def grade_run(
+    ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None
+) -> Graded:
+    """Grade the answers of a run that is served now, by its ledger with details; see
+    `feval.serving.grade`.
+    """
     run = ledger["run"]
     entries = _of_dataset(ledger["asked"], run, dataset)
     dataset_id = entries[0]["dataset"]
     by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset_id}
     llms = [by_name[name] for name in dict.fromkeys(entry["llm"] for entry in entries)]
-    return _graded(library.datasets[dataset_id], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
+    return _graded(
+        library.datasets[dataset_id],
+        llms,
+        entries,
+        answers,
+        run,
+        ledger["replicate"],
+        ledger["prompts"],
+    )
 
 
-def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library) -> dict[str, Any]:
-    """Grade what was posted to /feval/grade: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
+def grade_posted(
+    body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library
+) -> dict[str, Any]:
+    """Grade what was posted to /feval/grade: {"answers": ..., "run": NAME, "dataset": ID}, the last
+    two if needed.
 
     `ledger` returns the ledger of a run by its name, and that of the request's own run for `None`.
 
@@ -85,15 +105,20 @@ def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]],
         fields = parse_json(body)
     except ValueError as error:
         raise RequestError(
-            f"The body is not valid JSON: {error}. Post an object with `answers`.", code="invalid_json"
+            f"The body is not valid JSON: {error}. Post an object with `answers`.",
+            code="invalid_json",
         ) from error
     if not isinstance(fields, dict) or "answers" not in fields:
-        raise RequestError("The body lacks `answers`: an object from question to answer.", parameter="answers")
+        raise RequestError(
+            "The body lacks `answers`: an object from question to answer.", parameter="answers"
+        )
     for name in ("run", "dataset"):
         if not isinstance(fields.get(name), (str, type(None))):
             raise RequestError(f"`{name}` must be a name, as text.", parameter=name)
     try:
-        graded = grade_run(ledger(fields.get("run")), library, fields["answers"], dataset=fields.get("dataset"))
+        graded = grade_run(
+            ledger(fields.get("run")), library, fields["answers"], dataset=fields.get("dataset")
+        )
     except (UsageError, ConflictError) as error:
         raise RequestError(str(error), parameter="answers") from error
     return graded.to_dict()
@@ -109,28 +134,39 @@ def _graded(
     prompts: Sequence[Mapping[str, Any]],
 ) -> Graded:
     names = Consumption.model_fields
-    consumed = [Consumption(**{name: entry[name] for name in names if name in entry}) for entry in entries]
-    grade = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
+    consumed = [
+        Consumption(**{name: entry[name] for name in names if name in entry}) for entry in entries
+    ]
+    grade = grade_answers(
+        dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate
+    )
     return Graded(grade, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
 
 
-def _of_dataset(entries: Sequence[Mapping[str, Any]], run: str, dataset: str | None) -> list[Mapping[str, Any]]:
+def _of_dataset(
+    entries: Sequence[Mapping[str, Any]], run: str, dataset: str | None
+) -> list[Mapping[str, Any]]:
     """The entries of one dataset: the one that was named, or else the only one."""
     datasets = list(dict.fromkeys(entry["dataset"] for entry in entries))
     if not datasets:
         raise UsageError(f"The run {run!r} was handed nothing, so there is nothing to grade.")
     if dataset is not None and dataset not in datasets:
-        raise UnknownNameError.of(f"dataset that the run {run!r} asked about, called", dataset, datasets)
+        raise UnknownNameError.of(
+            f"dataset that the run {run!r} asked about, called", dataset, datasets
+        )
     if dataset is None and len(datasets) > 1:
         raise UsageError(
-            f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name one; each is graded separately."
+            f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name"
+            " one; each is graded separately."
         )
     return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
 
 
 @dataclass(frozen=True, eq=False)
 class SavedLedger:
-    """A ledger read from a file. `runs` holds each run's replicate (`None`: recorded order) and what it was handed out."""
+    """A ledger read from a file. `runs` holds each run's replicate (`None`: recorded order) and
+    what it was handed out.
+    """
 
     path: Path
     recordings: tuple[str, ...]
@@ -141,12 +177,18 @@ class SavedLedger:
     prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def run(self, name: str | None) -> str:
-        """Return a run's name, for `None` that of the only run; `UnknownNameError` or `UsageError` without such a run."""
+        """Return a run's name, for `None` that of the only run; `UnknownNameError` or `UsageError`
+        without such a run.
+        """
         if name is not None and name not in self.runs:
             raise UnknownNameError.of(f"run in {self.path} called", name, self.runs)
         if name is None and len(self.runs) != 1:
             names = list(self.runs)
-            shown = f"{', '.join(names[:10])}{'' if len(names) <= 10 else ', ...'}" if names else "nothing"
+            shown = (
+                f"{', '.join(names[:10])}{'' if len(names) <= 10 else ', ...'}"
+                if names
+                else "nothing"
+            )
             raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
         return next(iter(self.runs)) if name is None else name
 
@@ -160,12 +202,14 @@ def grade_saved(
     dataset: str | None = None,
     prices: str | Path | None = None,
 ) -> Graded:
-    """Grade the answers of a run whose ledger was saved, with the ledger's price list unless another is named.
+    """Grade the answers of a run whose ledger was saved, with the ledger's price list unless
+    another is named.
 
     Raises:
         ConflictError: other recordings were served, or a question has two answers.
         UnknownNameError: no such run, or the run did not ask about that dataset.
-        UsageError: the run, the dataset or the price list is not clear, or the answers are not valid.
+        UsageError: the run, the dataset or the price list is not clear, or the answers are not
+            valid.
         NotRecordedError: the ledger names CoTs that were not recorded.
     """
     name = saved.run(run)
@@ -174,7 +218,9 @@ def grade_saved(
     names = list(dict.fromkeys(entry["llm"] for entry in entries))
     served = _served(saved, recordings)
     listed = prices if prices is not None else _prices(saved)
-    loaded, llms = load(entries[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing)
+    loaded, llms = load(
+        entries[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing
+    )
     return _graded(loaded, llms, entries, answers, name, replicate, saved.prompts[name])
 
 
@@ -182,23 +228,29 @@ def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recordi
     by_hash = {recording.hash: recording for recording in recordings}
     for digest in saved.recordings:
         if digest not in by_hash:
-            hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
+            hashes = (
+                ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
+            )
             raise ConflictError(
-                f"{saved.path} was made with a recording of hash {digest[:16]}; {hashes}. Give that recording with --recording."
+                f"{saved.path} was made with a recording of hash {digest[:16]}; {hashes}. Give that"
+                " recording with --recording."
             )
     return [by_hash[digest] for digest in saved.recordings]
 
 
 def _prices(saved: SavedLedger) -> str:
-    if saved.prices != "none" and saved.prices not in price_ids():  # it may be a path, and a ledger opens no file
+    # it may be a path, and a ledger opens no file
+    if saved.prices != "none" and saved.prices not in price_ids():
         raise UsageError(
-            f"{saved.path} was made with a price list {saved.prices!r}, which has no card. Give it with --prices."
+            f"{saved.path} was made with a price list {saved.prices!r}, which has no card. Give it"
+            " with --prices."
         )
     return saved.prices
 
 
 def read_ledger(path: Path) -> SavedLedger:
-    """Read a ledger file, or a saved GET /feval/ledger?detail=1 (of all runs, or of one with &run=NAME).
+    """Read a ledger file, or a saved GET /feval/ledger?detail=1 (of all runs, or of one with
+    &run=NAME).
 
     Raises:
         UsageError: the file cannot be read, or is neither.
@@ -228,13 +280,18 @@ def _first_line(text: str) -> Mapping[str, Any]:
 
 def _no_ledger(path: Path) -> UsageError:
     return UsageError(
-        f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save GET /feval/ledger?detail=1."
+        f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save GET"
+        " /feval/ledger?detail=1."
     )
 
 
 def _is_summary(run: object) -> bool:
     """Whether a JSON value is one run of `Application.ledger`, with details."""
-    if not isinstance(run, dict) or not isinstance(run.get("run"), str) or not isinstance(run.get("asked"), list):
+    if (
+        not isinstance(run, dict)
+        or not isinstance(run.get("run"), str)
+        or not isinstance(run.get("asked"), list)
+    ):
         return False
     replicate = run.get("replicate", -1)
     counted = replicate is None or (type(replicate) is int and replicate >= 0)
@@ -257,7 +314,9 @@ def _is_entry(entry: object) -> bool:
 def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
-    """Join the requests of a ledger file per run, dataset, LLM and question; and the prompts per run."""
+    """Join the requests of a ledger file per run, dataset, LLM and question; and the prompts per
+    run.
+    """
     joined: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
     templates: dict[str, PromptCounts] = {}
     for entry in entries:
@@ -267,7 +326,15 @@ def _joined(
             continue
         key = entry["dataset"], entry["llm"], entry["question"]
         question = joined.setdefault(entry["run"], {}).setdefault(
-            key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": [], "passes": 1}
+            key,
+            {
+                "dataset": key[0],
+                "llm": key[1],
+                "question": key[2],
+                "requests": 0,
+                "samples": [],
+                "passes": 1,
+            },
         )
         question["requests"] += 1
         tokens = entry.get("tokens")
@@ -278,18 +345,31 @@ def _joined(
         question["passes"] = max(question["passes"], entry.get("pass", 1))
         count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
     order = str(header.get("order"))
-    runs = {label: (run_name(label, order).replicate, list(questions.values())) for label, questions in joined.items()}
+    runs = {
+        label: (run_name(label, order).replicate, list(questions.values()))
+        for label, questions in joined.items()
+    }
     return runs, {label: used.to_list() for label, used in templates.items()}
 
 
 def _saved(
-    path: Path, head: Mapping[str, Any], runs: Mapping[str, Any], prompts: Mapping[str, Sequence[Mapping[str, Any]]]
+    path: Path,
+    head: Mapping[str, Any],
+    runs: Mapping[str, Any],
+    prompts: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> SavedLedger:
     hashes, prices = head.get("recordings"), head.get("prices")
-    whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(digest, str) for digest in hashes)
+    whole = (
+        isinstance(hashes, list)
+        and bool(hashes)
+        and all(isinstance(digest, str) for digest in hashes)
+    )
     texts = isinstance(head.get("billing"), str) and isinstance(prices, str)
     if not (whole and texts and type(head.get("seed")) is int):
         raise UsageError(
-            f"{path} does not say what was served: recordings, seed, billing and prices. Save the ledger again."
+            f"{path} does not say what was served: recordings, seed, billing and prices. Save the"
+            " ledger again."
         )
-    return SavedLedger(path, tuple(hashes or ()), head["seed"], head["billing"], str(prices), runs, prompts)
+    return SavedLedger(
+        path, tuple(hashes or ()), head["seed"], head["billing"], str(prices), runs, prompts
+    )

@@ -16,18 +16,24 @@ from feval.serving.wire.replies import Sender
 _MOST_BYTES = 1 << 16
 _MOST_S = 30.0
 _SHARE = 4  # of all connections, one address of another machine may hold a fourth
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length:"
+    b" 0\r\n\r\n"
+)
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """uvicorn's protocol on httptools, with a bound on the bytes of a request's head and trailers, and the seconds of its head.
+    """uvicorn's protocol on httptools, with a bound on the bytes of a request's head and trailers,
+    and the seconds of its head.
 
-    Beyond the bound of connections (`limit_concurrency` of the configuration), or a fourth of it from one address that is not
-    loopback, the connection ends that has been quiet for longest: on which no complete request is being answered. Only where
-    there is none, the request of the new connection is answered 503.
+    Beyond the bound of connections (`limit_concurrency` of the configuration), or a fourth of it
+    from one address that is not loopback, the connection ends that has been quiet for longest: on
+    which no complete request is being answered. Only where there is none, the request of the new
+    connection is answered 503.
 
-    httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length beside chunks: what another server
-    in front may read as two requests. Overridden are callbacks of asyncio and of httptools, and uvicorn's at the end of a reply.
+    httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length
+    beside chunks: what another server in front may read as two requests. Overridden are callbacks
+    of asyncio and of httptools, and uvicorn's at the end of a reply.
     """
 
     _connection: asyncio.BaseTransport
@@ -44,7 +50,9 @@ class BoundedHeads(HttpToolsProtocol):
         super().connection_made(transport)
         self._connection = transport
         self.heard = monotonic()
-        self.address = None if self.client is None or is_loopback(self.client[0]) else self.client[0]
+        self.address = (
+            None if self.client is None or is_loopback(self.client[0]) else self.client[0]
+        )
         self._sender = transport.is_closing, True
         self._wait()
         self._is_surplus()
@@ -112,8 +120,13 @@ class BoundedHeads(HttpToolsProtocol):
         return cycle is None or cycle.response_complete or cycle.more_body  # type: ignore[redundant-expr]  # before the first
 
     def _is_surplus(self) -> bool:
-        """End the connections that have been quiet for longest, until the bounds hold; return whether they still do not."""
-        most, peers = cast("int", self.config.limit_concurrency), cast("set[BoundedHeads]", self.connections)
+        """End the connections that have been quiet for longest, until the bounds hold; return
+        whether they still do not.
+        """
+        most, peers = (
+            cast("int", self.config.limit_concurrency),
+            cast("set[BoundedHeads]", self.connections),
+        )
         share = max(most // _SHARE, 1)
         if len(peers) <= share:
             return False

@@ -19,11 +19,15 @@ def is_loopback(host: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def refusal(host: bytes | None, origin: bytes | None, site: bytes | None = None, *, only_loopback: bool) -> str | None:
-    """Return why a request is refused because a web page may have sent it; `None` if it is not refused.
+def refusal(
+    host: bytes | None, origin: bytes | None, site: bytes | None = None, *, only_loopback: bool
+) -> str | None:
+    """Return why a request is refused because a web page may have sent it; `None` if it is not
+    refused.
 
-    A page can send requests to loopback, too: its `Origin` gives it away, and after DNS rebinding its `Host`. An image or a link
-    is asked for without `Origin`, but with `Sec-Fetch-Site` (`site`).
+    A page can send requests to loopback, too: its `Origin` gives it away, and after DNS rebinding
+    its `Host`. An image or a link is asked for without `Origin`, but with `Sec-Fetch-Site`
+    (`site`).
     """
     if (site == b"cross-site") if origin is None else not is_loopback(_host_of(origin)):
         return "Requests from web pages of other hosts are not answered."

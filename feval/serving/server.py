@@ -33,7 +33,11 @@ _SPARE_FILES = 64
 _AT_ONCE = 16
 _GRACE_S = 5
 _KEEP_ALIVE_S = 120
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
+_SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    if hasattr(signal, name)
+]
 
 
 class _Closable(Protocol):
@@ -44,10 +48,12 @@ _Application = TypeVar("_Application", bound=_Closable)
 
 
 class Server(Generic[_Application]):
-    """Routes of an application that listens on a port; as a context manager it serves in a thread of its own.
+    """Routes of an application that listens on a port; as a context manager it serves in a thread
+    of its own.
 
-    It listens from the start: clients that connect before `run` wait. `close` closes the application, too. Every request has to
-    carry the token, if there is one; only a server on loopback needs none.
+    It listens from the start: clients that connect before `run` wait. `close` closes the
+    application, too. Every request has to carry the token, if there is one; only a server on
+    loopback needs none.
 
     Attributes:
         application: what is behind it.
@@ -56,7 +62,8 @@ class Server(Generic[_Application]):
         only_loopback: whether no other machine reaches it.
 
     Raises:
-        UsageError: the host is empty, or other than loopback without a token, or the token is too short.
+        UsageError: the host is empty, or other than loopback without a token, or the token is too
+            short.
         StorageError: the port is taken, or the host is not this machine's.
     """
 
@@ -74,7 +81,8 @@ class Server(Generic[_Application]):
     ) -> None:
         if not host.strip():
             raise UsageError(
-                "The host to listen on is empty. Name one, such as 127.0.0.1, or 0.0.0.0 to serve every machine."
+                "The host to listen on is empty. Name one, such as 127.0.0.1, or 0.0.0.0 to serve"
+                " every machine."
             )
         _check_token(host, token)
         self.application, self.host = application, host
@@ -91,7 +99,8 @@ class Server(Generic[_Application]):
             proxy_headers=False,
             server_header=False,
             headers=[("server", f"feval/{__version__}")],
-            limit_concurrency=_within_files((limits or Limits()).connections),  # as `BoundedHeads` reads it
+            # as `BoundedHeads` reads it
+            limit_concurrency=_within_files((limits or Limits()).connections),
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=grace_s,
             backlog=_BACKLOG,
@@ -108,13 +117,16 @@ class Server(Generic[_Application]):
         return self.url_of(None)
 
     def url_of(self, run: str | None) -> str:
-        """Return the base URL for the clients of a run; with `None`, their key or header names it."""
+        """Return the base URL for the clients of a run; with `None`, their key or header names
+        it.
+        """
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  not listened on
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}{'' if run is None else f'/run/{run}'}/v1"
 
     def run(self) -> int:
-        """Serve in this thread until SIGINT, SIGTERM or `stop`, then finish open requests and close the application.
+        """Serve in this thread until SIGINT, SIGTERM or `stop`, then finish open requests and close
+        the application.
 
         Returns:
             The number of the signal; 0 without one.
@@ -125,7 +137,8 @@ class Server(Generic[_Application]):
             self._uvicorn.should_exit = True
             seen.append(number)
 
-        with _handled(handle):  # uvicorn captures SIGINT and SIGTERM, and raises them again when it has ended
+        # uvicorn captures SIGINT and SIGTERM, and raises them again when it has ended
+        with _handled(handle):
             self._serve()
         return seen[0] if seen else 0
 
@@ -151,7 +164,8 @@ class Server(Generic[_Application]):
 
     def __exit__(self, *_: object) -> None:
         if self._thread is not None:
-            # A uvicorn that is stopped while it starts leaves its sockets open, and uvloop then waits for them forever.
+            # A uvicorn that is stopped while it starts leaves its sockets open, and uvloop then
+            # waits for them forever.
             while self._thread.is_alive() and not self._uvicorn.started:
                 time.sleep(0.001)
             self.stop()
@@ -168,7 +182,9 @@ def replay_server(
 ) -> Server[Application]:
     """Return a server of recordings; see `serve` and `Server`."""
     routes = replay_routes(application)
-    return Server(application, routes, host=host, port=port, token=token, limits=limits, grace_s=_GRACE_S)
+    return Server(
+        application, routes, host=host, port=port, token=token, limits=limits, grace_s=_GRACE_S
+    )
 
 
 @checked
@@ -182,15 +198,16 @@ def serve(
 ) -> Server[Application]:
     """Open recordings and listen, as OpenAI would.
 
-    In a `with` block the server runs in a thread: `with serve("my-recording") as server` gives clients the base URL `server.url`.
+    In a `with` block the server runs in a thread: `with serve("my-recording") as server` gives
+    clients the base URL `server.url`.
 
     Args:
         recording: what `feval.load` takes: a folder, an open recording, or several.
         host: to listen on; any but loopback needs a token.
         port: 0 for any free one.
         token: that every request has to carry.
-        options: of `Application.open`: datasets, llms, seed, order, recycle, strict, few_shot, allow_mismatch, prices,
-            billing, ledger, resume.
+        options: of `Application.open`: datasets, llms, seed, order, recycle, strict, few_shot,
+            allow_mismatch, prices, billing, ledger, resume.
 
     Raises:
         FevalError: whatever `Application.open` and `replay_server` raise.
@@ -206,25 +223,31 @@ def serve(
 def _check_token(host: str, token: str | None) -> None:
     if token is None and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines, and whoever reaches it could ask. Set FEVAL_SERVE_TOKEN to a token "
-            "that clients have to send as their API key, or listen on 127.0.0.1."
+            f"{host} can be reached from other machines, and whoever reaches it could ask. Set"
+            " FEVAL_SERVE_TOKEN to a token that clients have to send as their API key, or listen"
+            " on 127.0.0.1."
         )
     if token is not None and (
         len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token
     ):
         raise UsageError(
-            f"A token has {_MIN_TOKEN} or more ASCII characters and no blank; the one given has {len(token)} characters. "
-            "`python -c 'import secrets; print(secrets.token_urlsafe())'` makes one."
+            f"A token has {_MIN_TOKEN} or more ASCII characters and no blank; the one given has"
+            f" {len(token)} characters. `python -c 'import secrets;"
+            " print(secrets.token_urlsafe())'` makes one."
         )
 
 
 class _Listener(socket.socket):
-    """A socket from which a loop accepts a few connections at a time: a crowd would take all files before any is dropped."""
+    """A socket from which a loop accepts a few connections at a time: a crowd would take all files
+    before any is dropped.
+    """
 
     _accepted = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection; `BlockingIOError` after some, as if there were none, so that the loop asks again."""
+        """Return the next connection; `BlockingIOError` after some, as if there were none, so that
+        the loop asks again.
+        """
         self._accepted += 1
         if self._accepted % _AT_ONCE == 0:
             raise BlockingIOError
@@ -232,18 +255,23 @@ class _Listener(socket.socket):
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    # With its protocol named, asyncio sets TCP_NODELAY on what it accepts; else each reply waits 40 ms for the client's ACK.
+    # With its protocol named, asyncio sets TCP_NODELAY on what it accepts; else each reply waits 40
+    # ms for the client's ACK.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if hasattr(socket, "SO_REUSEPORT"):  # not on Windows, where SO_REUSEADDR would share a port that is in use
+        # not on Windows, where SO_REUSEADDR would share a port that is in use
+        if hasattr(socket, "SO_REUSEPORT"):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
-        is_elsewhere = isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}
+        is_elsewhere = isinstance(error, OSError) and error.errno not in {
+            errno.EADDRINUSE,
+            errno.EACCES,
+        }
         advice = "Name another --port, or 0 for any free one."
         if is_elsewhere:
             advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
@@ -270,7 +298,9 @@ def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
         yield
         return
     before = {
-        number: signal.signal(number, handle) for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+        number: signal.signal(number, handle)
+        for number in _SIGNALS
+        if signal.getsignal(number) != signal.SIG_IGN
     }
     try:
         yield

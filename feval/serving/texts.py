@@ -13,7 +13,8 @@ from feval.replay import LLM
 from feval.serving.matching import settings
 from feval.serving.matching.cache import BoundedCache
 
-_MAX_BYTES = 256 << 20  # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
+# the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
+_MAX_BYTES = 256 << 20
 _CALLS = ("tool_calls", "function_call")
 _OVERHEAD = 120  # bytes that a CoT takes besides its characters
 
@@ -28,8 +29,10 @@ class ServedCot(NamedTuple):
         tokens: output tokens.
         reasoning_tokens: how many of them were reasoning; `None` where that is not known.
         is_cut: whether a stop or a limit of the request ended it before it ended by itself.
-        is_limited: whether it was recorded up to a limit that is below the one asked for, and might have gone on.
-        answer: the one recorded, or what is read in the text of a CoT that is cut; `None` also where the request cuts none.
+        is_limited: whether it was recorded up to a limit that is below the one asked for, and might
+            have gone on.
+        answer: the one recorded, or what is read in the text of a CoT that is cut; `None` also
+            where the request cuts none.
     """
 
     text: str | None
@@ -51,10 +54,13 @@ class CotTexts:
         reasoning: the thoughts before it; `None` where there are none, of one or of all.
         finish_reasons: as recorded; "unknown" where the recording has none.
         tokens: output tokens of each.
-        reasoning_tokens: how many of them were reasoning; `None` where that is not known, of one or of all.
-        marks: where the reasoning of each was in its raw text; `None` where it was not, of one or of all.
-        tool_calls: how many of them are calls of tools, which recordings do not hold: by their finish reason, or because nothing
-            was said where tools were offered (a call that was forced ends with "stop").
+        reasoning_tokens: how many of them were reasoning; `None` where that is not known, of one or
+            of all.
+        marks: where the reasoning of each was in its raw text; `None` where it was not, of one or
+            of all.
+        tool_calls: how many of them are calls of tools, which recordings do not hold: by their
+            finish reason, or because nothing was said where tools were offered (a call that was
+            forced ends with "stop").
         made: those that were served, by place.
     """
 
@@ -81,7 +87,9 @@ class CotTexts:
 
 
 class TextCache:
-    """Reads CoTs of recorded LLMs, and caches them; questions that lie together on disk are read together."""
+    """Reads CoTs of recorded LLMs, and caches them; questions that lie together on disk are read
+    together.
+    """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._cache: BoundedCache[tuple[LLM, int], CotTexts] = BoundedCache(max_bytes)
@@ -97,11 +105,14 @@ class TextCache:
 
     def _read(self, llm: LLM, row: int) -> CotTexts:
         near = llm.texts_near(row)
-        if "reasoning" in llm.recording.channels(llm.dataset, llm.name):  # long, and not stored beside the texts
+        # long, and not stored beside the texts
+        if "reasoning" in llm.recording.channels(llm.dataset, llm.name):
             near = {row: near[row]}
         cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
         for place, each in cots.items():
-            size = sum(len(text or "") + _OVERHEAD for text in (*each.texts, *(each.reasoning or ())))
+            size = sum(
+                len(text or "") + _OVERHEAD for text in (*each.texts, *(each.reasoning or ()))
+            )
             self._cache.put((llm, place), each, size)
         return cots[row]
 
@@ -111,7 +122,9 @@ def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
     reasons = [FINISH_REASONS[number] for number in llm.pool.finish[row, :size].tolist()]
     calls = sum(reason in _CALLS for reason in reasons)
     if "" in texts and any(settings.recorded(llm.info, name) for name in settings.OFFERS):
-        calls += sum(text == "" and reason == "stop" for text, reason in zip(texts, reasons, strict=True))
+        calls += sum(
+            text == "" and reason == "stop" for text, reason in zip(texts, reasons, strict=True)
+        )
     hidden = llm.reasoning_tokens.get(llm.question_ids[row])
     tokens = llm.pool.output_tokens[row, :size].tolist()
     return CotTexts(texts, llm.reasoning(row), reasons, tokens, hidden, llm.marks(row), calls)

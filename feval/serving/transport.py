@@ -1,12 +1,14 @@
-"""Replay inside an HTTP client: the official `openai` client asks a recording in this process, without a socket.
+"""Replay inside an HTTP client: the official `openai` client asks a recording in this process,
+without a socket.
 
     client = OpenAI(api_key="anything", http_client=replay_http_client("my-recording"))
 
-An HTTP client hands every request to its transport. These transports hand it to an `Application` and return its reply, so that
-everything above them (models, streams, errors, retries) is the client's own. Host, base URL and API key make no difference.
+An HTTP client hands every request to its transport. These transports hand it to an `Application`
+and return its reply, so that everything above them (models, streams, errors, retries) is the
+client's own. Host, base URL and API key make no difference.
 
-openai 2 uses httpx and openai 3 httpx2, its successor with the same classes. A transport answers with the classes of whichever
-library asks, and imports neither.
+openai 2 uses httpx and openai 3 httpx2, its successor with the same classes. A transport answers
+with the classes of whichever library asks, and imports neither.
 """
 
 from __future__ import annotations
@@ -43,28 +45,43 @@ class _Replay:
     """What both transports share."""
 
     def __init__(
-        self, recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
+        self,
+        recording: Source = None,
+        *,
+        run: str = "default",
+        **options: Unpack[ApplicationOptions],
     ) -> None:
         if not isinstance(run, str):
-            raise UsageError(f"The name of a run is text; {run!r:.80} ({type(run).__name__}) was given.")
+            raise UsageError(
+                f"The name of a run is text; {run!r:.80} ({type(run).__name__}) was given."
+            )
         self._owned = not isinstance(recording, Application)
         if isinstance(recording, Application) and options:
             raise UsageError(
-                f"The application is open already, so {', '.join(sorted(options))} cannot be chosen any more. Give that to "
-                "Application.open."
+                f"The application is open already, so {', '.join(sorted(options))} cannot be chosen"
+                " any more. Give that to Application.open."
             )
-        self.application = recording if isinstance(recording, Application) else Application.open(recording, **options)
+        self.application = (
+            recording
+            if isinstance(recording, Application)
+            else Application.open(recording, **options)
+        )
         self.run = run
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
-        """Return what a run (`None`: this transport's own) was given, and what it costs; see `Application.ledger`."""
+        """Return what a run (`None`: this transport's own) was given, and what it costs; see
+        `Application.ledger`.
+        """
         return self.application.ledger(self.run if run is None else run, detail=detail)
 
-    def grade(self, answers: object, *, run: str | None = None, dataset: str | None = None) -> Graded:
+    def grade(
+        self, answers: object, *, run: str | None = None, dataset: str | None = None
+    ) -> Graded:
         """Grade a run's answers: accuracy with its interval, cost, and a receipt.
 
         Args:
-            answers: question (its id or text) -> answer, `None` for no answer; see `feval.receipts.grading.answers_by_id`.
+            answers: question (its id or text) -> answer, `None` for no answer; see
+                `feval.receipts.grading.answers_by_id`.
             run: its name; `None` for this transport's own.
             dataset: which one, if the run asked about several.
 
@@ -79,9 +96,15 @@ class _Replay:
 
     def _respond(self, request: Any, body: bytes, sender: Sender | None) -> Reply:
         url = request.url
-        headers = {name.lower(): value for name, value in request.headers.items() if name.lower() not in _KEYS}
+        headers = {
+            name.lower(): value
+            for name, value in request.headers.items()
+            if name.lower() not in _KEYS
+        }
         headers.setdefault("x-feval-run", self.run)
-        call = Call(request.method, _path(url.path), url.query.decode(), headers, body, _warn, sender)
+        call = Call(
+            request.method, _path(url.path), url.query.decode(), headers, body, _warn, sender
+        )
         return self.application.respond(call)
 
     def _close(self) -> None:
@@ -103,14 +126,15 @@ def _path(path: str) -> str:
 
 
 class ReplayTransport(_Replay):
-    """A transport for `httpx.Client` and `httpx2.Client` alike: `Client(transport=ReplayTransport("my-recording"))`.
+    """A transport for `httpx.Client` and `httpx2.Client` alike:
+    `Client(transport=ReplayTransport("my-recording"))`.
 
     Safe to use from many threads.
 
     Args:
         recording: what `feval.load` takes, or an `Application`, which the caller then closes.
-        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or a base URL
-            with /run/NAME in its path, names another.
+        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded. A request's header
+            X-Feval-Run, or a base URL with /run/NAME in its path, names another.
         options: of `Application.open`.
 
     Attributes:
@@ -121,7 +145,9 @@ class ReplayTransport(_Replay):
     def handle_request(self, request: Any) -> Any:
         """Answer a request, as the client's transports do."""
         reply = self._respond(request, request.read(), (threading.current_thread().is_alive, False))
-        return _library(request).Response(reply.status, headers=dict(reply.headers), content=reply.body)
+        return _library(request).Response(
+            reply.status, headers=dict(reply.headers), content=reply.body
+        )
 
     def close(self) -> None:
         """Close the recording, if it was opened here."""
@@ -135,7 +161,9 @@ class ReplayTransport(_Replay):
 
 
 class AsyncReplayTransport(_Replay):
-    """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike, with the arguments of `ReplayTransport`."""
+    """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike, with the arguments of
+    `ReplayTransport`.
+    """
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request, as the client's transports do."""
@@ -175,21 +203,27 @@ def _library(request: object) -> ModuleType:
         package = kind.__module__.partition(".")[0]
         if package in _LIBRARIES:
             return sys.modules[package]
-    raise UsageError(f"A replay transport answers httpx and httpx2; {type(request).__name__} is a request of neither.")
+    raise UsageError(
+        f"A replay transport answers httpx and httpx2; {type(request).__name__} is a request of"
+        " neither."
+    )
 
 
-def replay_http_client(recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]) -> Any:
+def replay_http_client(
+    recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
+) -> Any:
     """Return an HTTP client that asks a recording, for `OpenAI(http_client=...)`.
 
     Args:
-        recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
+        recording: what `feval.load` takes: a folder, an open recording, or several; or an
+            `Application`.
         run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets, llms, prices,
-            billing, ledger.
+        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch,
+            datasets, llms, prices, billing, ledger.
 
     Returns:
-        An `httpx2.Client`, or an `httpx.Client` if that is what the installed `openai` uses, with the transport as
-        `replay`, and the transport's `ledger`, `grade` and `reset`.
+        An `httpx2.Client`, or an `httpx.Client` if that is what the installed `openai` uses, with
+        the transport as `replay`, and the transport's `ledger`, `grade` and `reset`.
 
     Raises:
         FevalError: whatever `Application.open` raises; UsageError if neither library is installed.
@@ -200,8 +234,12 @@ def replay_http_client(recording: Source = None, *, run: str = "default", **opti
 def replay_async_http_client(
     recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
 ) -> Any:
-    """Return the same as `replay_http_client`, but an `AsyncClient`, for `AsyncOpenAI(http_client=...)`."""
-    return _with_ledger(_http_library().AsyncClient)(AsyncReplayTransport(recording, run=run, **options))
+    """Return the same as `replay_http_client`, but an `AsyncClient`, for
+    `AsyncOpenAI(http_client=...)`.
+    """
+    return _with_ledger(_http_library().AsyncClient)(
+        AsyncReplayTransport(recording, run=run, **options)
+    )
 
 
 def _with_ledger(client: type) -> type:
@@ -210,7 +248,9 @@ def _with_ledger(client: type) -> type:
         self.replay, self.ledger, self.grade = transport, transport.ledger, transport.grade
         self.reset = transport.reset
 
-    return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
+    return type(
+        "Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__}
+    )
 
 
 def _http_library() -> ModuleType:
@@ -226,4 +266,6 @@ def _http_library() -> ModuleType:
             return import_module(library)
         except ImportError:
             continue
-    raise UsageError("No HTTP client that a replay transport knows is installed. Install openai (or httpx).")
+    raise UsageError(
+        "No HTTP client that a replay transport knows is installed. Install openai (or httpx)."
+    )

@@ -1,4 +1,6 @@
-"""Starlette applications that speak OpenAI's dialect: who may ask, bounds of bodies, errors. Shared by all servers of feval."""
+"""Starlette applications that speak OpenAI's dialect: who may ask, bounds of bodies, errors. Shared
+by all servers of feval.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise UsageError(
-        f"A server needs {str(error.name).partition('.')[0]}, which is not installed: pip install 'feval[serve]' (in a "
-        "checkout: pip install '.[serve]'). A Python program can replay a recording without a server: `replay_http_client`."
+        f"A server needs {str(error.name).partition('.')[0]}, which is not installed: pip install"
+        " 'feval[serve]' (in a checkout: pip install '.[serve]'). A Python program can replay a"
+        " recording without a server: `replay_http_client`."
     ) from error
 
 _LOG = logging.getLogger("feval.serving")
@@ -59,25 +62,40 @@ def guarded(
     limits: Limits | None = None,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
 ) -> Starlette:
-    """Return a Starlette application that refuses requests of web pages, checks the token (if any) and bounds bodies."""
-    guard = Middleware(_Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits())
+    """Return a Starlette application that refuses requests of web pages, checks the token (if any)
+    and bounds bodies.
+    """
+    guard = Middleware(
+        _Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits()
+    )
     handlers: Any = {
-        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody, Exception: _bug
+        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
+        Exception: _bug
     }  # fmt: skip
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
+    return Starlette(
+        routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan
+    )
 
 
 def replay_routes(application: Application) -> list[BaseRoute]:
     """Return the routes of a recording that is served."""
 
     async def answer(request: Request) -> Response:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in request.scope["headers"]
+        }
         query = request.scope["query_string"].decode("latin-1")
         body, sender = await request.body(), request.scope.get("feval.sender")
         call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
-        # Most requests take less time than a thread would take to start; only grading reads a whole pool.
+        # Most requests take less time than a thread would take to start; only grading reads a whole
+        # pool.
         slow = call.path.endswith("/feval/grade")
-        reply = await run_in_threadpool(application.respond, call) if slow else application.respond(call)
+        reply = (
+            await run_in_threadpool(application.respond, call)
+            if slow
+            else application.respond(call)
+        )
         return response(reply, request)
 
     return [Route("/{path:path}", answer, methods=METHODS)]
@@ -102,12 +120,15 @@ async def _paced(events: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 class _Guard:
-    """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too large or too slow.
+    """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too
+    large or too slow.
 
     With a token, what is behind it sees no key, and nothing that holds the token.
     """
 
-    def __init__(self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: Limits) -> None:
+    def __init__(
+        self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: Limits
+    ) -> None:
         self._app, self._only_loopback, self._limits = app, only_loopback, limits
         self._token = None if token is None else token.encode()
 
@@ -121,7 +142,9 @@ class _Guard:
             receive = self._bounded(receive)
             if (token := self._token) is not None:
                 scope["headers"] = [
-                    (name, value) for name, value in headers if name not in _KEY_HEADERS and token not in value
+                    (name, value)
+                    for name, value in headers
+                    if name not in _KEY_HEADERS and token not in value
                 ]
         await self._app(scope, receive, send)
 
@@ -134,10 +157,12 @@ class _Guard:
         reason = refusal(*sender, only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
-        if self._token is not None and not _carries(headers.get(b"authorization", b""), self._token):
+        if self._token is not None and not _carries(
+            headers.get(b"authorization", b""), self._token
+        ):
             return RequestError(
-                "This server requires its token: send the header 'Authorization: Bearer TOKEN', or give the client the token "
-                "as its API key.",
+                "This server requires its token: send the header 'Authorization: Bearer TOKEN', or"
+                " give the client the token as its API key.",
                 status=401,
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
@@ -158,13 +183,15 @@ class _Guard:
             except TimeoutError:
                 # Not 408, after which clients send the request again.
                 raise RequestError(
-                    f"The request did not arrive within {limits.body_s:g} seconds.", headers={"connection": "close"}
+                    f"The request did not arrive within {limits.body_s:g} seconds.",
+                    headers={"connection": "close"},
                 ) from None
             was_in_bounds = size <= limits.body_bytes
             size += len(message.get("body", b""))
             if was_in_bounds and size > limits.body_bytes:
                 raise self._too_long("is longer")
-            if not message.get("more_body"):  # from here on the server waits for the end of the connection
+            # from here on the server waits for the end of the connection
+            if not message.get("more_body"):
                 deadline = None
             return message
 
@@ -172,7 +199,8 @@ class _Guard:
 
     def _too_long(self, what: str) -> ServingError:
         return RequestError(
-            f"The body {what}; at most {self._limits.body_bytes:,} bytes are read. Send a shorter one.",
+            f"The body {what}; at most {self._limits.body_bytes:,} bytes are read. Send a shorter"
+            " one.",
             status=413,
             code="body_too_long",
         )
@@ -181,11 +209,15 @@ class _Guard:
 def _ambiguity(
     fields: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes], version: str
 ) -> ServingError | None:
-    """Return what two readers of a request could read in two ways (RFC 9112), and httptools lets pass."""
+    """Return what two readers of a request could read in two ways (RFC 9112), and httptools lets
+    pass.
+    """
     names = [name for name, _ in fields]
     for name in (b"host", b"origin"):
         if names.count(name) > 1:
-            return RequestError(f"The request has several headers {name.decode().title()}; send one.")
+            return RequestError(
+                f"The request has several headers {name.decode().title()}; send one."
+            )
     if b"host" not in headers and version != "1.0":
         return RequestError("The request has no header Host; HTTP/1.1 requires one.")
     if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
@@ -196,7 +228,9 @@ def _ambiguity(
 
 
 class _Last(Response):
-    """The last reply on a connection. What is still sent to it is read and dropped: closed on unread bytes, it would be lost."""
+    """The last reply on a connection. What is still sent to it is read and dropped: closed on
+    unread bytes, it would be lost.
+    """
 
     @classmethod
     def of(cls, error: FevalError) -> Response:
@@ -205,7 +239,9 @@ class _Last(Response):
         return cls(reply.body, reply.status, {**reply.headers, "connection": "close"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as Starlette calls it
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError, FevalError):
             dropped, more = 0, True
@@ -213,7 +249,10 @@ class _Last(Response):
                 while more and dropped <= _MOST_DROPPED:
                     async with asyncio.timeout(_LINGER_S):
                         message = await receive()
-                    dropped, more = dropped + len(message.get("body", b"")), message.get("more_body", False)
+                    dropped, more = (
+                        dropped + len(message.get("body", b"")),
+                        message.get("more_body", False),
+                    )
         await send({"type": "http.response.body"})
 
 
@@ -239,7 +278,8 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
         message = f"{path[:80]} takes {allowed}, not {request.method[:20]}."
     else:
         message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
-    return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))  # its body was not read
+    # its body was not read
+    return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))
 
 
 async def _nobody(_: Request, __: ClientDisconnect) -> Response:
@@ -248,5 +288,8 @@ async def _nobody(_: Request, __: ClientDisconnect) -> Response:
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    _LOG.error("A request could not be answered: %s.", type(error).__name__)  # its text could show what was sent
-    return _error(FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it."))
+    # its text could show what was sent
+    _LOG.error("A request could not be answered: %s.", type(error).__name__)
+    return _error(
+        FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it.")
+    )

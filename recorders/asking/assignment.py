@@ -17,7 +17,9 @@ Reply = TypeVar("Reply")
 
 
 class TokenEstimate(NamedTuple):
-    """Tokens that a request should take: of its prompt, of the reply as expected, and of the longest reply possible."""
+    """Tokens that a request should take: of its prompt, of the reply as expected, and of the
+    longest reply possible.
+    """
 
     prompt: float
     output: float
@@ -25,11 +27,12 @@ class TokenEstimate(NamedTuple):
 
 
 class Assignment(ABC, Generic[Batch, Reply]):
-    """What the engine asks for, batch by batch: how to send a batch, journal its reply and count its cost.
+    """What the engine asks for, batch by batch: how to send a batch, journal its reply and count
+    its cost.
 
-    The engine calls all methods in its event loop; only `journal.commit` runs in another thread. `has_replies` says that an
-    earlier run was answered, so that a refusal is not likely to be our own mistake; `concurrency` and `timeout_s` may be
-    narrower than the limits.
+    The engine calls all methods in its event loop; only `journal.commit` runs in another thread.
+    `has_replies` says that an earlier run was answered, so that a refusal is not likely to be our
+    own mistake; `concurrency` and `timeout_s` may be narrower than the limits.
     """
 
     ACTIVITY: ClassVar[str]
@@ -78,14 +81,18 @@ class Assignment(ABC, Generic[Batch, Reply]):
 
     @abstractmethod
     def accept(self, batch: Batch, reply: Reply) -> None:
-        """Hand a reply to the journal; put what is still missing of the batch back into the queue."""
+        """Hand a reply to the journal; put what is still missing of the batch back into the
+        queue.
+        """
 
     @abstractmethod
     def refuse(self, batch: Batch, error: Refused) -> None:
         """Journal that a batch was refused."""
 
     def withdraw(self, batch: Batch) -> None:
-        """Move into a refused batch what is queued of the same request, which would be refused alike."""
+        """Move into a refused batch what is queued of the same request, which would be refused
+        alike.
+        """
 
     def before_commit(self) -> None:
         """Hand to the journal what else the next commit should write."""

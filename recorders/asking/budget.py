@@ -8,7 +8,8 @@ from typing import Any
 from feval.cards.billing import Price, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
 
-_TOKENS_PER_CHARACTER = 0.5  # more than text in any common language takes; replaced by what the server counts
+# more than text in any common language takes; replaced by what the server counts
+_TOKENS_PER_CHARACTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class CostEstimate:
         basis: where the lengths come from, in words.
         at_most: whether the output is an upper bound rather than an expectation.
         probes: what comes on top for probes; `None` where there are none.
-        uncached_prompt_tokens: for turns, which send their conversation again: what a server with a prefix cache reads anew.
+        uncached_prompt_tokens: for turns, which send their conversation again: what a server with a
+            prefix cache reads anew.
         usd_cached: for turns, `usd` where a cached prefix costs nothing.
     """
 
@@ -63,20 +65,30 @@ class CostEstimate:
     def account(self) -> dict[str, Any]:
         """Return its values; those of probes and turns only where there are any."""
         later = {"probes", "uncached_prompt_tokens", "usd_cached"}
-        return {name: value for name, value in asdict(self).items() if name not in later or value is not None}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in later or value is not None
+        }
 
 
-def check_cost_limit(limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None) -> None:
-    """Refuse a cost limit that is not a positive number, or that cannot be kept because there is no price."""
+def check_cost_limit(
+    limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None
+) -> None:
+    """Refuse a cost limit that is not a positive number, or that cannot be kept because there is no
+    price.
+    """
     if limit_usd is None:
         return
     if not limit_usd > 0:
-        raise OutOfRangeError(f"A cost limit is a number of dollars above 0; {limit_usd} was given.")
+        raise OutOfRangeError(
+            f"A cost limit is a number of dollars above 0; {limit_usd} was given."
+        )
     if price is None:
         where = "" if prices in (None, "none") else f" in the price list {prices}"
         raise PriceNotFoundError(
-            f"A cost limit was given, but there is no price for {llm}{where}; name a price list that has it, or leave the limit "
-            "out."
+            f"A cost limit was given, but there is no price for {llm}{where}; name a price list"
+            " that has it, or leave the limit out."
         )
 
 
@@ -89,7 +101,9 @@ def dollars(amount: float) -> str:
 
 
 class Budget:
-    """What was paid (`usd`, earlier runs included), what is set aside, and whether the next request can still be afforded."""
+    """What was paid (`usd`, earlier runs included), what is set aside, and whether the next request
+    can still be afforded.
+    """
 
     def __init__(self, price: Price | None, limit_usd: float | None = None) -> None:
         self._price, self._limit = price, limit_usd
@@ -99,7 +113,9 @@ class Budget:
         self._tokens_per_character = 0.0
 
     def reserve(self, prompt_tokens: float, output_tokens: float) -> float | None:
-        """Set dollars aside for a request's worst case; return how many, or `None` if there are not enough."""
+        """Set dollars aside for a request's worst case; return how many, or `None` if there are not
+        enough.
+        """
         if self._price is None or self.usd is None or self._limit is None:
             return 0.0
         amount = usd(self._price, prompt_tokens, output_tokens)
@@ -119,7 +135,9 @@ class Budget:
 
     def learn(self, characters: int, prompt_tokens: int) -> None:
         """Note how many tokens a server counted for a prompt of so many characters."""
-        self._tokens_per_character = max(self._tokens_per_character, prompt_tokens / max(1, characters))
+        self._tokens_per_character = max(
+            self._tokens_per_character, prompt_tokens / max(1, characters)
+        )
 
     def prompt_tokens(self, characters: int) -> float:
         """Return the most tokens that a prompt of so many characters should take."""

@@ -1,7 +1,7 @@
 """Do the replies as a whole show that the server does what it was asked?
 
-A server that ignores a parameter does not say so; it shows in the replies. These checks see every CoT once, keep a few numbers
-per question, and return sentences.
+A server that ignores a parameter does not say so; it shows in the replies. These checks see every
+CoT once, keep a few numbers per question, and return sentences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class ReplyChecks:
         self._doubts: Counter[str] = Counter()
 
     def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
-        """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused request."""
+        """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused
+        request.
+        """
         seen = self._seen
         if refused:
             seen["refused"] += 1
@@ -54,22 +56,44 @@ class ReplyChecks:
         seen, cots = self._seen, self._seen["cots"]
         have = "CoT has" if seen["refused"] == 1 else "CoTs have"
         facts = [
-            (seen["refused"], f"{have} no text because the server refused the request, which counts as no answer."),
+            (
+                seen["refused"],
+                (
+                    f"{have} no text because the server refused the request, which counts as no"
+                    " answer."
+                ),
+            ),
             (seen["length"], f"of {cots} CoTs were cut off at the limit on output tokens."),
-            (seen["content_filter"], f"of {cots} CoTs were stopped by a content filter; they count as no answer."),
-            (seen["error"], f"of {cots} CoTs ended in an error of the server; they count as no answer."),
+            (
+                seen["content_filter"],
+                f"of {cots} CoTs were stopped by a content filter; they count as no answer.",
+            ),
+            (
+                seen["error"],
+                f"of {cots} CoTs ended in an error of the server; they count as no answer.",
+            ),
             (seen["unknown"], f"of {cots} CoTs came without a finish reason."),
             (seen["empty"], f"of {cots} CoTs are empty."),
             (seen["without usage"], f"of {cots} CoTs came without a count of their tokens."),
         ]
         for doubt, number in sorted(self._doubts.items()):
             facts.append(
-                (number, f"of {cots} CoTs came with a count of tokens that cannot be, and was not taken: {doubt}.")
+                (
+                    number,
+                    (
+                        f"of {cots} CoTs came with a count of tokens that cannot be, and was not"
+                        f" taken: {doubt}."
+                    ),
+                )
             )
         if self._decoding.logprobs is not None:
             missing = seen["without logprobs"]
-            facts.append((missing, f"of {cots} CoTs came without the log-probabilities that were asked for."))
-        return [f"{number} {sentence}" for number, sentence in facts if number] + self._about_temperature()
+            facts.append(
+                (missing, f"of {cots} CoTs came without the log-probabilities that were asked for.")
+            )
+        return [
+            f"{number} {sentence}" for number, sentence in facts if number
+        ] + self._about_temperature()
 
     def _about_temperature(self) -> list[str]:
         temperature = self._decoding.temperature
@@ -78,10 +102,15 @@ class ReplyChecks:
         repeats = sum(texts.count - 1 for texts in several)
         if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
             return []
-        requested = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
+        requested = (
+            "the provider's default temperature"
+            if temperature is None
+            else f"the temperature {temperature:g}"
+        )
         sentence = (
-            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {requested} was asked for; the "
-            "server may ignore the temperature, or a cache may answer."
+            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though"
+            f" {requested} was asked for; the server may ignore the temperature, or a cache may"
+            " answer."
         )
         return [sentence]
 
@@ -100,7 +129,9 @@ class LimitWatch:
             return None
         parts = split(completion.text, self._thoughts)
         thinking = not parts.closed or (bool(completion.reasoning) and not completion.text.strip())
-        at_limit = completion.finish_reason == "length" or (completion.finish_reason == "unknown" and not parts.closed)
+        at_limit = completion.finish_reason == "length" or (
+            completion.finish_reason == "unknown" and not parts.closed
+        )
         self._seen += 1
         self._at_limit += at_limit
         self._thinking += at_limit and thinking
@@ -113,12 +144,17 @@ class LimitWatch:
         return self._sentence()
 
     def _sentence(self) -> str:
-        limit = "the provider's limit on" if self._limit is None else f"the limit of {self._limit:,}"
+        limit = (
+            "the provider's limit on" if self._limit is None else f"the limit of {self._limit:,}"
+        )
         inside = f", {self._thinking} of them inside a thought" if self._thinking else ""
-        more = max(2 * (self._limit or 0), _ROOM_TO_THINK if self._thinking or self._limit is None else 0)
+        more = max(
+            2 * (self._limit or 0), _ROOM_TO_THINK if self._thinking or self._limit is None else 0
+        )
         return (
-            f"{self._at_limit} of the first {self._seen} CoTs end at {limit} output tokens{inside}, so that their answers are "
-            f"not known. Stop, and record into another folder with a higher limit, such as --max-tokens {more}."
+            f"{self._at_limit} of the first {self._seen} CoTs end at {limit} output tokens{inside},"
+            " so that their answers are not known. Stop, and record into another folder with a"
+            f" higher limit, such as --max-tokens {more}."
         )
 
 

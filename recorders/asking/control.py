@@ -1,7 +1,8 @@
-"""Stopping a run from outside: by code, by Ctrl-C, by SIGTERM and SIGHUP; and running it from plain functions.
+"""Stopping a run from outside: by code, by Ctrl-C, by SIGTERM and SIGHUP; and running it from plain
+functions.
 
-What asks a process to end gives it some time, so SIGTERM and SIGHUP wait for replies in flight as Ctrl-C does, but not as long as
-they take.
+What asks a process to end gives it some time, so SIGTERM and SIGHUP wait for replies in flight as
+Ctrl-C does, but not as long as they take.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class _Stoppable(Protocol):
 
 
 class Control:
-    """The two ways to stop a run from outside, at any time; from other threads only by `interrupt_from_elsewhere`."""
+    """The two ways to stop a run from outside, at any time; from other threads only by
+    `interrupt_from_elsewhere`.
+    """
 
     def __init__(self) -> None:
         self._run: _Stoppable | None = None
@@ -44,7 +47,9 @@ class Control:
         self._set(2)
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
-        """`finish` at the first call, `now` at the second; unless it was Ctrl-C, `now` also if replies take too long."""
+        """`finish` at the first call, `now` at the second; unless it was Ctrl-C, `now` also if
+        replies take too long.
+        """
         self.signal = number
         self._set(self._wish + 1)
         if number != signal.SIGINT and self._loop is not None:
@@ -75,8 +80,9 @@ def run(
 ) -> Outcome:
     """Run to the end, or until something stops it, and close what was asked.
 
-    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30 seconds at most, a second one for
-    nothing. Where a request `blocks` the event loop, as a user's own function does, the second raises KeyboardInterrupt in it.
+    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30
+    seconds at most, a second one for nothing. Where a request `blocks` the event loop, as a user's
+    own function does, the second raises KeyboardInterrupt in it.
     """
 
     async def whole() -> Outcome:
@@ -97,7 +103,9 @@ def run(
 
 
 def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
-    """Run a coroutine to its end, in a thread of its own if a loop is running already, as in notebooks."""
+    """Run a coroutine to its end, in a thread of its own if a loop is running already, as in
+    notebooks.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -118,7 +126,10 @@ def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
     handler = _Interrupt(control)
     for number in handled:

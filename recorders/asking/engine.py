@@ -4,9 +4,9 @@
                     ▲                          │ fewer than asked for, 429, failures that may pass
                     └──────────────────────────┘
 
-A reply is acknowledged once its lines are on the disk. Many replies share one sync: while the disk is busy, replies collect, and
-the next commit writes them all. Whatever stops a run (the user, a cost limit, a fatal error, a full disk) leaves a journal from
-which the next run continues.
+A reply is acknowledged once its lines are on the disk. Many replies share one sync: while the disk
+is busy, replies collect, and the next commit writes them all. Whatever stops a run (the user, a
+cost limit, a fatal error, a full disk) leaves a journal from which the next run continues.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ async def ask(
     control: Control | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
-    """Ask for everything that an assignment lacks; the outcome's `error` says why the run ended early, if it did.
+    """Ask for everything that an assignment lacks; the outcome's `error` says why the run ended
+    early, if it did.
 
-    `progress` is called at most ten times a second, `acknowledged` with the keys of items once they are on the disk. A
-    `StorageError` of the journal, and what an assignment raises besides `BackendError`, end the run and are raised as they are.
+    `progress` is called at most ten times a second, `acknowledged` with the keys of items once they
+    are on the disk. A `StorageError` of the journal, and what an assignment raises besides
+    `BackendError`, end the run and are raised as they are.
     """
     run = _Run(assignment, limits or Limits(), progress, acknowledged, clock or LoopClock())
     (control or Control()).attach(run)
@@ -129,7 +131,9 @@ class _Run(Generic[Batch, Reply]):
         error = None if self._is_complete else self._error()
         state = self._assignment
         notes = tuple(state.notes())
-        return Outcome(state.done, state.total, self._new, self._requests, state.budget.usd, notes, error)
+        return Outcome(
+            state.done, state.total, self._new, self._requests, state.budget.usd, notes, error
+        )
 
     def obey(self, wish: int) -> None:
         """Stop: with 1 after replies in flight, with 2 at once."""
@@ -161,25 +165,34 @@ class _Run(Generic[Batch, Reply]):
     def _error(self) -> RecorderError:
         """Why something is missing, what is there, and what to do."""
         activity, standing = self._assignment.ACTIVITY, self._standing()
-        advice = "" if len(self._assignment.journal) else " Fix that, or wait, and run the command again."
+        advice = (
+            ""
+            if len(self._assignment.journal)
+            else " Fix that, or wait, and run the command again."
+        )
         match self._reason:
             case InterruptedByUser():
                 return InterruptedByUser(f"{activity} was interrupted: {standing}")
             case CostLimitReached():
                 return CostLimitReached(
-                    f"The next request could pass the cost limit ({self._assignment.budget}), so nothing more was sent: "
-                    f"{standing} Raise the limit."
+                    f"The next request could pass the cost limit ({self._assignment.budget}), so"
+                    f" nothing more was sent: {standing} Raise the limit."
                 )
             case StoppedError() as error:
                 return StoppedError(
-                    f"{_sentence(str(error))} {activity} stopped: {standing} Run it again when the time is over."
+                    f"{_sentence(str(error))} {activity} stopped: {standing} Run it again when the"
+                    " time is over."
                 )
             case BackendError() as error:
-                return type(error)(f"{_sentence(error.reason)} {activity} stopped: {standing}{advice}")
+                return type(error)(
+                    f"{_sentence(error.reason)} {activity} stopped: {standing}{advice}"
+                )
         number = len(self._given_up)
         requests = "1 request" if number == 1 else f"{number} requests"
         reasons = "; ".join(dict.fromkeys(self._given_up))
-        return StoppedError(f"{requests} failed {self._attempts} ({reasons:.400}): {standing}{advice}")
+        return StoppedError(
+            f"{requests} failed {self._attempts} ({reasons:.400}): {standing}{advice}"
+        )
 
     def _standing(self) -> str:
         """What is there, to end a message."""
@@ -187,8 +200,8 @@ class _Run(Generic[Batch, Reply]):
         if not len(state.journal):
             return f"nothing is {state.DONE} yet."
         return (
-            f"{state.done:,} of {state.total:,} {state.unit} are {state.DONE}, in {state.journal.folder}, and the same command "
-            "continues from there."
+            f"{state.done:,} of {state.total:,} {state.unit} are {state.DONE}, in"
+            f" {state.journal.folder}, and the same command continues from there."
         )
 
     @property
@@ -241,7 +254,9 @@ class _Run(Generic[Batch, Reply]):
                 task.cancel()
 
     def _fail(self, error: BaseException) -> None:
-        """Send nothing more, because of our own files or somebody's code; the error is raised at the end."""
+        """Send nothing more, because of our own files or somebody's code; the error is raised at
+        the end.
+        """
         self._failure = self._failure or error
         self._stop(RecorderError(str(error)))
 
@@ -306,7 +321,9 @@ class _Run(Generic[Batch, Reply]):
     def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
         if error.retry_after is not None and error.retry_after > LONGEST_WAIT_S:
-            self._stop(StoppedError(f"{error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most"))
+            self._stop(
+                StoppedError(f"{error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most")
+            )
             return None
         if isinstance(error, RateLimited) and self._replies > job.replies_then:
             job.failures = 0  # the server is busy, not broken: it has answered others meanwhile
@@ -315,10 +332,15 @@ class _Run(Generic[Batch, Reply]):
         job.failures += 1
         if self._is_stopping:
             return None
-        hopeless = isinstance(error, Unreachable) and (error.after_s or job.failures > _UNREACHABLE_RETRIES)
+        hopeless = isinstance(error, Unreachable) and (
+            error.after_s or job.failures > _UNREACHABLE_RETRIES
+        )
         if hopeless and not self._answered:
             self._stop(
-                Fatal(f"Nothing answers: {error.reason}. Check the address (--base-url), and that the server runs")
+                Fatal(
+                    f"Nothing answers: {error.reason}. Check the address (--base-url), and that the"
+                    " server runs"
+                )
             )
             return None
         if job.failures <= self._limits.retries:
@@ -341,7 +363,10 @@ class _Run(Generic[Batch, Reply]):
         self._held_refusals.append((job, error))
         if len(self._held_refusals) >= _REFUSALS_UNTIL_HOPELESS:
             self._stop(
-                Fatal(f"The first {len(self._held_refusals)} requests were all refused: {_sentence(error.reason)}")
+                Fatal(
+                    f"The first {len(self._held_refusals)} requests were all refused:"
+                    f" {_sentence(error.reason)}"
+                )
             )
 
     def _refuse(self, job: _Job[Batch], error: Refused) -> None:

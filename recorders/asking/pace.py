@@ -1,11 +1,13 @@
 """How fast to ask: concurrency that adapts to the server, limits per minute, and when to retry.
 
-Concurrency grows while the server answers and halves on a 429 (additive increase, multiplicative decrease; before the first 429
-it grows by one per reply, which doubles it per round trip). A 429 to a request that was sent before the last halving does not
-halve again: it reports the same congestion. A Retry-After holds back all requests, not only the one it answers.
+Concurrency grows while the server answers and halves on a 429 (additive increase, multiplicative
+decrease; before the first 429 it grows by one per reply, which doubles it per round trip). A 429 to
+a request that was sent before the last halving does not halve again: it reports the same
+congestion. A Retry-After holds back all requests, not only the one it answers.
 
-Source: Jacobson, "Congestion Avoidance and Control" (SIGCOMM 1988), for the window; full jitter as in Brooker, "Exponential
-Backoff And Jitter" (2015), with jitter from a hash, so that runs are reproducible.
+Source: Jacobson, "Congestion Avoidance and Control" (SIGCOMM 1988), for the window; full jitter as
+in Brooker, "Exponential Backoff And Jitter" (2015), with jitter from a hash, so that runs are
+reproducible.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ class Limits:
     Attributes:
         concurrency: most requests in flight.
         requests_per_minute: `None` for no limit.
-        tokens_per_minute: prompt and output tokens together, corrected as replies arrive; `None` for no limit.
-        samples_per_request: most CoTs per request; `None`: all that are missing, if the backend takes `n`.
+        tokens_per_minute: prompt and output tokens together, corrected as replies arrive; `None`
+            for no limit.
+        samples_per_request: most CoTs per request; `None`: all that are missing, if the backend
+            takes `n`.
         timeout_s: longest wait for one reply.
-        retries: how often a request is sent again after a temporary failure; a 429 does not count while other requests are
-            answered.
+        retries: how often a request is sent again after a temporary failure; a 429 does not count
+            while other requests are answered.
         backoff_s: longest wait before the first retry; it doubles with each one.
         longest_backoff_s: upper bound of the wait.
 
@@ -49,15 +53,25 @@ class Limits:
     longest_backoff_s: float = 60.0
 
     def __post_init__(self) -> None:
-        least = {"concurrency": 1, "samples_per_request": 1, "retries": 0, "backoff_s": 0, "longest_backoff_s": 0}
+        least = {
+            "concurrency": 1,
+            "samples_per_request": 1,
+            "retries": 0,
+            "backoff_s": 0,
+            "longest_backoff_s": 0,
+        }
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
-                raise OutOfRangeError(f"The limit {name} must be at least {bound}; {value} was given.")
+                raise OutOfRangeError(
+                    f"The limit {name} must be at least {bound}; {value} was given."
+                )
         for name in ("requests_per_minute", "tokens_per_minute", "timeout_s"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise OutOfRangeError(f"The limit {name} must be a number above 0; {value} was given.")
+                raise OutOfRangeError(
+                    f"The limit {name} must be a number above 0; {value} was given."
+                )
 
 
 class Clock(Protocol):
@@ -83,7 +97,8 @@ class LoopClock:
 
 
 class Bucket:
-    """A limit per minute: a token bucket that holds one second's worth (at least one) and may be overdrawn once.
+    """A limit per minute: a token bucket that holds one second's worth (at least one) and may be
+    overdrawn once.
 
     In any 60 seconds, at most the limit plus one second's worth (or one piece) passes.
     """
@@ -95,7 +110,9 @@ class Bucket:
         self._at = now
 
     def wait(self, amount: float, now: float) -> float:
-        """Return the seconds until `amount` may be taken. An amount that never fits waits for a full bucket."""
+        """Return the seconds until `amount` may be taken. An amount that never fits waits for a
+        full bucket.
+        """
         self._fill(now)
         lacking = min(amount, self._room) - self._level
         # Rounding must not leave a remainder that no sleep is short enough for.
@@ -112,21 +129,29 @@ class Bucket:
 
 
 def backoff(limits: Limits, attempt: int, key: str) -> float:
-    """Return the seconds to wait after failure `attempt` (from 1): half to all of an exponential wait, by a hash of the key."""
+    """Return the seconds to wait after failure `attempt` (from 1): half to all of an exponential
+    wait, by a hash of the key.
+    """
     whole: float = min(limits.longest_backoff_s, limits.backoff_s * 2.0 ** min(attempt - 1, 60))
     digest = hashlib.blake2b(f"{attempt}:{key}".encode(), digest_size=8).digest()
     return whole * (0.5 + int.from_bytes(digest) / 2**65)
 
 
 class Pace:
-    """The gate every request passes: `await acquire`, send, then `release` and one of `content` and `limited`."""
+    """The gate every request passes: `await acquire`, send, then `release` and one of `content` and
+    `limited`.
+    """
 
     def __init__(self, limits: Limits, clock: Clock | None = None) -> None:
         self._limits = limits
         self._clock = clock or LoopClock()
         now = self._clock.now()
-        self._requests = None if limits.requests_per_minute is None else Bucket(limits.requests_per_minute, now)
-        self._tokens = None if limits.tokens_per_minute is None else Bucket(limits.tokens_per_minute, now)
+        self._requests = (
+            None if limits.requests_per_minute is None else Bucket(limits.requests_per_minute, now)
+        )
+        self._tokens = (
+            None if limits.tokens_per_minute is None else Bucket(limits.tokens_per_minute, now)
+        )
         self.window = float(min(limits.concurrency, 16))
         self.in_flight = 0
         self._threshold = math.inf
@@ -142,7 +167,9 @@ class Pace:
         return max(0.0, self._held_until - self._clock.now())
 
     async def acquire(self, tokens: float = 0.0) -> int:
-        """Wait until a request of so many expected tokens may be sent, count it as sent, and return its number."""
+        """Wait until a request of so many expected tokens may be sent, count it as sent, and return
+        its number.
+        """
         async with self._gate:  # one waits for the server, the others for their turn
             while True:
                 wait = self._wait(tokens)
@@ -155,7 +182,9 @@ class Pace:
                     return self._send(tokens)
 
     def release(self, expected_tokens: float = 0.0, tokens: float = 0.0) -> None:
-        """Count a request as answered, with the tokens that `acquire` was given and those that it took."""
+        """Count a request as answered, with the tokens that `acquire` was given and those that it
+        took.
+        """
         self.in_flight -= 1
         if self._tokens is not None:
             self._tokens.take(tokens - expected_tokens, self._clock.now())

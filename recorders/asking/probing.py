@@ -1,6 +1,8 @@
-"""Probes as the engine's assignment: CoTs that are complete are cut after every so many tokens, and made to answer there.
+"""Probes as the engine's assignment: CoTs that are complete are cut after every so many tokens, and
+made to answer there.
 
-The prefix of a CoT is sent again with a cue behind it, and answered greedily with a few tokens. A probe sees its prefix alone.
+The prefix of a CoT is sent again with a cue behind it, and answered greedily with a few tokens. A
+probe sees its prefix alone.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from recorders.journal.places import Places
 from recorders.request import Backend, Completion, Decoding, Prefill, Request, require_template
 
 _CUT_BY_TEXT = (
-    "Nothing says which tokens some CoTs are made of, so their prefixes for probes were cut by length of text, and the offsets "
-    "of those probes are estimates. With --logprobs 0 servers return the tokens."
+    "Nothing says which tokens some CoTs are made of, so their prefixes for probes were cut by"
+    " length of text, and the offsets of those probes are estimates. With --logprobs 0 servers"
+    " return the tokens."
 )
 
 
@@ -60,18 +63,30 @@ class Probing:
     def __post_init__(self) -> None:
         for name, value in (("every", self.every), ("tokens", self.max_tokens)):
             if not 1 <= value < 1 << 31:
-                raise OutOfRangeError(f"The setting probe_{name} is a number of tokens, 1 or more; {value} was given.")
+                raise OutOfRangeError(
+                    f"The setting probe_{name} is a number of tokens, 1 or more; {value} was given."
+                )
         if not self.cue.strip():
-            raise UsageError("The cue of the probes is empty, and makes no LLM answer; give one, or leave it out.")
+            raise UsageError(
+                "The cue of the probes is empty, and makes no LLM answer; give one, or leave it"
+                " out."
+            )
         require_template("probe_template", self.template)
 
     def content(self) -> dict[str, Any]:
         """Return what a recording says about its probes, as JSON values."""
-        values = {"every": self.every, "cue": self.cue, "max_tokens": self.max_tokens, "template": self.template}
+        values = {
+            "every": self.every,
+            "cue": self.cue,
+            "max_tokens": self.max_tokens,
+            "template": self.template,
+        }
         return {name: value for name, value in values.items() if value is not None}
 
     def key(self) -> str:
-        """Return a hash of all but the interval: two probes of one prefix with equal keys are the same request."""
+        """Return a hash of all but the interval: two probes of one prefix with equal keys are the
+        same request.
+        """
         return sha256(orjson.dumps([self.cue, self.max_tokens, self.template])).hexdigest()[:16]
 
     def offsets(self, tokens: int) -> range:
@@ -83,8 +98,12 @@ class Probing:
         return Decoding(0.0, max_tokens=self.max_tokens, logprobs=0, extra_body=decoding.extra_body)
 
 
-def prefix(record: Mapping[str, Any], characters: int, thoughts: Thoughts | None) -> tuple[Prefill, str]:
-    """Return the first characters of a CoT (thoughts that came separately, then text), and what ends the thought they are in."""
+def prefix(
+    record: Mapping[str, Any], characters: int, thoughts: Thoughts | None
+) -> tuple[Prefill, str]:
+    """Return the first characters of a CoT (thoughts that came separately, then text), and what
+    ends the thought they are in.
+    """
     text, apart = record["text"], record.get("reasoning")
     if not apart:
         opening, closing = interruption(text, characters, thoughts)
@@ -110,8 +129,11 @@ def trace_tokens(record: Mapping[str, Any]) -> int:
 
 
 def settled(reply: Completion, backend: Backend, model: str) -> Completion:
-    """Return the reply to a probe as text, with the lengths of its tokens where they can be known."""
-    if not reply.text and reply.reasoning:  # some servers take what follows no closing mark of its own for a thought
+    """Return the reply to a probe as text, with the lengths of its tokens where they can be
+    known.
+    """
+    # some servers take what follows no closing mark of its own for a thought
+    if not reply.text and reply.reasoning:
         reply = replace(reply, text=reply.reasoning, reasoning=None)
     if reply.token_logprobs is None or reply.token_lengths is not None:
         return reply
@@ -142,9 +164,13 @@ async def record_probes(
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
 ) -> Outcome:
-    """Ask the backend, which stays open, for every probe that the journal's CoTs of a plan lack; see `record_samples`."""
+    """Ask the backend, which stays open, for every probe that the journal's CoTs of a plan lack;
+    see `record_samples`.
+    """
     budget = Budget(price, cost_limit_usd)
-    probes = _MissingProbes(probing, plan, backend, journal, budget, limits, backend_notes, now, thoughts)
+    probes = _MissingProbes(
+        probing, plan, backend, journal, budget, limits, backend_notes, now, thoughts
+    )
     probes.require_may_ask()
     return await ask(probes, limits=limits, progress=progress, control=control)
 
@@ -184,7 +210,8 @@ class _MissingProbes(JournalledReplies[_Probe, Completion]):
             if lacking := sum(offset not in probed for offset in offsets):
                 missing += lacking
                 self._places.add(record["key"], record["sample"], entry.offset)
-        self._before = totals.probes - (self.total - missing)  # probes of other ways, offsets or requests
+        # probes of other ways, offsets or requests
+        self._before = totals.probes - (self.total - missing)
         self._returned: deque[_Probe] = deque()
         self._queue = self._lacking()
 
@@ -223,7 +250,9 @@ class _MissingProbes(JournalledReplies[_Probe, Completion]):
         self.journal.add_probe(*where, reply, recorded_at=self._now(), refused=refused)
 
     def _lacking(self) -> Iterator[_Probe]:
-        """The probes that the journal lacked at first, CoT by CoT, so that a server finds a prefix in its cache."""
+        """The probes that the journal lacked at first, CoT by CoT, so that a server finds a prefix
+        in its cache.
+        """
         for key, request in self._requests.items():
             decoding = self._probing.decoding(request.decoding)
             for record in self.journal.read_many(self._places.offsets(key)):
@@ -232,7 +261,12 @@ class _MissingProbes(JournalledReplies[_Probe, Completion]):
                 for offset in self._probing.offsets(trace_tokens(record)):
                     if offset not in probed:
                         prefill = self._prefill(record, ends(offset))
-                        yield _Probe(replace(request, decoding=decoding, prefill=prefill), key, sample, offset)
+                        yield _Probe(
+                            replace(request, decoding=decoding, prefill=prefill),
+                            key,
+                            sample,
+                            offset,
+                        )
 
     def _prefill(self, record: Mapping[str, Any], characters: int) -> Prefill:
         beginning, closing = prefix(record, characters, self._thoughts)
@@ -240,7 +274,9 @@ class _MissingProbes(JournalledReplies[_Probe, Completion]):
         return replace(beginning, text=text, template=self._probing.template)
 
     def _ends(self, record: Mapping[str, Any], model: str) -> Callable[[int], int]:
-        """Return where in a CoT so many of its tokens end, in characters: by its tokens if they are known, else by its length."""
+        """Return where in a CoT so many of its tokens end, in characters: by its tokens if they are
+        known, else by its length.
+        """
         lengths: Sequence[int] | None = record.get("token_lengths")
         if lengths is None and not record.get("reasoning"):
             lengths = self._backend.token_lengths(model, record["text"])
@@ -248,27 +284,51 @@ class _MissingProbes(JournalledReplies[_Probe, Completion]):
             ends = list(accumulate(lengths, initial=0))
             return lambda offset: ends[min(offset, len(ends) - 1)]
         self.journal.note(_CUT_BY_TEXT)
-        size, tokens = len(record["text"]) + len(record.get("reasoning") or ""), trace_tokens(record)
+        size, tokens = (
+            len(record["text"]) + len(record.get("reasoning") or ""),
+            trace_tokens(record),
+        )
         return lambda offset: size * offset // tokens
 
 
 def estimate_probes(
-    probing: Probing, plan: SamplePlan, cots: CostEstimate, journal: Journal | None, price: Price | None
+    probing: Probing,
+    plan: SamplePlan,
+    cots: CostEstimate,
+    journal: Journal | None,
+    price: Price | None,
 ) -> ProbeEstimate | None:
-    """Return what the probes of a plan would cost, if missing CoTs are as long as `cots` expects; `None` if it does not."""
+    """Return what the probes of a plan would cost, if missing CoTs are as long as `cots` expects;
+    `None` if it does not.
+    """
     if cots.cots and cots.output_tokens is None:
         return None
-    words = sum(sum(count_words(m.content) for m in request.messages) for request in plan.requests) / len(plan.requests)
+    words = sum(
+        sum(count_words(m.content) for m in request.messages) for request in plan.requests
+    ) / len(plan.requests)
     length = round((cots.output_tokens or 0) / (cots.cots or 1))
     lacking = [(cots.cots, list(probing.offsets(length)))]
     for entry in () if journal is None else journal.entries():
         record = entry.record
         if entry.kind == "cot" and record["key"] in plan.keys:
-            probed = journal.probed(probing.key(), record["key"], record["sample"]) if journal else ()
-            lacking.append((1, [offset for offset in probing.offsets(trace_tokens(record)) if offset not in probed]))
+            probed = (
+                journal.probed(probing.key(), record["key"], record["sample"]) if journal else ()
+            )
+            lacking.append(
+                (
+                    1,
+                    [
+                        offset
+                        for offset in probing.offsets(trace_tokens(record))
+                        if offset not in probed
+                    ],
+                )
+            )
     probes = sum(number * len(offsets) for number, offsets in lacking)
     cues = probes * count_words(probing.cue)
-    prompt = round(sum(number * sum(offsets) for number, offsets in lacking) + probes * words) + cues
+    prompt = (
+        round(sum(number * sum(offsets) for number, offsets in lacking) + probes * words) + cues
+    )
     output = probes * probing.max_tokens
     costs = [None if price is None else usd(price, tokens, output) for tokens in (prompt, cues)]
     return ProbeEstimate(probes, prompt, cues, output, *costs)

@@ -46,7 +46,9 @@ class Progress:
 
 
 class RunBar:
-    """Shows in a bar where a run is: counts, rate, dollars and waiting beside the words that it has."""
+    """Shows in a bar where a run is: counts, rate, dollars and waiting beside the words that it
+    has.
+    """
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar, self._label = bar, bar.label
@@ -54,7 +56,11 @@ class RunBar:
     def __call__(self, state: Progress) -> None:
         """Show a state."""
         usd = "" if state.usd is None else f", ${state.usd:,.4f}"
-        waiting = f", the server asks to wait {duration(round(state.waiting_s))}" if state.waiting_s else ""
+        waiting = (
+            f", the server asks to wait {duration(round(state.waiting_s))}"
+            if state.waiting_s
+            else ""
+        )
         line = f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
         self._bar.describe(f"{self._label}: {line}")
         self._bar(state.done, state.total)
@@ -62,7 +68,9 @@ class RunBar:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended, with an `error` if before everything was there. `done` and `usd` include earlier runs."""
+    """How a run ended, with an `error` if before everything was there. `done` and `usd` include
+    earlier runs.
+    """
 
     done: int
     total: int

@@ -1,4 +1,6 @@
-"""Samples as the engine's assignment: which ones a journal lacks, in which requests they are asked for, and what they cost."""
+"""Samples as the engine's assignment: which ones a journal lacks, in which requests they are asked
+for, and what they cost.
+"""
 
 # ruff: noqa: D102  the methods of an `Assignment` are described there
 
@@ -28,7 +30,9 @@ _OUTPUT_UNKNOWN = 4096
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """What a recording should hold in the end: CoTs of each request; questions with equal messages share theirs."""
+    """What a recording should hold in the end: CoTs of each request; questions with equal messages
+    share theirs.
+    """
 
     requests: Sequence[Request]
     samples: int
@@ -37,7 +41,8 @@ class SamplePlan:
     def __post_init__(self) -> None:
         if not 1 <= self.samples <= MOST_SAMPLES:
             raise OutOfRangeError(
-                f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were asked for."
+                f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were"
+                " asked for."
             )
         object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
 
@@ -88,11 +93,14 @@ class JournalledReplies(Assignment[Batch, Reply]):
         budget.pay(journal.totals.prompt_tokens, journal.totals.output_tokens)
 
     def require_may_ask(self) -> None:
-        """Raise a `MissingError` if something is missing, and the journal's mode asks for nothing."""
+        """Raise a `MissingError` if something is missing, and the journal's mode asks for
+        nothing.
+        """
         if self.done < self.total and not self.journal.may_ask:
             raise MissingError(
-                f"{self.journal.folder} lacks {self.total - self.done} of {self.total} {self.unit}, and the mode "
-                f"{self.journal.mode!r} asks for nothing. Record with the mode 'new_episodes' to get them."
+                f"{self.journal.folder} lacks {self.total - self.done} of {self.total} {self.unit},"
+                f" and the mode {self.journal.mode!r} asks for nothing. Record with the mode"
+                " 'new_episodes' to get them."
             )
 
     def before_commit(self) -> None:
@@ -109,7 +117,9 @@ class JournalledReplies(Assignment[Batch, Reply]):
         return completions
 
     def _charge(self, request: Request, prompt: int | None, output: int) -> float:
-        """Charge the budget for a reply, whose prompt the server may not have counted, and return the tokens it took."""
+        """Charge the budget for a reply, whose prompt the server may not have counted, and return
+        the tokens it took.
+        """
         if prompt is None:
             prompt = round(self.budget.prompt_tokens(request.characters))
         else:
@@ -137,17 +147,32 @@ async def record_samples(
 ) -> Outcome:
     """Ask the backend, which stays open, for every sample that the journal lacks.
 
-    Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in flight took `max_tokens`;
-    without `max_tokens`, the longest CoT so far stands in. The backend appends sentences to `backend_notes`; they go into the
-    journal. `missing` makes another assignment, of steps.
+    Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in
+    flight took `max_tokens`; without `max_tokens`, the longest CoT so far stands in. The backend
+    appends sentences to `backend_notes`; they go into the journal. `missing` makes another
+    assignment, of steps.
     """
     check_cost_limit(cost_limit_usd, price, "this LLM")
     limits = limits or Limits()
     samples = (missing or MissingSamples)(
-        plan, backend, journal, Budget(price, cost_limit_usd), limits, backend_notes, now=now, thoughts=thoughts
+        plan,
+        backend,
+        journal,
+        Budget(price, cost_limit_usd),
+        limits,
+        backend_notes,
+        now=now,
+        thoughts=thoughts,
     )
     samples.require_may_ask()
-    return await ask(samples, limits=limits, progress=progress, acknowledged=acknowledged, control=control, clock=clock)
+    return await ask(
+        samples,
+        limits=limits,
+        progress=progress,
+        acknowledged=acknowledged,
+        control=control,
+        clock=clock,
+    )
 
 
 def estimate_samples(
@@ -160,7 +185,8 @@ def estimate_samples(
 ) -> CostEstimate:
     """Return what `record_samples` would cost, without asking anything.
 
-    The length of further CoTs is judged by the journal's, else by `output_tokens_per_cot`, else by `max_tokens`.
+    The length of further CoTs is judged by the journal's, else by `output_tokens_per_cot`, else by
+    `max_tokens`.
     """
     per_request = (limits or Limits()).samples_per_request or plan.samples
     cots = calls = words = 0
@@ -170,22 +196,34 @@ def estimate_samples(
         calls += requests
         words += requests * sum(count_words(message.content) for message in lack.request.messages)
     totals = journal.totals if journal is not None and journal.totals.replies else None
-    prompt_tokens = round(calls * totals.prompt_tokens / totals.replies) if totals and totals.prompt_tokens else words
+    prompt_tokens = (
+        round(calls * totals.prompt_tokens / totals.replies)
+        if totals and totals.prompt_tokens
+        else words
+    )
     recorded = None if totals is None else totals.output_tokens / totals.cots
     length, basis, at_most = _expected_length(plan, recorded, output_tokens_per_cot)
     output_tokens = None if length is None else round(cots * length)
-    cost = None if price is None or output_tokens is None else usd(price, prompt_tokens, output_tokens)
+    cost = (
+        None if price is None or output_tokens is None else usd(price, prompt_tokens, output_tokens)
+    )
     return CostEstimate(cots, calls, prompt_tokens, output_tokens, cost, basis, at_most)
 
 
-def _expected_length(plan: SamplePlan, recorded: float | None, earlier: float | None) -> tuple[float | None, str, bool]:
+def _expected_length(
+    plan: SamplePlan, recorded: float | None, earlier: float | None
+) -> tuple[float | None, str, bool]:
     if recorded is not None:
         return recorded, "the mean length of the CoTs in the journal", False
     if earlier is not None:
         return earlier, "the mean length of CoTs recorded before", False
     limit = plan.requests[0].decoding.max_tokens if plan.requests else None
     if limit is not None:
-        return float(limit), f"an upper bound: the limit of {limit} output tokens for every CoT", True
+        return (
+            float(limit),
+            f"an upper bound: the limit of {limit} output tokens for every CoT",
+            True,
+        )
     return None, "nothing: no CoT was recorded yet, and there is no limit on output tokens", False
 
 
@@ -195,7 +233,9 @@ def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[Lack]:
     for key, request in zip(plan.keys, plan.requests, strict=True):
         requests.setdefault(key, request)
     for key, request in requests.items():
-        samples = list(range(plan.samples)) if journal is None else journal.missing(key, plan.samples)
+        samples = (
+            list(range(plan.samples)) if journal is None else journal.missing(key, plan.samples)
+        )
         if samples:
             yield Lack(request, key, samples)
 
@@ -221,7 +261,8 @@ class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
         self.total = plan.total
         self._lacks = deque(self._lacking(plan))
         missing = sum(len(lack.samples) for lack in self._lacks)
-        self._cots_elsewhere = journal.totals.cots - (self.total - missing)  # of other requests or further samples
+        # of other requests or further samples
+        self._cots_elsewhere = journal.totals.cots - (self.total - missing)
         self.has_replies = journal.totals.replies > 0
         self._cots, self._output_tokens = journal.totals.cots, journal.totals.output_tokens
         self._longest = 0
@@ -270,16 +311,24 @@ class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
         return f"{batch.lack.key}:{batch.samples[0]}"
 
     def estimate(self, batch: SampleBatch) -> TokenEstimate:
-        mean = self._output_tokens / self._cots if self._cots else float(self._max_tokens or _OUTPUT_UNKNOWN)
+        mean = (
+            self._output_tokens / self._cots
+            if self._cots
+            else float(self._max_tokens or _OUTPUT_UNKNOWN)
+        )
         longest = float(self._max_tokens or max(self._longest, _OUTPUT_UNKNOWN))
         number = len(batch.samples)
-        return TokenEstimate(self.budget.prompt_tokens(batch.request.characters), mean * number, longest * number)
+        return TokenEstimate(
+            self.budget.prompt_tokens(batch.request.characters), mean * number, longest * number
+        )
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         return await self._completions(batch.request, self._numbers(batch.lack, batch.samples))
 
     def pay(self, batch: SampleBatch, reply: list[Completion]) -> float:
-        outputs = [count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply]
+        outputs = [
+            count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply
+        ]
         self._longest = max(self._longest, *outputs)
         self._cots += len(outputs)
         self._output_tokens += sum(outputs)
@@ -299,7 +348,9 @@ class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
         return [*super().notes(), *(self._checks.notes() if self._checks else ())]
 
     def _learn(self, asked: int, got: int, request: Request) -> None:
-        """Notice what a server makes of n. With seeds a request has one sample, and no server ignored anything."""
+        """Notice what a server makes of n. With seeds a request has one sample, and no server
+        ignored anything.
+        """
         one_each = self._backend.takes_seed and request.decoding.seed is not None
         if (note := note_on_number(got, asked)) and not (one_each and got < asked):
             self.journal.note(note)
@@ -308,16 +359,33 @@ class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
             self._short_replies = 0
             return
         self._short_replies += 1
-        if (one_each or self._short_replies > 1) and not self._honours_n:  # one short reply may be a hiccup
+        # one short reply may be a hiccup
+        if (one_each or self._short_replies > 1) and not self._honours_n:
             self._per_request = min(self._per_request, got)
 
     def _write(
-        self, batch: SampleBatch, samples: list[int], completions: list[Completion], refused: str | None = None
+        self,
+        batch: SampleBatch,
+        samples: list[int],
+        completions: list[Completion],
+        refused: str | None = None,
     ) -> None:
         request, key = batch.request, batch.lack.key
         base = request.decoding.seed if self._backend.takes_seed else None
-        seeds = None if base is None else [base + number for number in self._numbers(batch.lack, samples)]
-        self.journal.add(request, key, samples, completions, recorded_at=self._now(), seeds=seeds, refused=refused)
+        seeds = (
+            None
+            if base is None
+            else [base + number for number in self._numbers(batch.lack, samples)]
+        )
+        self.journal.add(
+            request,
+            key,
+            samples,
+            completions,
+            recorded_at=self._now(),
+            seeds=seeds,
+            refused=refused,
+        )
         if self._checks is not None:
             for completion in completions:
                 self._checks.see(key, completion, refused=refused is not None)

@@ -1,8 +1,9 @@
-"""Trees of steps, or of turns, as the engine's assignment: each step that goes on is continued by its children, up to a depth.
+"""Trees of steps, or of turns, as the engine's assignment: each step that goes on is continued by
+its children, up to a depth.
 
-A step ends at the stop text, and stands in the journal as a sample of its question's request. The steps of a tree are numbered
-level by level, whether or not all of them exist, so that a number says where a step belongs. Chains of turns
-(`recorders.asking.turns`) are trees of one child each.
+A step ends at the stop text, and stands in the journal as a sample of its question's request. The
+steps of a tree are numbered level by level, whether or not all of them exist, so that a number says
+where a step belongs. Chains of turns (`recorders.asking.turns`) are trees of one child each.
 """
 
 # ruff: noqa: D102  the methods of an `Assignment` and of `Levels` are described there
@@ -39,7 +40,8 @@ Record = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """A step, or the request: its number, its level, and what is behind it: the text of the path, or the conversation so far.
+    """A step, or the request: its number, its level, and what is behind it: the text of the path,
+    or the conversation so far.
 
     `tokens_left` is how many tokens the path may still have.
     """
@@ -58,7 +60,8 @@ def root(request: Request) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Levels(ABC):
-    """What is recorded for each question, level by level: the numbers of its steps, and how one goes on from another.
+    """What is recorded for each question, level by level: the numbers of its steps, and how one
+    goes on from another.
 
     Attributes:
         first: first steps.
@@ -87,7 +90,9 @@ class Levels(ABC):
         """Return what identifies it, as JSON values."""
 
     @abstractmethod
-    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
+    def behind(
+        self, before: Place, record: Record, thoughts: Thoughts | None
+    ) -> tuple[Place, bool]:
         """Return the place of a recorded step, and whether nothing comes behind it."""
 
     @abstractmethod
@@ -96,15 +101,21 @@ class Levels(ABC):
 
     @abstractmethod
     def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
-        """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never does."""
+        """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never
+        does.
+        """
 
     @property
     def steps(self) -> int:
-        """Steps of the tree if no path ends early; more than a recording has is not counted further."""
+        """Steps of the tree if no path ends early; more than a recording has is not counted
+        further.
+        """
         return self.below(0)
 
     def below(self, level: int) -> int:
-        """Return how many steps come behind one of a level, 0 being the request, if no path ends early."""
+        """Return how many steps come behind one of a level, 0 being the request, if no path ends
+        early.
+        """
         total, width = 0, 1
         for after in range(level, self.depth):
             width *= self.branch if after else self.first
@@ -124,8 +135,12 @@ class Levels(ABC):
         return range(self.first + step * self.branch, self.first + (step + 1) * self.branch)
 
     def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
-        """Return the recorded steps of a question as a recording has them, and the place of the step before each."""
-        places: dict[int | None, int] = {record["sample"]: place for place, record in enumerate(records)}
+        """Return the recorded steps of a question as a recording has them, and the place of the
+        step before each.
+        """
+        places: dict[int | None, int] = {
+            record["sample"]: place for place, record in enumerate(records)
+        }
         return records, [places.get(self.parent(record["sample"])) for record in records]
 
     def path(self, step: int | None) -> tuple[int, ...]:
@@ -138,7 +153,9 @@ class Levels(ABC):
     def places(
         self, request: Request, records: Sequence[Record], thoughts: Thoughts | None
     ) -> Iterator[tuple[Record, Place, bool]]:
-        """Yield each recorded step of a question, in order, with its place and whether nothing comes behind it."""
+        """Yield each recorded step of a question, in order, with its place and whether nothing
+        comes behind it.
+        """
         places: dict[int | None, Place] = {None: root(request)}
         for record in records:
             place, ends = self.behind(places[self.parent(record["sample"])], record, thoughts)
@@ -154,7 +171,8 @@ class Tree(Levels):
         first: first steps.
         branch: children of each further step.
         depth: steps of the longest path; the last one goes on to the end of the solution.
-        stop: text that a step ends at, and keeps but for blanks at its end: they begin the next step's first word.
+        stop: text that a step ends at, and keeps but for blanks at its end: they begin the next
+            step's first word.
         template: see `recorders.request.Prefill`.
 
     Raises:
@@ -168,16 +186,25 @@ class Tree(Levels):
     NAME, IN_DECODING, unit = "tree", "steps", "steps"
 
     def __post_init__(self) -> None:
-        for name, value in (("branch", self.branch), ("samples", self.first), ("depth", self.depth)):
+        for name, value in (
+            ("branch", self.branch),
+            ("samples", self.first),
+            ("depth", self.depth),
+        ):
             if not 1 <= value <= MOST_STEPS:
-                raise OutOfRangeError(f"The setting {name} of a tree is 1 to {MOST_STEPS:,}; {value:,} was given.")
+                raise OutOfRangeError(
+                    f"The setting {name} of a tree is 1 to {MOST_STEPS:,}; {value:,} was given."
+                )
         if not self.stop.strip(" "):
-            raise UsageError("The stop text of the steps is empty or of blanks; give one such as '\\n\\n'.")
+            raise UsageError(
+                "The stop text of the steps is empty or of blanks; give one such as '\\n\\n'."
+            )
         require_template("step_template", self.template)
         if self.steps > MOST_STEPS:
             raise OutOfRangeError(
-                f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "
-                f"{MOST_STEPS:,} steps that a question may have; lower --depth, --branch or --samples."
+                f"A tree of {self.first} first steps, {self.branch} children each and depth"
+                f" {self.depth} has more than the {MOST_STEPS:,} steps that a question may have;"
+                " lower --depth, --branch or --samples."
             )
 
     @property
@@ -185,7 +212,12 @@ class Tree(Levels):
         return self.unit
 
     def content(self) -> dict[str, Any]:
-        values = {"first": self.first, "branch": self.branch, "depth": self.depth, "stop": self.stop}
+        values = {
+            "first": self.first,
+            "branch": self.branch,
+            "depth": self.depth,
+            "stop": self.stop,
+        }
         return values if self.template is None else values | {"template": self.template}
 
     def text(self, record: Record) -> str:
@@ -219,18 +251,23 @@ class Tree(Levels):
     def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
         if any(reply.reasoning for reply in replies):
             raise Fatal(
-                "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
-                "reasoning parser."
+                "The server moves thoughts into a field of their own, so that a path cannot be"
+                " continued. Serve it without a reasoning parser."
             )
-        if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
+        if not is_last and any(
+            reply.finish_reason == "stop" and reply.stop_text is None for reply in replies
+        ):
             raise Fatal(
-                "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
-                "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
+                "The server does not say whether a step ended at the stop text or by itself, so"
+                " that no tree can be recorded. Take a server that states stop_reason or"
+                " matched_stop, as vLLM and SGLang do."
             )
 
 
 def child_seed(path: Sequence[int], child: int) -> int:
-    """Return what the seed of a child adds to the base seed: a function of the path to it, whatever the tree's shape."""
+    """Return what the seed of a child adds to the base seed: a function of the path to it, whatever
+    the tree's shape.
+    """
     if not path:
         return child
     digest = sha256(".".join(map(str, path)).encode()).digest()
@@ -246,10 +283,17 @@ class _Children(Lack):
 
 
 class MissingSteps(MissingSamples):
-    """The steps of the trees of a plan that a journal lacks; the plan's samples are the steps of a full tree."""
+    """The steps of the trees of a plan that a journal lacks; the plan's samples are the steps of a
+    full tree.
+    """
 
     def __init__(
-        self, tree: Levels, plan: SamplePlan, *arguments: Any, thoughts: Thoughts | None, **options: Any
+        self,
+        tree: Levels,
+        plan: SamplePlan,
+        *arguments: Any,
+        thoughts: Thoughts | None,
+        **options: Any,
     ) -> None:
         self._tree, self._thoughts, self._recorded, self.unit = tree, thoughts, 0, tree.unit
         super().__init__(plan, *arguments, thoughts=thoughts, **options)
@@ -258,7 +302,10 @@ class MissingSteps(MissingSamples):
     def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         super().accept(batch, reply)
         for sample, completion in zip(batch.samples, reply, strict=False):
-            self._go_on(batch.lack, asdict(completion) | {"sample": sample, "messages": batch.request.said()})
+            self._go_on(
+                batch.lack,
+                asdict(completion) | {"sample": sample, "messages": batch.request.said()},
+            )
 
     def refuse(self, batch: SampleBatch, error: Refused) -> None:
         super().refuse(batch, error)
@@ -267,7 +314,9 @@ class MissingSteps(MissingSamples):
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         replies = await super().send(batch)
-        self._tree.require_continuable(replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth)
+        self._tree.require_continuable(
+            replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth
+        )
         return replies
 
     def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:
@@ -289,12 +338,18 @@ class MissingSteps(MissingSamples):
                     self.total -= self._tree.below(place.level)
                 else:
                     going_on.append(place)
-            lacks += [lack for place in going_on if (lack := self._children(key, request, place)).samples]
+            lacks += [
+                lack for place in going_on if (lack := self._children(key, request, place)).samples
+            ]
         return iter(lacks)
 
     def _children(self, key: str, question: Request, before: Place) -> _Children:
-        steps = [step for step in self._tree.children(before.step) if not self.journal.has(key, step)]
-        return _Children(self._tree.continued(question, before, self._thoughts), key, steps, before, question)
+        steps = [
+            step for step in self._tree.children(before.step) if not self.journal.has(key, step)
+        ]
+        return _Children(
+            self._tree.continued(question, before, self._thoughts), key, steps, before, question
+        )
 
     def _go_on(self, lack: Lack, record: Record) -> None:
         parent = _of(lack)
@@ -309,22 +364,30 @@ def _of(lack: Lack) -> _Children:
     return cast("_Children", lack)
 
 
-def estimate_tree(tree: Tree, plan: SamplePlan, journal: Journal | None, price: Price | None) -> CostEstimate:
+def estimate_tree(
+    tree: Tree, plan: SamplePlan, journal: Journal | None, price: Price | None
+) -> CostEstimate:
     """Return the most steps that the trees of a plan still lack, and what they would cost at most.
 
-    The leaves bound the output, each with a whole path; the prompt tokens leave out the paths, which servers cache.
+    The leaves bound the output, each with a whole path; the prompt tokens leave out the paths,
+    which servers cache.
     """
     keys = set(plan.keys)
     recorded = 0 if journal is None else sum(map(journal.count, keys))
     steps = max(plan.total - recorded, 0)
     leaves = len(keys) * tree.first * tree.branch ** (tree.depth - 1)
     limit = plan.requests[0].decoding.max_tokens
-    words = sum(sum(count_words(m.content) for m in request.messages) for request in plan.requests) / len(plan.requests)
+    words = sum(
+        sum(count_words(m.content) for m in request.messages) for request in plan.requests
+    ) / len(plan.requests)
     calls = -(-steps // tree.branch)
     prompt, output = round(calls * words), None if limit is None else leaves * limit
     cost = None if price is None or output is None else usd(price, prompt, output)
     shape = f"full trees of {tree.steps:,} steps per question"
     basis = f"{shape}, without a limit on output tokens"
     if limit is not None:
-        basis = f"an upper bound: {shape}, whose paths all take {limit:,} tokens; the paths sent count as cached"
+        basis = (
+            f"an upper bound: {shape}, whose paths all take {limit:,} tokens; the paths sent count"
+            " as cached"
+        )
     return CostEstimate(steps, calls, prompt, output, cost, basis, at_most=True)

@@ -1,7 +1,9 @@
-"""Chains of turns as the engine's assignment: the user says something after each reply, and the LLM replies again.
+"""Chains of turns as the engine's assignment: the user says something after each reply, and the LLM
+replies again.
 
-Every turn sends the whole conversation again, each reply without its thoughts. A chain is a tree of one child each
-(`recorders.asking.trees`): its first CoT answers the question's request, and a later turn replies to the one before.
+Every turn sends the whole conversation again, each reply without its thoughts. A chain is a tree of
+one child each (`recorders.asking.trees`): its first CoT answers the question's request, and a later
+turn replies to the one before.
 """
 
 # ruff: noqa: D102  the methods of `Levels` are described there
@@ -34,11 +36,12 @@ class Protocol:
 
     Attributes:
         name: of the protocol; the LLM is called after it.
-        messages: the message before each turn from the second on, or one before all of them. In them "{question}" stands for what
-            was asked first, and "{answer}" for the answer in the last reply.
+        messages: the message before each turn from the second on, or one before all of them. In
+            them "{question}" stands for what was asked first, and "{answer}" for the answer in the
+            last reply.
         no_answer: stands for an answer where the last reply has none.
-        template: one exchange as the LLM reads it, with "{prompt}" and "{reply}", for endpoints that continue a text; `None`: the
-            endpoint takes messages.
+        template: one exchange as the LLM reads it, with "{prompt}" and "{reply}", for endpoints
+            that continue a text; `None`: the endpoint takes messages.
     """
 
     name: str
@@ -66,7 +69,8 @@ class Turns(Levels):
 
     Raises:
         OutOfRangeError: a number below 1, or more turns than a recording has.
-        UsageError: not one message before each turn, or a template without "{prompt}" and "{reply}" after it.
+        UsageError: not one message before each turn, or a template without "{prompt}" and "{reply}"
+            after it.
     """
 
     protocol: Protocol
@@ -78,22 +82,24 @@ class Turns(Levels):
         said, template = len(self.protocol.messages), self.protocol.template
         if self.depth < 2 or self.first < 1:
             raise OutOfRangeError(
-                f"A protocol has 1 chain or more of 2 turns or more; {self.first} of {self.depth} turns were asked for."
+                f"A protocol has 1 chain or more of 2 turns or more; {self.first} of {self.depth}"
+                " turns were asked for."
             )
         if self.first * self.depth > MOST_STEPS:
             raise OutOfRangeError(
-                f"{self.first:,} chains of {self.depth:,} turns are more than the {MOST_STEPS:,} turns that a question may "
-                "have; record fewer or shorter ones."
+                f"{self.first:,} chains of {self.depth:,} turns are more than the {MOST_STEPS:,}"
+                " turns that a question may have; record fewer or shorter ones."
             )
         if said > 1 and said != self.depth - 1:
             raise UsageError(
-                f"The protocol {self.protocol.name} has messages for turns 2 to {said + 1}, and {self.depth} turns were asked "
-                "for. Ask for as many as it has, or write one message for all turns."
+                f"The protocol {self.protocol.name} has messages for turns 2 to {said + 1}, and"
+                f" {self.depth} turns were asked for. Ask for as many as it has, or write one"
+                " message for all turns."
             )
         if template is not None and not re.fullmatch(r"(?s).*\{prompt\}.*\{reply\}.*", template):
             raise UsageError(
-                'The setting turn_template holds "{prompt}" and then "{reply}", as one exchange is written; '
-                f"{template!r:.80} was given."
+                'The setting turn_template holds "{prompt}" and then "{reply}", as one'
+                f" exchange is written; {template!r:.80} was given."
             )
 
     @property
@@ -102,12 +108,19 @@ class Turns(Levels):
 
     def content(self) -> dict[str, Any]:
         protocol = self.protocol
-        values = {"name": protocol.name, "turns": self.depth, "first": self.first, "messages": list(protocol.messages)}
+        values = {
+            "name": protocol.name,
+            "turns": self.depth,
+            "first": self.first,
+            "messages": list(protocol.messages),
+        }
         if any("{answer}" in text for text in protocol.messages):
             values["no_answer"] = protocol.no_answer
         return values if protocol.template is None else values | {"template": protocol.template}
 
-    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
+    def behind(
+        self, before: Place, record: Record, thoughts: Thoughts | None
+    ) -> tuple[Place, bool]:
         reply = reply_of(record, thoughts)
         said = [Message(each["role"], each["content"]) for each in record.get("messages", ())]
         conversation = (*before.conversation, *said, Message("assistant", reply))
@@ -120,10 +133,14 @@ class Turns(Levels):
             return question
         asked = next((m.content for m in reversed(question.messages) if m.role == "user"), "")
         reply = before.conversation[-1].content
-        said = self.protocol.message(before.level, asked, lambda: self.read(question.question_id, reply))
+        said = self.protocol.message(
+            before.level, asked, lambda: self.read(question.question_id, reply)
+        )
         template = self.protocol.template
         prefill = None if template is None else Prefill("", template=template)
-        return replace(question, conversation=(*before.conversation, Message("user", said)), prefill=prefill)
+        return replace(
+            question, conversation=(*before.conversation, Message("user", said)), prefill=prefill
+        )
 
     def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
         pass
@@ -134,11 +151,15 @@ class Played:
     """Turns that a method asked for live: each says itself which one it replies to."""
 
     def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
-        """Return the recorded turns of a question, turn by turn of a conversation, and the place of the one before each."""
+        """Return the recorded turns of a question, turn by turn of a conversation, and the place of
+        the one before each.
+        """
         replies: dict[int | None, list[Record]] = {}
         for record in records:
             replies.setdefault(record.get("parent"), []).append(record)
-        turns: list[tuple[Record, int | None]] = [(record, None) for record in replies.get(None, ())]
+        turns: list[tuple[Record, int | None]] = [
+            (record, None) for record in replies.get(None, ())
+        ]
         for place, (before, _) in enumerate(turns):  # grows meanwhile
             turns += [(record, place) for record in replies.get(before["sample"], ())]
         return [record for record, _ in turns], [place for _, place in turns]
@@ -147,17 +168,26 @@ class Played:
 def reply_of(record: Record, thoughts: Thoughts | None) -> str:
     """Return a recorded reply as a conversation holds it: without its thoughts."""
     apart = record.get("reasoning")
-    columns = split_columns([record["text"]], apart and [apart], [record["finish_reason"]], thoughts)
+    columns = split_columns(
+        [record["text"]], apart and [apart], [record["finish_reason"]], thoughts
+    )
     return clean(columns.texts[0] or "")
 
 
-def estimate_turns(turns: Turns, plan: SamplePlan, journal: Journal | None, price: Price | None) -> CostEstimate:
-    """Return the most turns that the chains of a plan still lack, and what they would cost: each sends the conversation again.
+def estimate_turns(
+    turns: Turns, plan: SamplePlan, journal: Journal | None, price: Price | None
+) -> CostEstimate:
+    """Return the most turns that the chains of a plan still lack, and what they would cost: each
+    sends the conversation again.
 
     Replies are as long as the journal's, else they take all tokens they may.
     """
     requests = dict(zip(plan.keys, plan.requests, strict=True))
-    limit, basis, at_most = plan.requests[0].decoding.max_tokens, "nothing: there is no limit on output tokens", True
+    limit, basis, at_most = (
+        plan.requests[0].decoding.max_tokens,
+        "nothing: there is no limit on output tokens",
+        True,
+    )
     length: float | None = limit
     if journal is not None and journal.totals.cots:
         length = journal.totals.output_tokens / journal.totals.cots
@@ -174,11 +204,23 @@ def estimate_turns(turns: Turns, plan: SamplePlan, journal: Journal | None, pric
         begins = 0 in levels
         cots, calls = cots + len(levels), calls + begins + len(levels) - levels.count(0)
         fresh += begins * words + sum(said[level - 1] for level in levels if level)
-        again += sum(words + sum(said[: level - 1]) + level * (length or 0) for level in levels if level)
+        again += sum(
+            words + sum(said[: level - 1]) + level * (length or 0) for level in levels if level
+        )
     if length is None:
         return CostEstimate(cots, calls, round(fresh + again), None, None, basis, at_most=at_most)
     prompt, output = round(fresh + again), round(cots * length)
-    costs = [None if price is None else usd(price, tokens, output) for tokens in (prompt, round(fresh))]
+    costs = [
+        None if price is None else usd(price, tokens, output) for tokens in (prompt, round(fresh))
+    ]
     return CostEstimate(
-        cots, calls, prompt, output, costs[0], basis, at_most, uncached_prompt_tokens=round(fresh), usd_cached=costs[1]
+        cots,
+        calls,
+        prompt,
+        output,
+        costs[0],
+        basis,
+        at_most,
+        uncached_prompt_tokens=round(fresh),
+        usd_cached=costs[1],
     )

@@ -1,9 +1,11 @@
 """Backends sample chains of thought, behind the protocol `recorders.request.Backend`.
 
-- `openai_compatible`: any endpoint with OpenAI's chat completions, through the official client (extra `record`).
+- `openai_compatible`: any endpoint with OpenAI's chat completions, through the official client
+  (extra `record`).
 - `transformers_local`: a Hugging Face model in this process (extra `coupled`).
 - `tiny`: the models that come with feval (needs nothing).
 
-None of them retries, waits or writes: they ask once, check the reply, and raise one of four errors (`RateLimited`, `Transient`,
-`Refused`, `Fatal`). What is merely worth knowing (a server that ignores n) goes to a `note`.
+None of them retries, waits or writes: they ask once, check the reply, and raise one of four errors
+(`RateLimited`, `Transient`, `Refused`, `Fatal`). What is merely worth knowing (a server that
+ignores n) goes to a `note`.
 """

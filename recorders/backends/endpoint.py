@@ -1,7 +1,9 @@
-"""URL and credentials of an OpenAI-compatible server: the one place that holds a key, and what keeps it out of sight.
+"""URL and credentials of an OpenAI-compatible server: the one place that holds a key, and what
+keeps it out of sight.
 
-Servers repeat keys in error texts ("Incorrect API key provided: sk-..."), debugging proxies in headers and replies. So everything
-a server says is redacted here before anyone sees it, and so are the HTTP libraries' log records.
+Servers repeat keys in error texts ("Incorrect API key provided: sk-..."), debugging proxies in
+headers and replies. So everything a server says is redacted here before anyone sees it, and so are
+the HTTP libraries' log records.
 """
 
 from __future__ import annotations
@@ -29,16 +31,19 @@ _LOGGERS = (
     *(
         f"{library}{version}{part}"
         for version in ("", "2")
-        for library, parts in (("httpx", ("",)), ("httpcore", ("", ".connection", ".http11", ".http2", ".proxy", ".socks")))
+        for library, parts in (("httpx", ("",)), ("httpcore", ("", ".connection", ".http11",
+        ".http2", ".proxy", ".socks")))
         for part in parts
     ),
 )  # fmt: skip
 
 
 class Endpoint:
-    """A base URL and the credentials for it, which `repr` and `url` (what is recorded and shown) leave out.
+    """A base URL and the credentials for it, which `repr` and `url` (what is recorded and shown)
+    leave out.
 
-    Credentials inside the base URL are removed from it and sent as HTTP Basic authentication instead of the key.
+    Credentials inside the base URL are removed from it and sent as HTTP Basic authentication
+    instead of the key.
     """
 
     __slots__ = ("_basic", "_key", "_redaction", "host", "url")
@@ -51,7 +56,13 @@ class Endpoint:
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         pair = f"{user}:{password}"
         self._basic = base64.b64encode(pair.encode()).decode() if user or password else None
-        secrets = (self._key, self._basic, password, user if not password else None, pair if self._basic else None)
+        secrets = (
+            self._key,
+            self._basic,
+            password,
+            user if not password else None,
+            pair if self._basic else None,
+        )
         self._redaction = Redaction(*(secret for secret in secrets if secret))
 
     def __repr__(self) -> str:
@@ -59,11 +70,15 @@ class Endpoint:
 
     @classmethod
     def from_environment(
-        cls, base_url: str | None = None, key_variable: str | None = None, environment: Mapping[str, str] | None = None
+        cls,
+        base_url: str | None = None,
+        key_variable: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Endpoint:
         """Return the endpoint and key that the official client would use.
 
-        The variable with the key must be set if it is named; the default, OPENAI_API_KEY, only for OpenAI itself.
+        The variable with the key must be set if it is named; the default, OPENAI_API_KEY, only for
+        OpenAI itself.
         """
         values = os.environ if environment is None else environment
         name = check_variable(key_variable or DEFAULT_KEY_VARIABLE, values)
@@ -71,14 +86,15 @@ class Endpoint:
         key = values.get(name, "").strip()
         if not key and key_variable:
             raise UsageError(
-                f"The API key was to be read from the environment variable {name!r}; it is not set, or empty. "
-                f"Set it, or name the variable that holds the key."
+                f"The API key was to be read from the environment variable {name!r}; it is not set,"
+                " or empty. Set it, or name the variable that holds the key."
             )
         endpoint = cls(url, key or None)
         if not key and endpoint.url == DEFAULT_BASE_URL:
             raise UsageError(
-                f"{endpoint.url} wants an API key; the environment variable {DEFAULT_KEY_VARIABLE} is not set. Set it, name "
-                f"another variable with --api-key-env, or another server with --base-url."
+                f"{endpoint.url} wants an API key; the environment variable {DEFAULT_KEY_VARIABLE}"
+                " is not set. Set it, name another variable with --api-key-env, or another server"
+                " with --base-url."
             )
         return endpoint
 
@@ -108,12 +124,21 @@ class Endpoint:
         parts = urlsplit(self.url)
         if parts.scheme == "https" or is_loopback(parts.hostname or ""):
             return None
-        what = "Questions, replies and the credentials" if self._key or self._basic else "Questions and replies"
-        return f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use https:// if possible."
+        what = (
+            "Questions, replies and the credentials"
+            if self._key or self._basic
+            else "Questions and replies"
+        )
+        return (
+            f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use"
+            " https:// if possible."
+        )
 
 
 class Redaction(logging.Filter):
-    """Masks secrets of 8 characters or more in texts and, as a logging filter, in log records; and all known secrets."""
+    """Masks secrets of 8 characters or more in texts and, as a logging filter, in log records; and
+    all known secrets.
+    """
 
     def __init__(self, *secrets: str) -> None:
         super().__init__()
@@ -131,7 +156,11 @@ class Redaction(logging.Filter):
 
     def masked(self, text: str) -> str:
         """Return the text with every piece of a secret masked that is 8 characters or longer."""
-        places = [at for at in range(len(text) - _FRAGMENT + 1) if text[at : at + _FRAGMENT] in self._fragments]
+        places = [
+            at
+            for at in range(len(text) - _FRAGMENT + 1)
+            if text[at : at + _FRAGMENT] in self._fragments
+        ]
         pieces, end = [], 0
         for at in places:
             if at >= end:
@@ -143,11 +172,17 @@ class Redaction(logging.Filter):
         """Return a server's message as one short printable line without secrets."""
         # Masked before it is cut: half a key is a secret too.
         line = " ".join(self.masked(text[:_READ_AT_MOST]).split())
-        printable = "".join(character if character.isprintable() else "\ufffd" for character in line)
-        return printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
+        printable = "".join(
+            character if character.isprintable() else "\ufffd" for character in line
+        )
+        return (
+            printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
+        )
 
     def reply(self, text: str) -> str:
-        """Return a model's text with only whole secrets masked, of 16 characters or more: what cannot be a word."""
+        """Return a model's text with only whole secrets masked, of 16 characters or more: what
+        cannot be a word.
+        """
         return self._mask.text(text)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -175,13 +210,16 @@ def _split(base_url: str) -> SplitResult:
         wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
     except ValueError as error:
         # The library's message may quote the URL, and with it a password.
-        raise UsageError(f"The base URL cannot be read as a URL ({type(error).__name__}). {advice}") from None
+        raise UsageError(
+            f"The base URL cannot be read as a URL ({type(error).__name__}). {advice}"
+        ) from None
     if wrong:
         raise UsageError(f"The base URL {_harmless(base_url)!r} names no server. {advice}")
     if parts.query or parts.fragment:
         raise UsageError(
-            f"The base URL of {parts.hostname} has a query or a fragment (what follows ? or #), which would not be sent and may "
-            f"hold a key. {advice} Keys come from an environment variable."
+            f"The base URL of {parts.hostname} has a query or a fragment (what follows ? or #),"
+            f" which would not be sent and may hold a key. {advice} Keys come from an environment"
+            " variable."
         )
     return parts
 
@@ -194,7 +232,8 @@ def _harmless(url: str) -> str:
 def _checked(key: str | None) -> str | None:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise UsageError(
-            "The API key holds a blank, a line break or a character outside ASCII, which no HTTP header can carry. Check the "
-            "environment variable it comes from; the key is not shown here."
+            "The API key holds a blank, a line break or a character outside ASCII, which no HTTP"
+            " header can carry. Check the environment variable it comes from; the key is not shown"
+            " here."
         )
     return key or None

@@ -1,10 +1,12 @@
-"""Any endpoint with OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
+"""Any endpoint with OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang,
+Ollama, llama.cpp.
 
-The beginning of a reply is continued by chat completions that take one (`continue_final_message` of vLLM and SGLang; llama.cpp
-does so by itself), or with a template by text completions.
+The beginning of a reply is continued by chat completions that take one (`continue_final_message` of
+vLLM and SGLang; llama.cpp does so by itself), or with a template by text completions.
 
-The client's own retries are off: the engine retries and counts. Every request is sent once, except if the server says what to
-change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or takes no `n` above 1. Both are remembered.
+The client's own retries are off: the engine retries and counts. Every request is sent once, except
+if the server says what to change: it wants `max_completion_tokens` instead of `max_tokens`
+(reasoning models), or takes no `n` above 1. Both are remembered.
 """
 
 from __future__ import annotations
@@ -31,18 +33,20 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S = 8.0
 _CONNECTIONS_PER_CLIENT = 32
 _SETTINGS = {
-    "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "stream",
+    "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs",
+    "top_logprobs", "stream",
 }  # fmt: skip
 _ONLY_ONE = re.compile(
-    r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
+    r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several)"
+    r" (?:choices|completions)"
 )
 
 
 class OpenAICompatible:
     """A backend over HTTP.
 
-    Several samples are requested with `n`. With a seed, each sample has its own, `seed + i`, and a request takes one seed: then
-    only the first sample is requested.
+    Several samples are requested with `n`. With a seed, each sample has its own, `seed + i`, and a
+    request takes one seed: then only the first sample is requested.
 
     Args:
         endpoint: URL and key.
@@ -59,13 +63,22 @@ class OpenAICompatible:
     shares_noise = False
 
     def __init__(
-        self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = ignore_note
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float = 600.0,
+        note: Callable[[str], None] = ignore_note,
     ) -> None:
         if not timeout_s > 0:
-            raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
+            raise OutOfRangeError(
+                f"A request was to time out after {timeout_s} seconds; give more than 0."
+            )
         self._endpoint = endpoint
         # A whole URL: a path would be joined to the base URL, and parsed, anew for every request.
-        self._url, self._text_url = f"{endpoint.url}/chat/completions", f"{endpoint.url}/completions"
+        self._url, self._text_url = (
+            f"{endpoint.url}/chat/completions",
+            f"{endpoint.url}/completions",
+        )
         self._timeout_s = timeout_s
         self._note = note
         self._noted: set[str] = set()
@@ -81,9 +94,14 @@ class OpenAICompatible:
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Ask once; return between one completion and one per sample, for the first samples."""
         if reserved := sorted(_SETTINGS & request.decoding.extra_body.keys()):
-            raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
+            raise Fatal(
+                f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it"
+                " out there."
+            )
         while True:
-            batch = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
+            batch = (
+                samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
+            )
             limit_name = self._limit_name
             continues_text = request.prefill is not None and request.prefill.template is not None
             url = self._text_url if continues_text else None
@@ -91,12 +109,15 @@ class OpenAICompatible:
             answer = await self._send(self._body(request, batch, limit_name), url)
             if isinstance(answer, bytes):
                 return self._read(answer, request, len(batch), round(perf_counter() - began, 6))
-            # Each of the two adaptations changes what is sent, and happens at most once per request.
+            # Each of the two adaptations changes what is sent, and happens at most once per
+            # request.
             if not self._adapts(answer, len(batch), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
-        """Ask once with a body of one's own; servers spell the limit on output tokens in two ways, so it comes apart."""
+        """Ask once with a body of one's own; servers spell the limit on output tokens in two ways,
+        so it comes apart.
+        """
         while True:
             limit_name = self._limit_name
             answer = await self._send({**body, limit_name: max_tokens})
@@ -114,21 +135,29 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any], url: str | None = None) -> bytes | Answer:
-        """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why neither came."""
+        """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why
+        neither came.
+        """
         openai: Any = _official_client()
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
-                    response = await client.post(url or self._url, cast_to=self._clients.response_type, body=body)
+                    response = await client.post(
+                        url or self._url, cast_to=self._clients.response_type, body=body
+                    )
             content: bytes = response.content
             return content
         except openai.APIStatusError as error:
             return Answer(error.status_code, error.response.headers, error.body)
         except (openai.APITimeoutError, TimeoutError) as error:
-            failure: BackendError = Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
+            failure: BackendError = Transient(
+                f"{self._endpoint.host} did not answer within {self._timeout_s:g} s"
+            )
             if type(error.__cause__).__name__ == "ConnectTimeout":
                 after_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
-                failure = Unreachable(f"{self._endpoint.host} took no connection within {after_s:g} s", after_s)
+                failure = Unreachable(
+                    f"{self._endpoint.host} took no connection within {after_s:g} s", after_s
+                )
         except BackendError as error:
             failure = error
         except openai.APIConnectionError as error:
@@ -139,9 +168,11 @@ class OpenAICompatible:
             failure = cause
         except UnicodeEncodeError:
             failure = Refused(
-                "the messages hold halves of surrogate pairs, which cannot be sent; correct the question's text"
+                "the messages hold halves of surrogate pairs, which cannot be sent; correct the"
+                " question's text"
             )
-        # Raised here and not above, where Python would chain the client's error to it: see `faults`.
+        # Raised here and not above, where Python would chain the client's error to it: see
+        # `faults`.
         raise failure
 
     def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:
@@ -184,8 +215,14 @@ class OpenAICompatible:
             return True
         return False
 
-    def _read(self, content: bytes, request: Request, count: int, seconds: float) -> list[Completion]:
-        reply, decoding, clean = self._parsed(content, request.model), request.decoding, self._endpoint.redaction.reply
+    def _read(
+        self, content: bytes, request: Request, count: int, seconds: float
+    ) -> list[Completion]:
+        reply, decoding, clean = (
+            self._parsed(content, request.model),
+            request.decoding,
+            self._endpoint.redaction.reply,
+        )
         reading = replies.read(reply, count, decoding.logprobs, clean, decoding.max_tokens, seconds)
         self._say(*reading.notes)
         return list(reading.completions)
@@ -204,23 +241,32 @@ class OpenAICompatible:
 
 
 class _Clients:
-    """The official client, several times if many requests are in flight: its pool scans all of its connections."""
+    """The official client, several times if many requests are in flight: its pool scans all of its
+    connections.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._openai: Any = _official_client()
         self._endpoint, self._timeout_s = endpoint, timeout_s
         # The client stands on httpx, or from its version 3 on, on httpx2.
-        bases = (base.__module__.partition(".")[0] for base in self._openai.DefaultAsyncHttpxClient.__mro__)
+        bases = (
+            base.__module__.partition(".")[0]
+            for base in self._openai.DefaultAsyncHttpxClient.__mro__
+        )
         self._library = import_module(next(base for base in bases if base.startswith("httpx")))
         # Asked for this type, the client hands out replies as they came.
         self.response_type: Any = self._library.Response
-        self._bounded = _bounded(self._openai.DefaultAsyncHttpxClient, self.response_type, endpoint.host)
+        self._bounded = _bounded(
+            self._openai.DefaultAsyncHttpxClient, self.response_type, endpoint.host
+        )
         self._in_flight = {self._made(): 0}
 
     @contextmanager
     def one(self) -> Iterator[openai.AsyncOpenAI]:
         """Lend the first client that has room, so that connections are used again."""
-        free = (client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT)
+        free = (
+            client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT
+        )
         client = next(free, None) or self._made()
         self._in_flight[client] = self._in_flight.get(client, 0) + 1
         try:
@@ -234,7 +280,9 @@ class _Clients:
             await client.close()
 
     def _made(self) -> openai.AsyncOpenAI:
-        timeout = self._openai.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S))
+        timeout = self._openai.Timeout(
+            self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S)
+        )
         client: openai.AsyncOpenAI = self._openai.AsyncOpenAI(
             api_key=self._endpoint.client_key,
             base_url=self._endpoint.url,
@@ -258,24 +306,36 @@ def _bounded(client_type: Any, response_type: Any, host: str) -> Any:
             finally:
                 await response.aclose()
             coded = {"content-encoding", "content-length", "transfer-encoding"}
-            headers = [(name, value) for name, value in response.headers.multi_items() if name not in coded]
-            return response_type(response.status_code, headers=headers, content=content, request=request)
+            headers = [
+                (name, value) for name, value in response.headers.multi_items() if name not in coded
+            ]
+            return response_type(
+                response.status_code, headers=headers, content=content, request=request
+            )
 
     return Bounded
 
 
 def _as_text(template: str, request: Request) -> str:
-    """Return what was said as the LLM reads it, up to where its reply begins; a "{reply}" in the template ends an exchange."""
+    """Return what was said as the LLM reads it, up to where its reply begins; a "{reply}" in the
+    template ends an exchange.
+    """
     turns = request.sent
     further = len(turns) // 2 if "{reply}" in template else 0
     if [turn.role for turn in turns] != ["user", *("assistant", "user") * further]:
         raise Fatal(
-            "The settings probe_template, step_template and turn_template hold one user message, and the prompt has others, too; "
-            "leave the template out, so that the server takes messages, or choose a prompt of one user message."
+            "The settings probe_template, step_template and turn_template hold one user message,"
+            " and the prompt has others, too; leave the template out, so that the server takes"
+            " messages, or choose a prompt of one user message."
         )
     before, _, after = template.partition("{reply}")
     pieces = [
-        turn.content + after if turn.role == "assistant" else before.replace("{prompt}", turn.content) for turn in turns
+        (
+            turn.content + after
+            if turn.role == "assistant"
+            else before.replace("{prompt}", turn.content)
+        )
+        for turn in turns
     ]
     return "".join(pieces)
 
@@ -285,13 +345,17 @@ def _official_client() -> ModuleType:
         import openai
     except ModuleNotFoundError as error:
         raise UsageError(
-            "Asking an OpenAI-compatible endpoint needs the package openai, which is not installed: "
-            "pip install 'feval[record]'."
+            "Asking an OpenAI-compatible endpoint needs the package openai, which is not installed:"
+            " pip install 'feval[record]'."
         ) from error
     return openai
 
 
 def _broken(host: str, error: openai.APIConnectionError) -> str:
     cause = error.__cause__
-    words = f"{type(cause).__name__}: {cause}" if cause and str(cause) else type(cause or error).__name__
+    words = (
+        f"{type(cause).__name__}: {cause}"
+        if cause and str(cause)
+        else type(cause or error).__name__
+    )
     return f"the connection to {host} failed ({words})"

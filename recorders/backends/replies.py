@@ -1,7 +1,8 @@
 """From the bytes of a chat completion to `Completion`s: every field is checked, nothing is trusted.
 
-The official client builds its objects from replies without checking them, and compatible servers leave fields out, add others and
-invent values. So the client only sends and receives; the reply is read here.
+The official client builds its objects from replies without checking them, and compatible servers
+leave fields out, add others and invent values. So the client only sends and receives; the reply is
+read here.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ ACCEPTED = {"Accept-Encoding": "gzip"}
 _CODINGS = {"", "identity", "gzip", "deflate"}
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPLIT = (
-    "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "
-    "is exact. Ask for one sample per request (samples_per_request = 1) to get exact counts."
+    "The server counts the output tokens of all choices of a reply together: they are split by"
+    " length of text, and only the sum is exact. Ask for one sample per request"
+    " (samples_per_request = 1) to get exact counts."
 )
 _SPLIT_EVENLY = " Hidden reasoning is split evenly, since no text shows whose it is."
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
@@ -50,17 +52,24 @@ _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Completions, at most as many as were asked for, and sentences about what the server did not do as asked."""
+    """Completions, at most as many as were asked for, and sentences about what the server did not
+    do as asked.
+    """
 
     completions: tuple[Completion, ...]
     notes: tuple[str, ...]
 
 
 async def body(response: Any, host: str) -> bytes:
-    """Return the body of an open response of httpx or httpx2; an error if it is larger than 64 MB, also after decompression."""
+    """Return the body of an open response of httpx or httpx2; an error if it is larger than 64 MB,
+    also after decompression.
+    """
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in _CODINGS:  # httpx decodes others, and lists of them, without a bound
-        raise Fatal(f"{host} sent a reply with the content encoding {coding[:40]!a}, and gzip was asked for.")
+        raise Fatal(
+            f"{host} sent a reply with the content encoding {coding[:40]!a}, and gzip was asked"
+            " for."
+        )
     content = bytearray()
     async for chunk in response.aiter_bytes():
         content += chunk
@@ -70,14 +79,18 @@ async def body(response: Any, host: str) -> bytes:
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
-    """Return a reply's JSON object; `Transient` if it is none: cut short, or a page of something in between."""
+    """Return a reply's JSON object; `Transient` if it is none: cut short, or a page of something in
+    between.
+    """
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         try:  # what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity
             value = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
+            raise Transient(
+                f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)"
+            ) from error
     if not isinstance(value, dict):
         raise Transient(f"the reply is JSON, but not an object (a {type(value).__name__})")
     return value
@@ -91,10 +104,12 @@ def read(
     max_tokens: int | None = None,
     seconds: float | None = None,
 ) -> Reading:
-    """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can be read.
+    """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can
+    be read.
 
-    `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from every text of the server;
-    `max_tokens` were allowed for each choice; the reply, and so each of them, took so many seconds.
+    `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from
+    every text of the server; `max_tokens` were allowed for each choice; the reply, and so each of
+    them, took so many seconds.
     """
     choices = choices_of(reply)
     if not choices:
@@ -141,7 +156,9 @@ def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return []
     choices = [_as_chat(choice) for choice in choices]
     whole: list[Mapping[str, Any]] = [
-        choice for choice in choices if isinstance(choice, dict) and isinstance(choice.get("message"), dict)
+        choice
+        for choice in choices
+        if isinstance(choice, dict) and isinstance(choice.get("message"), dict)
     ]
     numbers = [choice.get("index") for choice in whole]
     if all(_is_count(number) for number in numbers) and len(set(numbers)) == len(numbers):
@@ -151,20 +168,29 @@ def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _as_chat(choice: object) -> object:
     """Return a choice of a text completion in the form of a chat's."""
-    if not isinstance(choice, dict) or "message" in choice or not isinstance(choice.get("text"), str):
+    if (
+        not isinstance(choice, dict)
+        or "message" in choice
+        or not isinstance(choice.get("text"), str)
+    ):
         return choice
     logprobs = choice.get("logprobs")
     tokens, values = (
-        logprobs.get(name) if isinstance(logprobs, dict) else None for name in ("tokens", "token_logprobs")
+        logprobs.get(name) if isinstance(logprobs, dict) else None
+        for name in ("tokens", "token_logprobs")
     )
     if isinstance(tokens, list) and isinstance(values, list) and len(tokens) == len(values):
-        content = [{"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)]
+        content = [
+            {"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)
+        ]
         logprobs = {"content": content}
     return choice | {"message": {"content": choice["text"]}, "logprobs": logprobs}
 
 
 def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] | None:
-    """Return the characters of thoughts and text that each token wrote; `None` where the tokens do not spell them."""
+    """Return the characters of thoughts and text that each token wrote; `None` where the tokens do
+    not spell them.
+    """
     if tokens is None:
         return None
     decoder = getincrementaldecoder("utf-8")("replace")
@@ -175,19 +201,27 @@ def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] 
     if first < 0 or second < 0 or (not apart and second > 0):
         return None
     ends = accumulate(map(len, pieces), initial=0)
-    kept = [min(max(end - first, 0), len(apart)) + min(max(end - second, 0), len(text.answer)) for end in ends]
+    kept = [
+        min(max(end - first, 0), len(apart)) + min(max(end - second, 0), len(text.answer))
+        for end in ends
+    ]
     return tuple(end - start for start, end in pairwise(kept))
 
 
 def _stop_text(choice: Mapping[str, Any]) -> str | None:
-    """Return the stop text that vLLM and SGLang state; they state a token or null where a reply ended by itself."""
+    """Return the stop text that vLLM and SGLang state; they state a token or null where a reply
+    ended by itself.
+    """
     stated = [choice[name] for name in ("stop_reason", "matched_stop") if name in choice]
     return next((text for text in stated if isinstance(text, str)), "") if stated else None
 
 
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
     if refused:
-        notes.append("The model refused in words of its own (the field `refusal`): recorded as content_filter.")
+        notes.append(
+            "The model refused in words of its own (the field `refusal`): recorded as"
+            " content_filter."
+        )
         return "content_filter"
     if isinstance(word, str) and word in FINISH_REASONS:
         return word
@@ -203,22 +237,34 @@ class _Texts:
     refused: bool
 
     @classmethod
-    def of(cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]) -> _Texts:
+    def of(
+        cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]
+    ) -> _Texts:
         """Read a message: its content, reasoning that some servers send separately, a refusal."""
         content, thoughts = _content(message.get("content"))
         apart = (message.get(name) for name in _REASONING_FIELDS)
-        reasoning = next(filter(_is_text, apart), thoughts or _details(message.get("reasoning_details")))
+        reasoning = next(
+            filter(_is_text, apart), thoughts or _details(message.get("reasoning_details"))
+        )
         refusal = message.get("refusal")
         refused = not content and _is_text(refusal)
         answer = str(refusal) if refused else content
-        return cls(_storable(answer, notes, clean), _storable(reasoning, notes, clean) if reasoning else None, refused)
+        return cls(
+            _storable(answer, notes, clean),
+            _storable(reasoning, notes, clean) if reasoning else None,
+            refused,
+        )
 
 
 def _content(content: object) -> tuple[str, str | None]:
-    """Return the text and the thoughts of a message's content, which is a string, nothing, or a list of parts."""
+    """Return the text and the thoughts of a message's content, which is a string, nothing, or a
+    list of parts.
+    """
     if isinstance(content, str):
         return content, None
-    if content is not None and not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
+    if content is not None and not (
+        isinstance(content, list) and all(isinstance(part, dict) for part in content)
+    ):
         raise Transient(f"the content of a reply is not text (a {type(content).__name__})")
     parts: list[dict[str, Any]] = content or []
     if parts and not any(part.get("type", "text") in _PARTS for part in parts):
@@ -227,9 +273,15 @@ def _content(content: object) -> tuple[str, str | None]:
 
 
 def _details(details: object) -> str | None:
-    """Return the texts and summaries in OpenRouter's list of reasoning details; encrypted ones have none."""
-    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
-    return "".join(block_text(part, "text") or block_text(part, "summary") for part in parts) or None
+    """Return the texts and summaries in OpenRouter's list of reasoning details; encrypted ones have
+    none.
+    """
+    parts = (
+        [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    )
+    return (
+        "".join(block_text(part, "text") or block_text(part, "summary") for part in parts) or None
+    )
 
 
 def _is_text(value: object) -> TypeGuard[str]:
@@ -239,7 +291,10 @@ def _is_text(value: object) -> TypeGuard[str]:
 def _storable(text: str, notes: list[str], clean: Callable[[str], str]) -> str:
     """Return a text that UTF-8 can hold, without secrets."""
     if not text.isascii() and _SURROGATES.search(text):
-        notes.append("A reply held halves of surrogate pairs, which no file can hold: they are recorded as U+FFFD.")
+        notes.append(
+            "A reply held halves of surrogate pairs, which no file can hold: they are recorded as"
+            " U+FFFD."
+        )
         text = _SURROGATES.sub("\ufffd", text)
     if (cleaned := clean(text)) != text:
         notes.append("A reply held the API key; it is masked in the recording.")
@@ -267,12 +322,24 @@ class _Logprobs:
             return cls()
         sampled = [_logprob(token.get("logprob")) for token in tokens]
         if any(value is None for value in sampled):
-            notes.append("The server's log-probabilities are not all numbers: those CoTs are recorded without any.")
+            notes.append(
+                "The server's log-probabilities are not all numbers: those CoTs are recorded"
+                " without any."
+            )
             return cls()
-        confidences = [_confidence(token.get("top_logprobs"), top) for token in tokens] if top else [None]
+        confidences = (
+            [_confidence(token.get("top_logprobs"), top) for token in tokens] if top else [None]
+        )
         if top and None in confidences:
-            notes.append("The server sent tokens without top_logprobs: those CoTs are recorded without confidences.")
-        whole = None if None in confidences else tuple(value for value in confidences if value is not None)
+            notes.append(
+                "The server sent tokens without top_logprobs: those CoTs are recorded without"
+                " confidences."
+            )
+        whole = (
+            None
+            if None in confidences
+            else tuple(value for value in confidences if value is not None)
+        )
         texts = [_bytes(token) for token in tokens]
         spelled = None if None in texts else tuple(text for text in texts if text is not None)
         return cls(tuple(value for value in sampled if value is not None), whole, spelled)
@@ -281,7 +348,9 @@ class _Logprobs:
 def _bytes(token: Mapping[str, Any]) -> bytes | None:
     """Return what a token spells; some servers state bytes, which part of a character needs."""
     stated, text = token.get("bytes"), token.get("token")
-    if isinstance(stated, list) and all(isinstance(value, int) and 0 <= value < 256 for value in stated):
+    if isinstance(stated, list) and all(
+        isinstance(value, int) and 0 <= value < 256 for value in stated
+    ):
         return bytes(stated)
     return text.encode(errors="replace") if isinstance(text, str) else None
 
@@ -289,14 +358,23 @@ def _bytes(token: Mapping[str, Any]) -> bytes | None:
 def _confidence(alternatives: object, top: int) -> float | None:
     """Return minus the mean log-probability of the top k.
 
-    Source: Fu et al. 2025, "Deep Think with Confidence", section 2.2, eq. (2), https://arxiv.org/abs/2508.15260.
+    Source: Fu et al. 2025, "Deep Think with Confidence", section 2.2, eq. (2),
+    https://arxiv.org/abs/2508.15260.
     """
     if not isinstance(alternatives, list):
         return None
-    values = [_logprob(entry.get("logprob")) if isinstance(entry, dict) else None for entry in alternatives]
+    values = [
+        _logprob(entry.get("logprob")) if isinstance(entry, dict) else None
+        for entry in alternatives
+    ]
     numbers = sorted((value for value in values if value is not None), reverse=True)[:top]
-    # Servers may send the sampled token in addition to the top k, and fewer than k if only few can follow.
-    return -math.fsum(numbers) / len(numbers) if numbers and len(numbers) >= min(top, len(values)) else None
+    # Servers may send the sampled token in addition to the top k, and fewer than k if only few can
+    # follow.
+    return (
+        -math.fsum(numbers) / len(numbers)
+        if numbers and len(numbers) >= min(top, len(values))
+        else None
+    )
 
 
 def _logprob(value: object) -> float | None:
@@ -315,21 +393,31 @@ def _usage(usage: object, notes: list[str]) -> Usage:
     reasoning = next((count for count in inside if count is not None), None)
     cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
     cached = _count(usage, "prompt_cache_hit_tokens") if cached is None else cached
-    thoughts = next((count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None)
-    counts = Usage.of(prompt, output, reasoning, cached, total=_count(usage, "total_tokens"), thoughts=thoughts)
+    thoughts = next(
+        (count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None
+    )
+    counts = Usage.of(
+        prompt, output, reasoning, cached, total=_count(usage, "total_tokens"), thoughts=thoughts
+    )
     if counts.added:
         notes.append(
-            "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
+            "The server counts reasoning tokens beside the completion's; they are recorded as part"
+            " of the output."
         )
     return counts
 
 
 def _doubt(
-    stated: object, usage: Usage, choices: Sequence[Mapping[str, Any]], texts: Sequence[_Texts], max_tokens: int | None
+    stated: object,
+    usage: Usage,
+    choices: Sequence[Mapping[str, Any]],
+    texts: Sequence[_Texts],
+    max_tokens: int | None,
 ) -> str | None:
     """Return why a reply's token counts cannot be; `None` if they can, or if it states none.
 
-    A token has at least one byte of text, but for marks that no text shows, such as the end of a turn.
+    A token has at least one byte of text, but for marks that no text shows, such as the end of a
+    turn.
     """
     for name in ("completion_tokens", "prompt_tokens"):
         value = stated.get(name) if isinstance(stated, dict) else None
@@ -347,7 +435,8 @@ def _doubt(
         return "fewer tokens than texts"
     if max_tokens is not None and visible > len(texts) * (max_tokens + 1):
         return "more tokens than the limit allows"
-    # Where nothing is seen, nothing is known: calls of tools, what a filter withheld, a limit reached while thinking.
+    # Where nothing is seen, nothing is known: calls of tools, what a filter withheld, a limit
+    # reached while thinking.
     if (
         all(sizes)
         and visible > sum(sizes) + len(texts) * _MARKS
@@ -371,7 +460,9 @@ def _is_count(value: object) -> TypeGuard[int]:
 def _shares(
     usage: Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
 ) -> tuple[list[int | None], list[int | None], bool]:
-    """Return the output and reasoning tokens of each choice, and whether they are shares of the server's total."""
+    """Return the output and reasoning tokens of each choice, and whether they are shares of the
+    server's total.
+    """
     if len(texts) == 1:
         return [usage.output], [usage.reasoning], False
     if usage.output is None:
@@ -379,24 +470,34 @@ def _shares(
     answers = [len(text.answer.encode()) for text in texts]
     thoughts = [len((text.reasoning or "").encode()) for text in texts]
     hidden = min(usage.reasoning or 0, usage.output)
-    # Nothing is known of the hidden thoughts of each choice, and its visible text says nothing about them.
+    # Nothing is known of the hidden thoughts of each choice, and its visible text says nothing
+    # about them.
     reasoning = _split(hidden, thoughts)
     counted = [len(values.sampled) for values in logprobs if values.sampled is not None]
     is_exact = len(counted) == len(texts) and sum(counted) == usage.output
     if is_exact:
         output = counted
     elif usage.reasoning is None:
-        output = _split(usage.output, [answer + thought for answer, thought in zip(answers, thoughts, strict=True)])
+        output = _split(
+            usage.output,
+            [answer + thought for answer, thought in zip(answers, thoughts, strict=True)],
+        )
     else:
         visible = _split(usage.output - hidden, answers)
         output = [answer + thought for answer, thought in zip(visible, reasoning, strict=True)]
     if not is_exact:
         notes.append(_SPLIT + (_SPLIT_EVENLY if hidden and not any(thoughts) else ""))
-    return [*output], [None if usage.reasoning is None else share for share in reasoning], not is_exact
+    return (
+        [*output],
+        [None if usage.reasoning is None else share for share in reasoning],
+        not is_exact,
+    )
 
 
 def _split(total: int, weights: Sequence[int]) -> list[int]:
-    """Split a total by weights into integers that add up to it: largest remainders, the first of equal ones."""
+    """Split a total by weights into integers that add up to it: largest remainders, the first of
+    equal ones.
+    """
     weights = weights if any(weights) else [1] * len(weights)
     whole, rest = zip(*(divmod(total * weight, sum(weights)) for weight in weights), strict=True)
     most = sorted(range(len(weights)), key=lambda number: -rest[number])[: total - sum(whole)]

@@ -20,5 +20,7 @@ def torch_libraries(purpose: str) -> TorchLibraries:
         import torch
         import transformers
     except ImportError as error:
-        raise UsageError(f"{purpose} needs torch and transformers ({error}): pip install 'feval[coupled]'.") from error
+        raise UsageError(
+            f"{purpose} needs torch and transformers ({error}): pip install 'feval[coupled]'."
+        ) from error
     return TorchLibraries(torch, transformers)

@@ -1,7 +1,9 @@
-"""A Hugging Face model in this process, as a backend (torch and transformers; a GPU if there is one).
+"""A Hugging Face model in this process, as a backend (torch and transformers; a GPU if there is
+one).
 
-`generate` draws a whole batch from one random stream. Here every sample has its own, so that it can be drawn again alone, and
-log-probabilities are collected while drawing: the logits of 40 CoTs of 2,000 tokens over 150,000 words would take 48 GB.
+`generate` draws a whole batch from one random stream. Here every sample has its own, so that it can
+be drawn again alone, and log-probabilities are collected while drawing: the logits of 40 CoTs of
+2,000 tokens over 150,000 words would take 48 GB.
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
 Tensor = Any  # torch is optional
 
-_NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
+_NO_TEMPLATE = (
+    "The model has no chat template: the messages were joined with blank lines and continued as"
+    " text."
+)
 
 
 class TransformersLocal:
     """A backend that samples from a model on disk or in the Hugging Face cache.
 
-    Sample i is drawn from a random stream of its own, seeded with `seed + i` (without a seed, with i). Temperature and top-p are
-    applied as the request says (by default 1 and none); other sampling settings of `generation_config.json` are ignored, so that
-    the recorded decoding is the one that was used. Log-probabilities are the model's own, before temperature
-    and top-p. Code from model repositories is never run, and weights are read from safetensors only.
+    Sample i is drawn from a random stream of its own, seeded with `seed + i` (without a seed, with
+    i). Temperature and top-p are applied as the request says (by default 1 and none); other
+    sampling settings of `generation_config.json` are ignored, so that the recorded decoding is the
+    one that was used. Log-probabilities are the model's own, before temperature and top-p. Code
+    from model repositories is never run, and weights are read from safetensors only.
 
     Args:
         model: a folder, or a name on the Hub.
@@ -66,9 +72,13 @@ class TransformersLocal:
         note: Callable[[str], None] = ignore_note,
     ) -> None:
         if batch < 1:
-            raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")
+            raise OutOfRangeError(
+                f"Samples were to be drawn in batches of {batch}; the smallest batch is 1."
+            )
         self._libraries = torch_libraries("Sampling from a local model")
-        self._model, self._tokenizer = _load(self._libraries, model, device, dtype, local_files_only)
+        self._model, self._tokenizer = _load(
+            self._libraries, model, device, dtype, local_files_only
+        )
         added = self._tokenizer.get_added_vocab()
         self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
@@ -78,14 +88,22 @@ class TransformersLocal:
         self._thread = ThreadPoolExecutor(1, "transformers")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw one completion per sample; messages go through the model's chat template, and `request.model` is only a name."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._drawn, request, samples)
+        """Draw one completion per sample; messages go through the model's chat template, and
+        `request.model` is only a name.
+        """
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._drawn, request, samples
+        )
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:  # noqa: ARG002  there is one model
-        """Return the characters of each token of a reply's text; `None` where the tokenizer does not say."""
+        """Return the characters of each token of a reply's text; `None` where the tokenizer does
+        not say.
+        """
         if not self._tokenizer.is_fast:
             return None
-        spans = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        spans = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)[
+            "offset_mapping"
+        ]
         ends = accumulate((int(end) for _, end in spans), max, initial=0)
         return tuple(end - start for start, end in pairwise(ends))
 
@@ -98,13 +116,20 @@ class TransformersLocal:
         _check(request.decoding)
         prompt = self._prompt(request.sent, request.prefill.text if request.prefill else "")
         room = self._room(len(prompt), request.decoding.max_tokens)
-        parts = [samples[start : start + self._batch] for start in range(0, len(samples), self._batch)]
+        parts = [
+            samples[start : start + self._batch] for start in range(0, len(samples), self._batch)
+        ]
         try:
-            return [completion for part in parts for completion in self._together(request, prompt, room, part)]
+            return [
+                completion
+                for part in parts
+                for completion in self._together(request, prompt, room, part)
+            ]
         except torch.OutOfMemoryError as error:
             torch.cuda.empty_cache()
             raise Transient(
-                f"the device has too little memory for {len(parts[0])} samples together; draw fewer (batch)"
+                f"the device has too little memory for {len(parts[0])} samples together; draw fewer"
+                " (batch)"
             ) from error
 
     def _prompt(self, messages: Sequence[Message], beginning: str) -> list[int]:
@@ -116,27 +141,41 @@ class TransformersLocal:
             text = "\n\n".join(message.content for message in messages) + beginning
             return [int(token) for token in self._tokenizer(text)["input_ids"]]
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False) + beginning
+        text = (
+            self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+            + beginning
+        )
         # A template writes the special tokens itself.
-        return [int(token) for token in self._tokenizer(text, add_special_tokens=False)["input_ids"]]
+        return [
+            int(token) for token in self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        ]
 
     def _room(self, prompt: int, max_tokens: int | None) -> int:
         context = getattr(self._model.config, "max_position_embeddings", None)
         left = None if context is None else int(context) - prompt
         if left is not None and left < 1:
-            raise Refused(f"the prompt has {prompt} tokens, and the model's context holds {context}")
+            raise Refused(
+                f"the prompt has {prompt} tokens, and the model's context holds {context}"
+            )
         limits = [limit for limit in (left, max_tokens) if limit is not None]
         if not limits:
-            raise Fatal("The model states no length of its context; give the most tokens of a CoT (max_tokens).")
+            raise Fatal(
+                "The model states no length of its context; give the most tokens of a CoT"
+                " (max_tokens)."
+            )
         return min(limits)
 
-    def _together(self, request: Request, prompt: list[int], room: int, samples: Sequence[int]) -> list[Completion]:
+    def _together(
+        self, request: Request, prompt: list[int], room: int, samples: Sequence[int]
+    ) -> list[Completion]:
         """Draw one batch."""
         torch, transformers = self._libraries
         decoding = request.decoding
         first = decoding.seed or 0
         noise = self._noise(request, samples) if decoding.noise_seed is not None else None
-        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device, torch, noise)
+        draw = _Draw(
+            decoding, [first + sample for sample in samples], self._model.device, torch, noise
+        )
         inputs = torch.tensor([prompt] * len(samples), device=self._model.device)
         with torch.inference_mode():
             output = self._model.generate(
@@ -144,7 +183,9 @@ class TransformersLocal:
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._settings(room),
                 logits_processor=transformers.LogitsProcessorList([draw]),
-                stopping_criteria=transformers.StoppingCriteriaList([self._stopper(len(prompt), decoding.stop)]),
+                stopping_criteria=transformers.StoppingCriteriaList(
+                    [self._stopper(len(prompt), decoding.stop)]
+                ),
             )
         rows = output[:, len(prompt) :].tolist()
         ends = _ends(self._model.generation_config.eos_token_id)
@@ -153,15 +194,23 @@ class TransformersLocal:
             for number, row in enumerate(rows)
         ]
 
-    def _noise(self, request: Request, samples: Sequence[int]) -> Callable[[int], npt.NDArray[np.float64]]:
-        """Return what gives the noise [samples, vocabulary] of a position, which other LLMs share."""
+    def _noise(
+        self, request: Request, samples: Sequence[int]
+    ) -> Callable[[int], npt.NDArray[np.float64]]:
+        """Return what gives the noise [samples, vocabulary] of a position, which other LLMs
+        share.
+        """
         if self._shared is None:
             self._shared = TokenNoise(self.vocabulary())
-        start = question_noise(request.decoding.noise_seed or 0, request.dataset, request.question_id)
+        start = question_noise(
+            request.decoding.noise_seed or 0, request.dataset, request.question_id
+        )
         return partial(self._shared.exponentials, start, samples)
 
     def vocabulary(self) -> list[str]:
-        """Return the text of every token, by number: what `recorders.shared_noise.shared_tokens` compares."""
+        """Return the text of every token, by number: what `recorders.shared_noise.shared_tokens`
+        compares.
+        """
         size = int(self._model.config.get_text_config().vocab_size)
         known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
         spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]
@@ -175,15 +224,25 @@ class TransformersLocal:
         return token_texts(spelled, [*self._tokenizer.all_special_ids, *unused], ends)
 
     def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[Tensor, object], Tensor]:
-        """Return a criterion for rows that hold a stop text; transformers' own does not work with every tokenizer."""
+        """Return a criterion for rows that hold a stop text; transformers' own does not work with
+        every tokenizer.
+        """
         torch = self._libraries.torch
         # A character may take up to four tokens of one byte each.
         tail = 4 * max(map(len, stops), default=0) + 4
 
         def stopped(tokens: Tensor, _scores: object, **_others: object) -> Tensor:
-            rows = tokens[:, max(prompt, tokens.shape[1] - tail) :].tolist() if stops else [[]] * len(tokens)
-            texts = [self._tokenizer.decode(row, skip_special_tokens=True) if row else "" for row in rows]
-            return torch.tensor([any(stop in text for stop in stops) for text in texts], device=tokens.device)
+            rows = (
+                tokens[:, max(prompt, tokens.shape[1] - tail) :].tolist()
+                if stops
+                else [[]] * len(tokens)
+            )
+            texts = [
+                self._tokenizer.decode(row, skip_special_tokens=True) if row else "" for row in rows
+            ]
+            return torch.tensor(
+                [any(stop in text for stop in stops) for text in texts], device=tokens.device
+            )
 
         return stopped
 
@@ -191,7 +250,9 @@ class TransformersLocal:
         """Return length, ends and padding; `_Draw` does the drawing."""
         defaults = self._model.generation_config
         ends = sorted(_ends(defaults.eos_token_id))
-        padding = defaults.pad_token_id if defaults.pad_token_id is not None else (ends[0] if ends else 0)
+        padding = (
+            defaults.pad_token_id if defaults.pad_token_id is not None else (ends[0] if ends else 0)
+        )
         return self._libraries.transformers.GenerationConfig(
             do_sample=False,
             max_new_tokens=room,
@@ -206,11 +267,18 @@ class TransformersLocal:
         decode = partial(decoded, marks=self._marks, decode=self._tokenizer.decode)
         text = decode(tokens)
         finish_reason = "stop" if tokens and tokens[-1] in ends else "length"
-        ended_at = min(((text.index(stop), stop) for stop in request.decoding.stop if stop in text), default=None)
+        ended_at = min(
+            ((text.index(stop), stop) for stop in request.decoding.stop if stop in text),
+            default=None,
+        )
         if ended_at is not None:
             finish_reason = "stop"
             texts = (decode(tokens[:count]) for count in range(1, len(tokens) + 1))
-            count = next(n for n, part in enumerate(texts, 1) if any(stop in part for stop in request.decoding.stop))
+            count = next(
+                n
+                for n, part in enumerate(texts, 1)
+                if any(stop in part for stop in request.decoding.stop)
+            )
             text, tokens = text[: ended_at[0]], tokens[:count]
         completion = Completion(
             text=text,
@@ -231,7 +299,9 @@ class TransformersLocal:
 
 
 def decoded(tokens: Sequence[int], marks: Mapping[int, str], decode: Callable[..., str]) -> str:
-    """Return the text of tokens, without special ones except the `marks` that separate thoughts from the reply."""
+    """Return the text of tokens, without special ones except the `marks` that separate thoughts
+    from the reply.
+    """
     pieces, start = [], 0
     for place, token in enumerate(tokens):
         if token in marks:
@@ -248,8 +318,9 @@ _Sampled = tuple[list[float], list[float]]
 class _Draw:
     """A logits processor that draws the next token itself and leaves the model no other choice.
 
-    A token is drawn by an exponential race: token v arrives at E_v / p_v, and the first wins with probability p_v. Rows share
-    nothing: each has its own generator, unless `noise` gives the E_v [rows, vocabulary] of a position.
+    A token is drawn by an exponential race: token v arrives at E_v / p_v, and the first wins with
+    probability p_v. Rows share nothing: each has its own generator, unless `noise` gives the E_v
+    [rows, vocabulary] of a position.
     """
 
     def __init__(
@@ -280,7 +351,8 @@ class _Draw:
 
     def _race(self, logprobs: Tensor) -> Tensor:
         torch = self._torch
-        # Shared noise decides between LLMs, so it is not rounded; float64 agrees between CPU and GPU.
+        # Shared noise decides between LLMs, so it is not rounded; float64 agrees between CPU and
+        # GPU.
         wide = logprobs.double() if self._noise is not None else logprobs
         # Close to temperature 0 the quotients overflow, as they should.
         shares = torch.softmax((wide - wide.amax(dim=-1, keepdim=True)) / self._temperature, dim=-1)
@@ -298,20 +370,34 @@ class _Draw:
             noise = self._noise(self._position)
             self._position += 1
             return torch.from_numpy(noise).to(shares.device)
-        drawn = [torch.empty_like(shares[0]).exponential_(generator=generator) for generator in self._generators]
+        drawn = [
+            torch.empty_like(shares[0]).exponential_(generator=generator)
+            for generator in self._generators
+        ]
         return torch.stack(drawn)
 
     def of(self, row: int) -> _Sampled:
-        """Return the log-probabilities and confidences of a row, token by token, padding included."""
-        return [float(sampled[row]) for sampled, _ in self._steps], [float(value[row]) for _, value in self._steps]
+        """Return the log-probabilities and confidences of a row, token by token, padding
+        included.
+        """
+        return [float(sampled[row]) for sampled, _ in self._steps], [
+            float(value[row]) for _, value in self._steps
+        ]
 
 
 def _load(
-    libraries: TorchLibraries, model: str, device: str | None, dtype: str | None, local_files_only: bool
+    libraries: TorchLibraries,
+    model: str,
+    device: str | None,
+    dtype: str | None,
+    local_files_only: bool,
 ) -> tuple[Any, Any]:
     torch, transformers = libraries
     if dtype is not None and not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise UsageError(f"There is no number type {dtype!r} in torch; use one such as bfloat16, float16 or float32.")
+        raise UsageError(
+            f"There is no number type {dtype!r} in torch; use one such as bfloat16, float16 or"
+            " float32."
+        )
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     settings: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
@@ -322,18 +408,23 @@ def _load(
         return loaded.to(place).eval(), tokenizer
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise SourceError(
-            f"The model {model!r} could not be loaded on {place!r} ({str(error)[:300]}). Give a folder with config.json, "
-            "tokenizer files and weights in safetensors, or a name on the Hub."
+            f"The model {model!r} could not be loaded on {place!r} ({str(error)[:300]}). Give a"
+            " folder with config.json, tokenizer files and weights in safetensors, or a name on"
+            " the Hub."
         ) from error
 
 
 def _check(decoding: Decoding) -> None:
     if decoding.temperature is not None and not 0 <= decoding.temperature < float("inf"):
-        raise Fatal(f"The temperature is {decoding.temperature}; it must be a finite number, 0 or more.")
+        raise Fatal(
+            f"The temperature is {decoding.temperature}; it must be a finite number, 0 or more."
+        )
     if decoding.top_p is not None and not 0 < decoding.top_p <= 1:
         raise Fatal(f"Top-p is {decoding.top_p}; it must be above 0 and at most 1.")
     if decoding.extra_body:
-        raise Fatal(f"Local models know no extra setting {min(decoding.extra_body)!r}; leave it out.")
+        raise Fatal(
+            f"Local models know no extra setting {min(decoding.extra_body)!r}; leave it out."
+        )
 
 
 def _ends(tokens: int | list[int] | None) -> set[int]:
@@ -342,4 +433,6 @@ def _ends(tokens: int | list[int] | None) -> set[int]:
 
 def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
     """Return a row up to its end token, which was drawn and is billed; padding follows it."""
-    return next((tokens[: place + 1] for place, token in enumerate(tokens) if token in ends), tokens)
+    return next(
+        (tokens[: place + 1] for place, token in enumerate(tokens) if token in ends), tokens
+    )

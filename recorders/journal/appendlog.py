@@ -1,11 +1,13 @@
-"""An append-only file of checksummed lines in a folder locked by one process: the base of both journals.
+"""An append-only file of checksummed lines in a folder locked by one process: the base of both
+journals.
 
-One JSON object per line, UTF-8. The first line identifies what is journalled, in a field that each kind of journal names. Every
-line ends with the CRC-32 of the bytes before it, so damage is detected. A kill leaves at most one unterminated line, which is cut
-off when the file is opened again; any other damage is an error that names the line.
+One JSON object per line, UTF-8. The first line identifies what is journalled, in a field that each
+kind of journal names. Every line ends with the CRC-32 of the bytes before it, so damage is
+detected. A kill leaves at most one unterminated line, which is cut off when the file is opened
+again; any other damage is an error that names the line.
 
-Lines are written and synced in groups: journals collect lines, and `commit` writes them all and returns once they are on disk.
-Only then do they count.
+Lines are written and synced in groups: journals collect lines, and `commit` writes them all and
+returns once they are on disk. Only then do they count.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _CRC_BYTES = len(b',"crc":"00000000"}\n')
 
 
 class Line(NamedTuple):
-    """One line: its number (from 1; 0 where it is not known), the bytes before it, and its own bytes with the line end."""
+    """One line: its number (from 1; 0 where it is not known), the bytes before it, and its own
+    bytes with the line end.
+    """
 
     number: int
     offset: int
@@ -48,10 +52,11 @@ class Line(NamedTuple):
 
 
 class AppendLog(ABC, Generic[Record, Key]):
-    """The file in one folder, locked for this process; a context manager that closes it. Each kind of journal is a subclass.
+    """The file in one folder, locked for this process; a context manager that closes it. Each kind
+    of journal is a subclass.
 
-    Lines may be collected and committed from different threads; two commits wait for each other. `recovered` is a sentence if a
-    torn last line was cut off.
+    Lines may be collected and committed from different threads; two commits wait for each other.
+    `recovered` is a sentence if a torn last line was cut off.
     """
 
     NAME: ClassVar[str]
@@ -83,7 +88,10 @@ class AppendLog(ABC, Generic[Record, Key]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -107,9 +115,11 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.close()
 
     def commit(self) -> list[Key]:
-        """Write and sync all collected lines, and return the keys of the records that count from now on.
+        """Write and sync all collected lines, and return the keys of the records that count from
+        now on.
 
-        If the disk refuses (`StorageError`), nothing of this group counts, and the file ends with a whole line.
+        If the disk refuses (`StorageError`), nothing of this group counts, and the file ends with a
+        whole line.
         """
         with self._committing:
             with self._collecting:
@@ -148,10 +158,13 @@ class AppendLog(ABC, Generic[Record, Key]):
         about: Mapping[str, Any] | None = None,
         locked: Callable[[], None] = lambda: None,
     ) -> None:
-        """Lock the folder, call `locked`, and read the file (`take` gets each line after the first), or begin it."""
+        """Lock the folder, call `locked`, and read the file (`take` gets each line after the
+        first), or begin it.
+        """
         if (holder := recording_around(self.folder)) is not None:
             raise StorageError(
-                f"The journal {self.folder} would lie inside the recording {holder}, which never changes. Name another folder."
+                f"The journal {self.folder} would lie inside the recording {holder}, which never"
+                " changes. Name another folder."
             )
         place = self.folder.absolute()
         new_folders = [path for path in (place, *place.parents) if not path.exists()]
@@ -189,14 +202,18 @@ class AppendLog(ABC, Generic[Record, Key]):
                     yield entry
 
     def _lines_at(self, offsets: Iterable[int]) -> Iterator[Line]:
-        """Read the lines that begin at some offsets, in that order; their numbers are not known, 0."""
+        """Read the lines that begin at some offsets, in that order; their numbers are not known,
+        0.
+        """
         with self._storage_errors("read"), self.path.open("rb") as file:
             for offset in offsets:
                 file.seek(offset)
                 yield Line(0, offset, file.readline())
 
     def _append(self, data: bytes) -> None:
-        """Write and sync whole lines. After a failure the lines already written stay, and every later write is refused."""
+        """Write and sync whole lines. After a failure the lines already written stay, and every
+        later write is refused.
+        """
         view, written = memoryview(data), 0
         try:
             while written < len(view):
@@ -212,7 +229,8 @@ class AppendLog(ABC, Generic[Record, Key]):
     def _refuse_after_failure(self) -> None:
         if self._failed is not None:
             raise JournalError(
-                f"An earlier write to {self.path} failed ({self._failed}); check the disk and run the same command again."
+                f"An earlier write to {self.path} failed ({self._failed}); check the disk and run"
+                " the same command again."
             )
 
     def _parse(self, number: int, data: bytes) -> dict[str, Any]:
@@ -227,7 +245,8 @@ class AppendLog(ABC, Generic[Record, Key]):
             raise self._damaged(number, "has no version")
         if record["v"] > VERSION:
             raise JournalError(
-                f"{self.path} was written by a later feval (version {record['v']}); install a newer one."
+                f"{self.path} was written by a later feval (version {record['v']}); install a newer"
+                " one."
             )
         return record
 
@@ -236,7 +255,10 @@ class AppendLog(ABC, Generic[Record, Key]):
         advice = (
             f"Its header cannot be trusted: restore the journal from a backup, or {self.ANEW}."
             if number == 1
-            else "Restore the journal from a backup, or delete that line: its CoT will be asked for again."
+            else (
+                "Restore the journal from a backup, or delete that line: its CoT will be asked for"
+                " again."
+            )
         )
         return JournalError(f"{where} of {self.path} {what}. {advice}")
 
@@ -253,11 +275,16 @@ class AppendLog(ABC, Generic[Record, Key]):
             else:
                 what = error.strerror or str(error)
             advice = (
-                "Check that its folder can be created and written to, and run the same command again."
+                "Check that its folder can be created and written to, and run the same command"
+                " again."
                 if verb == "opened"
-                else "What was acknowledged is in it; check the disk and run the same command again."
+                else (
+                    "What was acknowledged is in it; check the disk and run the same command again."
+                )
             )
-            raise StorageError(f"The journal {self.path} could not be {verb}: {what}. {advice}") from error
+            raise StorageError(
+                f"The journal {self.path} could not be {verb}: {what}. {advice}"
+            ) from error
 
     def _lines(self) -> Iterator[Line]:
         offset = 0
@@ -277,35 +304,39 @@ class AppendLog(ABC, Generic[Record, Key]):
                 if error.errno not in {errno.EAGAIN, errno.EACCES}:
                     raise
                 raise LockedJournalError(
-                    f"Another {self.WORKER} is working in {self.folder}. Wait until it is done, or {self.ELSEWHERE}."
+                    f"Another {self.WORKER} is working in {self.folder}. Wait until it is done, or"
+                    f" {self.ELSEWHERE}."
                 ) from error
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-            os.close(descriptor)  # another process finished and removed the file between our opening and locking it
+            # another process finished and removed the file between our opening and locking it
+            os.close(descriptor)
 
     def _cut(self, torn: Line) -> None:
         os.ftruncate(self._file, self._size)
         self.recovered = (
-            f"Line {torn.number} of {self.path} was incomplete ({len(torn.data)} bytes, an interrupted write) and was cut off; "
-            "its content had not been acknowledged."
+            f"Line {torn.number} of {self.path} was incomplete ({len(torn.data)} bytes, an"
+            " interrupted write) and was cut off; its content had not been acknowledged."
         )
 
     def _check_header(self, data: bytes, identity: Mapping[str, Any]) -> None:
         written = self._parse(1, data).get(self.HEADER)
         if not isinstance(written, dict):
             raise JournalError(
-                f"{self.path} is not the journal of a {self.WORKER}: its first line has no field {self.HEADER!r}. To leave it "
-                f"alone, {self.ELSEWHERE}."
+                f"{self.path} is not the journal of a {self.WORKER}: its first line has no field"
+                f" {self.HEADER!r}. To leave it alone, {self.ELSEWHERE}."
             )
         if (differs := difference(written, identity)) is not None:
             raise JournalError(
-                f"{self.folder} holds the journal of something else: its {differs}. To leave it alone, {self.ELSEWHERE}; if it "
-                f"is not needed, {self.ANEW}."
+                f"{self.folder} holds the journal of something else: its {differs}. To leave it"
+                f" alone, {self.ELSEWHERE}; if it is not needed, {self.ANEW}."
             )
 
 
 def difference(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
-    """Return the first difference between two identities, such as "decoding temperature is 0.7, not 0.9"; `None` if equal."""
+    """Return the first difference between two identities, such as "decoding temperature is 0.7, not
+    0.9"; `None` if equal.
+    """
     for name in dict.fromkeys([*current, *recorded]):
         here, there = recorded.get(name), current.get(name)
         if here == there:

@@ -1,17 +1,20 @@
 """The journal of a recording: every reply is on the disk before it counts.
 
-An append-only file (`recorders.journal.appendlog`) of JSON lines. The first identifies the recording; then follow, in the order
-in which things happened:
+An append-only file (`recorders.journal.appendlog`) of JSON lines. The first identifies the
+recording; then follow, in the order in which things happened:
 
-    {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the circumstances
-    {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per distinct request
-    {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT; a turn has the "messages" it replies to
-    {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}  one probe of a CoT that is there
-    {"v":1,"note":"..."}                                                   anything unusual
+    {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the
+    circumstances {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per
+    distinct request {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT;
+    a turn has the "messages" it replies to
+    {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}  one probe of a CoT
+    that is there {"v":1,"note":"..."}                                                   anything
+    unusual
 
-PROBING is the hash of how probes are made (`recorders.asking.probing.Probing.key`). KEY is the content key of a request
-(`recorders.request.Request.key`); key and sample index together identify a CoT. Texts are not kept in memory; the index takes one
-bit per CoT. Nothing from the environment is written, only what the caller hands in.
+PROBING is the hash of how probes are made (`recorders.asking.probing.Probing.key`). KEY is the
+content key of a request (`recorders.request.Request.key`); key and sample index together identify a
+CoT. Texts are not kept in memory; the index takes one bit per CoT. Nothing from the environment is
+written, only what the caller hands in.
 """
 
 from __future__ import annotations
@@ -55,14 +58,17 @@ MOST_SAMPLES = 1 << 20
 """Most CoTs of one request."""
 
 MODES: Mapping[str, str] = {
-    "new_episodes": "ask for what the journal lacks (default: starts, tops up, continues after a kill)",
+    "new_episodes": (
+        "ask for what the journal lacks (default: starts, tops up, continues after a kill)"
+    ),
     "once": "record if there is no journal; otherwise ask for nothing",
     "all": "set an existing journal aside and record everything again",
     "none": "ask for nothing: the journal must be complete",
 }
 """Record modes, named as in vcrpy, and what each may ask for."""
 
-_KINDS = {"request": "request", "note": "note", "probe": "probing"}  # kind of line -> the field that only it has
+# kind of line -> the field that only it has
+_KINDS = {"request": "request", "note": "note", "probe": "probing"}
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "question_id": (str,),
@@ -104,8 +110,8 @@ def utc_now() -> str:
 class Totals:
     """Totals over a journal: what was paid for.
 
-    Output tokens are estimated from words where the backend gave no count; prompt tokens count once per reply, which may hold
-    several CoTs. Tokens of probes are counted apart.
+    Output tokens are estimated from words where the backend gave no count; prompt tokens count once
+    per reply, which may hold several CoTs. Tokens of probes are counted apart.
     """
 
     cots: int = 0
@@ -132,7 +138,9 @@ class Totals:
 
 
 class JournalEntry(NamedTuple):
-    """One line: its number (from 1), the bytes before it, its kind (request, cot, probe or note) and its fields."""
+    """One line: its number (from 1), the bytes before it, its kind (request, cot, probe or note)
+    and its fields.
+    """
 
     number: int
     offset: int
@@ -141,7 +149,9 @@ class JournalEntry(NamedTuple):
 
 
 class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
-    """The journal in one folder, locked for this process; made by `Journal.open`, used as a context manager."""
+    """The journal in one folder, locked for this process; made by `Journal.open`, used as a context
+    manager.
+    """
 
     NAME, HEADER, WORKER = JOURNAL, "journal", "recorder"
     ELSEWHERE, ANEW = "record into another folder", "start over with the mode 'all'"
@@ -166,8 +176,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     ) -> Self:
         """Open the journal in a folder, or begin one.
 
-        The identity (JSON values) says what is recorded; the journal of something else is refused. `about` goes into the header
-        of a new journal and is not compared later.
+        The identity (JSON values) says what is recorded; the journal of something else is refused.
+        `about` goes into the header of a new journal and is not compared later.
         """
         if mode not in MODES:
             raise UnknownNameError.of("record mode", mode, MODES)
@@ -209,7 +219,11 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
 
     def samples(self, key: str) -> list[int]:
         """Return the sample indices of a request that count, ascending."""
-        return [sample for sample, bit in enumerate(reversed(f"{self._masks.get(key, 0):b}")) if bit == "1"]
+        return [
+            sample
+            for sample, bit in enumerate(reversed(f"{self._masks.get(key, 0):b}"))
+            if bit == "1"
+        ]
 
     def probed(self, probing: str, key: str, sample: int) -> Sequence[int]:
         """Return the offsets at which a CoT was probed in one way."""
@@ -234,11 +248,21 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
 
-        `parent` is the sample that turns of a live method reply to. `refused` says why there is no text. `choices` (JSON values,
-        as the server sent them) are for replay by a proxy, and not sealed.
+        `parent` is the sample that turns of a live method reply to. `refused` says why there is no
+        text. `choices` (JSON values, as the server sent them) are for replay by a proxy, and not
+        sealed.
         """
         records = [
-            _cot_record(request, key, sample, completion, recorded_at, seeds[place] if seeds else None, refused, place)
+            _cot_record(
+                request,
+                key,
+                sample,
+                completion,
+                recorded_at,
+                seeds[place] if seeds else None,
+                refused,
+                place,
+            )
             for place, (sample, completion) in enumerate(zip(samples, completions, strict=True))
         ]
         for record, choice in zip(records, choices or (), strict=False):
@@ -265,7 +289,9 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         confidence: float | None = None,
         refused: str | None = None,
     ) -> None:
-        """Collect one probe of a CoT, made in the way that `probing` names; it counts after the next `commit`."""
+        """Collect one probe of a CoT, made in the way that `probing` names; it counts after the
+        next `commit`.
+        """
         where = {"v": VERSION, "probing": probing, "key": key, "sample": sample, "offset": offset}
         record = where | _completion_record(completion) | {"recorded_at": recorded_at}
         record |= {} if confidence is None else {"confidence": confidence}
@@ -288,14 +314,16 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             yield self._entry(*committed)
 
     def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
-        """Read the CoTs or probes whose lines begin at some offsets (of `entries`), in that order."""
+        """Read the CoTs or probes whose lines begin at some offsets (of `entries`), in that
+        order.
+        """
         return [self._entry(*line).record for line in self._lines_at(offsets)]
 
     def _begin(self, about: dict[str, Any]) -> None:
         if self.mode == "none" and not self.path.exists():
             raise JournalError(
-                f"There is no journal in {self.folder}, and the mode 'none' asks for nothing. Name the folder of a journal, or "
-                "record with the mode 'new_episodes'."
+                f"There is no journal in {self.folder}, and the mode 'none' asks for nothing. Name"
+                " the folder of a journal, or record with the mode 'new_episodes'."
             )
         set_aside = self._set_aside if self.mode == "all" else lambda: None
         about = {"about": about | {"created": utc_now()}}
@@ -304,8 +332,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     def _check_may_begin(self) -> None:
         if self.mode == "none":
             raise JournalError(
-                f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing. Record with the mode "
-                "'new_episodes'."
+                f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing."
+                " Record with the mode 'new_episodes'."
             )
 
     def _set_aside(self) -> None:
@@ -319,7 +347,9 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     def _count(self, record: dict[str, Any]) -> tuple[str, int]:
         key, sample = record["key"], record["sample"]
         if "probing" in record:
-            self._offsets.setdefault((record["probing"], key, sample), array("I")).append(record["offset"])
+            self._offsets.setdefault((record["probing"], key, sample), array("I")).append(
+                record["offset"]
+            )
         else:
             self._masks[key] |= 1 << sample
         self.totals.count(record)
@@ -336,10 +366,19 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             key, sample = record["key"], record["sample"]
             mask = self._masks.get(key)
             if entry.kind == "probe":
-                if not self.has(key, sample) or record["offset"] in self.probed(record["probing"], key, sample):
-                    raise self._damaged(entry.number, "is a probe of a CoT that is not there, or one that comes again")
+                if not self.has(key, sample) or record["offset"] in self.probed(
+                    record["probing"], key, sample
+                ):
+                    raise self._damaged(
+                        entry.number,
+                        "is a probe of a CoT that is not there, or one that comes again",
+                    )
             elif mask is None or mask >> sample & 1:
-                what = "has no request before it" if mask is None else f"repeats sample {sample} of its request"
+                what = (
+                    "has no request before it"
+                    if mask is None
+                    else f"repeats sample {sample} of its request"
+                )
                 raise self._damaged(entry.number, what)
             self._count(record)
 
@@ -381,7 +420,9 @@ def _cot_record(
     }
     record |= _completion_record(completion)
     if request.conversation:
-        record["messages"] = [{name: clean(value) for name, value in said.items()} for said in request.said()]
+        record["messages"] = [
+            {name: clean(value) for name, value in said.items()} for said in request.said()
+        ]
     if seed is not None:
         record["seed"] = seed
     if refused is not None:
@@ -409,7 +450,9 @@ def _completion_record(completion: Completion) -> dict[str, Any]:
 
 
 def _finite(values: Sequence[float]) -> list[float] | None:
-    """Return log-probabilities as JSON can hold them: -9999, as OpenAI writes it, for minus infinity; `None` if any is NaN."""
+    """Return log-probabilities as JSON can hold them: -9999, as OpenAI writes it, for minus
+    infinity; `None` if any is NaN.
+    """
     if all(map(math.isfinite, values)):
         return list(values)
     if any(math.isnan(value) for value in values):
@@ -418,7 +461,9 @@ def _finite(values: Sequence[float]) -> list[float] | None:
 
 
 def _request_record(request: Request, key: str) -> dict[str, Any]:
-    messages = [{"role": message.role, "content": clean(message.content)} for message in request.messages]
+    messages = [
+        {"role": message.role, "content": clean(message.content)} for message in request.messages
+    ]
     return {
         "v": VERSION,
         "request": key,
@@ -433,7 +478,9 @@ def _request_record(request: Request, key: str) -> dict[str, Any]:
 def _are_messages(value: object) -> bool:
     """Return whether a value is a list of messages."""
     return isinstance(value, list) and all(
-        isinstance(m, dict) and m.keys() == {"role", "content"} and all(isinstance(text, str) for text in m.values())
+        isinstance(m, dict)
+        and m.keys() == {"role", "content"}
+        and all(isinstance(text, str) for text in m.values())
         for m in value
     )
 

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 
 class Places:
-    """The offsets of a journal's lines by key and sample, 16 bytes each; all are added before any is asked for."""
+    """The offsets of a journal's lines by key and sample, 16 bytes each; all are added before any
+    is asked for.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
@@ -26,7 +28,9 @@ class Places:
         return number
 
     def offsets(self, key: Hashable) -> list[int]:
-        """Return the offsets of a key's lines, in sample order; of a sample that came again, the last one."""
+        """Return the offsets of a key's lines, in sample order; of a sample that came again, the
+        last one.
+        """
         number = self.numbers.get(key)
         if number is None:
             return []

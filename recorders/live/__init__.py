@@ -1,11 +1,13 @@
-"""A live LLM with the interface of a replayed one: the same `sample(k)`, `reply`, `start(k)`, `expand`, the same ledger.
+"""A live LLM with the interface of a replayed one: the same `sample(k)`, `reply`, `start(k)`,
+`expand`, the same ledger.
 
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("What is 12 * 12?")
-        answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
-        print(answer, metered.cots, metered.dollar_cost)
+        answer = method("What is 12 * 12?", metered)      # a method written for the replay,
+        unchanged print(answer, metered.cots, metered.dollar_cost)
 
-`record_method` makes a recording of what a method asks. `feval record` makes one that serves many methods.
+`record_method` makes a recording of what a method asks. `feval record` makes one that serves many
+methods.
 """
 
 from recorders.live.llm import LiveLLM, live
@@ -15,4 +17,13 @@ from recorders.live.recording import record_method
 from recorders.live.replies import LiveCoT, LiveResponse
 from recorders.live.traces import LiveTrace
 
-__all__ = ["LiveCoT", "LiveLLM", "LiveNode", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live", "record_method"]
+__all__ = [
+    "LiveCoT",
+    "LiveLLM",
+    "LiveNode",
+    "LiveResponse",
+    "LiveTrace",
+    "MeteredLiveLLM",
+    "live",
+    "record_method",
+]

@@ -36,12 +36,20 @@ class LiveLLM:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def ask(
-        self, question: str, choices: Sequence[tuple[str, str]] = (), *, dataset: str = "", question_id: str = ""
+        self,
+        question: str,
+        choices: Sequence[tuple[str, str]] = (),
+        *,
+        dataset: str = "",
+        question_id: str = "",
     ) -> MeteredLiveLLM:
         """Return the LLM for one question, with a meter: what a method is given.
 
@@ -49,13 +57,16 @@ class LiveLLM:
             question: the text that the prompt is made of.
             choices: (label, text) of its options, for reading answers.
             dataset: id of the dataset that it is from.
-            question_id: its id; random numbers of `uniform` are then those of a replay in recorded order.
+            question_id: its id; random numbers of `uniform` are then those of a replay in recorded
+                order.
         """
         asked = Question(question_id, question, choices=tuple(choices))
         return MeteredLiveLLM(self.name, self._terms, self._loop, asked, dataset)
 
     def recorded(self, tape: Tape, messages: Callable[[Question], Sequence[Message]]) -> Self:
-        """Have what is asked kept in a journal, and questions put as for a recording; see `recorders.live.recording`."""
+        """Have what is asked kept in a journal, and questions put as for a recording; see
+        `recorders.live.recording`.
+        """
         self._terms = replace(self._terms, tape=tape, messages=messages)
         return self
 
@@ -92,27 +103,33 @@ def live(
     scorer: Scorer | None = None,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> LiveLLM:
-    """Return a live LLM with the replay's `sample(k)`, `reply(cot, messages, k)`, `start(k)`, `expand(node, k)` and ledger.
+    """Return a live LLM with the replay's `sample(k)`, `reply(cot, messages, k)`, `start(k)`,
+    `expand(node, k)` and ledger.
 
     Args:
         backend: asked, and closed with the LLM.
         llm: name, such as "gpt-4o-mini@t=0.8"; the part before "@" finds the price.
         answer_kind: a key of `feval.answers.KINDS` except "verbatim".
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind. An answer is compared
-            with earlier ones to the same question, whichever LLM gave them.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the
+            answer kind. An answer is compared with earlier ones to the same question, whichever LLM
+            gave them.
         model: as the provider calls it; `None`: the part of `llm` before "@".
         decoding: sampling parameters; `None`: see `recorders.work.settings.default_decoding`.
         messages: returns what is sent for a question; `None`: the question as one user message.
-        prices: a price list or its id; "none" for no dollars; `None`: see `recorders.work.settings.default_prices`.
+        prices: a price list or its id; "none" for no dollars; `None`: see
+            `recorders.work.settings.default_prices`.
         billing: "once", "per_round" or "per_sample".
         retries: after temporary failures, before giving up.
-        probe_cue: put behind a trace to make the LLM answer; `None`: see `recorders.work.settings.default_cue`.
+        probe_cue: put behind a trace to make the LLM answer; `None`: see
+            `recorders.work.settings.default_cue`.
         probe_tokens: most output tokens of a probe.
         probe_template: see `recorders.request.Prefill`.
         step_stop: text that a step ends at; `None`: as `feval record --tree` has it.
-        step_depth: steps of the longest path, whose last one goes on to the end of the solution; `None`: likewise.
+        step_depth: steps of the longest path, whose last one goes on to the end of the solution;
+            `None`: likewise.
         step_template: see `recorders.request.Prefill`.
-        scorer: of each step's path, as `recorders.scoring.scorers.make_scorer` gives it; closed with the LLM, and not charged.
+        scorer: of each step's path, as `recorders.scoring.scorers.make_scorer` gives it; closed
+            with the LLM, and not charged.
         wait: for tests.
 
     Raises:
@@ -122,7 +139,9 @@ def live(
     """
     canonical(answer_kind, None)
     if answer_kind == "verbatim":
-        raise UsageError("Verbatim answers are not read from texts; name another answer kind for a live LLM.")
+        raise UsageError(
+            "Verbatim answers are not read from texts; name another answer kind for a live LLM."
+        )
     prices = default_prices(llm) if prices is None else prices
     billed_prompts(billing, 1, 1)
     if retries < 0:
@@ -139,7 +158,9 @@ def live(
         None if listed is None else listed.find(llm),
         billing,
         retries,
-        Probing(1, default_cue(llm) if probe_cue is None else probe_cue, probe_tokens, probe_template),
+        Probing(
+            1, default_cue(llm) if probe_cue is None else probe_cue, probe_tokens, probe_template
+        ),
         tree_of(llm, 1, 1, step_depth, step_stop, step_template),
         scorer,
         wait,

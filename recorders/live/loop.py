@@ -59,12 +59,14 @@ async def insist(
             failures += 1
             if failures > retries:
                 raise StoppedError(
-                    f"{name} failed {failures} times in a row ({error.reason}). Check that the server runs, or "
-                    "allow more retries."
+                    f"{name} failed {failures} times in a row ({error.reason}). Check that the"
+                    " server runs, or allow more retries."
                 ) from error
             if (error.retry_after or 0) > LONGEST_WAIT_S:
                 raise StoppedError(
-                    f"{name} cannot be asked now: {error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most. "
-                    "Ask again later."
+                    f"{name} cannot be asked now: {error.reason}, and feval waits"
+                    f" {duration(LONGEST_WAIT_S)} at most. Ask again later."
                 ) from error
-            await wait(backoff(Limits(), failures, key) if error.retry_after is None else error.retry_after)
+            await wait(
+                backoff(Limits(), failures, key) if error.retry_after is None else error.retry_after
+            )

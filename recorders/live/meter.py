@@ -1,4 +1,6 @@
-"""A live LLM, asked one question, with a meter: new CoTs, replies to them, traces that grow piece by piece, steps."""
+"""A live LLM, asked one question, with a meter: new CoTs, replies to them, traces that grow piece
+by piece, steps.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class Terms:
 
 @lru_cache(maxsize=1024)
 def _division(equality: str, question: str) -> Division:  # noqa: ARG001  one for each question
-    """Return the parties of the answers to a question so far, shared by all LLMs so that their votes pool."""
+    """Return the parties of the answers to a question so far, shared by all LLMs so that their
+    votes pool.
+    """
     return Division(comparison(equality))
 
 
@@ -75,17 +79,22 @@ class MeteredLiveLLM:
 
     Attributes:
         name: the LLM's name.
-        rounds: number of `sample`, `start` and `expand` requests so far, and of CoTs that `reply` replied to.
+        rounds: number of `sample`, `start` and `expand` requests so far, and of CoTs that `reply`
+            replied to.
         cots: CoTs so far, turns, traces and steps included.
         output_tokens: of all CoTs.
-        prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
+        prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the
+            first `sample`.
         auxiliary_calls: requests without a CoT, counted by `charge`.
-        auxiliary_prompt_tokens: their prompt tokens, and what replies were sent beyond the question's request.
+        auxiliary_prompt_tokens: their prompt tokens, and what replies were sent beyond the
+            question's request.
         auxiliary_output_tokens: their output tokens.
-        sequential_tokens: over rounds (`sample`, `reply`, `advance`, `expand`), the most tokens that any CoT generated in it.
+        sequential_tokens: over rounds (`sample`, `reply`, `advance`, `expand`), the most tokens
+            that any CoT generated in it.
         longest_trace_tokens: the most tokens of any CoT, or path of turns or steps.
         probe_calls: probes so far.
-        probe_tokens: output tokens of the probes; their prompts count as a cached prefix and are not billed.
+        probe_tokens: output tokens of the probes; their prompts count as a cached prefix and are
+            not billed.
     """
 
     name: str
@@ -127,13 +136,15 @@ class MeteredLiveLLM:
         messages: Messages | Sequence[Messages] | None = None,
         k: int = 1,
     ) -> LiveResponse:
-        """Ask for k replies to a CoT, or to each of several, all at once: one round; see `feval.replay.MeteredLLM.reply`.
+        """Ask for k replies to a CoT, or to each of several, all at once: one round; see
+        `feval.replay.MeteredLLM.reply`.
 
         The whole conversation is sent again, each CoT without its thoughts.
 
         Raises:
             OutOfRangeError: k below 1.
-            UsageError: a CoT that was not handed out on this question, no messages, or the LLM was closed.
+            UsageError: a CoT that was not handed out on this question, no messages, or the LLM was
+                closed.
             StoppedError, BackendError: as for `sample`.
         """
         self._require(k)
@@ -159,7 +170,10 @@ class MeteredLiveLLM:
             self.rounds += len(asked) - 1
             self._count([cot.tokens for cot in cots], paths)
         self.auxiliary_prompt_tokens += sum(beyond)
-        request, first = (asked[0].request if asked else self._request(self._terms.decoding)), sum(beyond[:1])
+        request, first = (
+            (asked[0].request if asked else self._request(self._terms.decoding)),
+            sum(beyond[:1]),
+        )
         return LiveResponse(cots, self._sent(request, first), partial(self.dollars, beyond=first))
 
     async def _all_said(self, asked: Sequence[Asked]) -> list[list[Completion]]:
@@ -179,7 +193,8 @@ class MeteredLiveLLM:
         self.longest_trace_tokens = max(self.longest_trace_tokens, *paths)
 
     def start(self, k: int = 1, *, limit: int | None = None) -> list[LiveTrace]:
-        """Return k CoTs as traces that have generated nothing yet; see `feval.replay.MeteredLLM.start`.
+        """Return k CoTs as traces that have generated nothing yet; see
+        `feval.replay.MeteredLLM.start`.
 
         Raises:
             OutOfRangeError: k or the limit is below 1.
@@ -188,7 +203,9 @@ class MeteredLiveLLM:
         self._require(k)
         self._require_untaped("traces")
         if limit is not None and limit < 1:
-            raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
+            raise OutOfRangeError(
+                f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given."
+            )
         most, indices = self._terms.decoding.max_tokens or math.inf, range(self.cots, self.cots + k)
         growths = [Growth(index, most, limit or math.inf) for index in indices]
         traces = [LiveTrace(growth, self.name, self._probe) for growth in growths]
@@ -198,33 +215,40 @@ class MeteredLiveLLM:
         return traces
 
     def advance(self, traces: LiveTrace | Sequence[LiveTrace], tokens: int | None = None) -> None:
-        """Let traces grow by so many tokens, all at once: one round; see `feval.replay.MeteredLLM.advance`.
+        """Let traces grow by so many tokens, all at once: one round; see
+        `feval.replay.MeteredLLM.advance`.
 
         Raises:
-            UsageError: no number of tokens, a trace is not running, comes twice or is another LLM's, or the LLM was closed.
+            UsageError: no number of tokens, a trace is not running, comes twice or is another
+                LLM's, or the LLM was closed.
             OutOfRangeError: tokens below 1.
             StoppedError, BackendError: as for `sample`.
         """
         chosen = [traces] if isinstance(traces, LiveTrace) else list(traces)
         if tokens is None:
             raise UsageError(
-                f"A live trace of {self.name} grows by a number of tokens; give it, since there are no probes yet."
+                f"A live trace of {self.name} grows by a number of tokens; give it, since there are"
+                " no probes yet."
             )
         self._require(tokens)
         growths = [
-            growth for trace in set(chosen) if trace.running and (growth := self._growths.get(trace)) is not None
+            growth
+            for trace in set(chosen)
+            if trace.running and (growth := self._growths.get(trace)) is not None
         ]
         if len(growths) < len(chosen):
             raise UsageError(
-                f"{self.name} advances running traces that it started on this question, each once in a round; {chosen!r:.200} "
-                "were given."
+                f"{self.name} advances running traces that it started on this question, each once"
+                f" in a round; {chosen!r:.200} were given."
             )
         before = [growth.tokens for growth in growths]
         self._loop.run(self._grow(growths, tokens))
         grown = [growth.tokens - had for growth, had in zip(growths, before, strict=True)]
         self.output_tokens += sum(grown)
         self.sequential_tokens += max(grown, default=0)
-        self.longest_trace_tokens = max([self.longest_trace_tokens, *(growth.tokens for growth in growths)])
+        self.longest_trace_tokens = max(
+            [self.longest_trace_tokens, *(growth.tokens for growth in growths)]
+        )
 
     @overload
     def expand(self, nodes: LiveNode | None = None, k: int = 1) -> list[LiveNode]: ...
@@ -233,11 +257,13 @@ class MeteredLiveLLM:
     def expand(
         self, nodes: LiveNode | Sequence[LiveNode | None] | None = None, k: int = 1
     ) -> list[LiveNode] | list[list[LiveNode]]:
-        """Ask for k more steps after a node, or after each of several: one round; see `feval.replay.MeteredLLM.expand`.
+        """Ask for k more steps after a node, or after each of several: one round; see
+        `feval.replay.MeteredLLM.expand`.
 
         Raises:
             OutOfRangeError: k below 1.
-            UsageError: a node that ends a solution, or is of another question, or the LLM was closed.
+            UsageError: a node that ends a solution, or is of another question, or the LLM was
+                closed.
             StoppedError, BackendError: as for `sample`; also of the scorer.
         """
         self._require(k)
@@ -245,7 +271,9 @@ class MeteredLiveLLM:
         if self._expanding is None:
             terms, request = self._terms, self._request(self._terms.decoding)
             rating = (
-                None if terms.scorer is None else Rating(terms.scorer, self._question, request.prompt(), self._insist)
+                None
+                if terms.scorer is None
+                else Rating(terms.scorer, self._question, request.prompt(), self._insist)
             )
             self._expanding = Expanding(
                 self.name, terms.tree, request, terms.thoughts, self._asked, self._final, rating
@@ -270,8 +298,8 @@ class MeteredLiveLLM:
             [piece] = await self._ask([growth.index], self._request(decoding, beginning))
             if piece.reasoning:
                 raise UsageError(
-                    f"The server of {self.name} moves thoughts into a field of their own, so that a trace cannot be continued. "
-                    "Serve it without a reasoning parser."
+                    f"The server of {self.name} moves thoughts into a field of their own, so that a"
+                    " trace cannot be continued. Serve it without a reasoning parser."
                 )
             growth.grow(piece.text, _tokens(piece), asked, ended=piece.finish_reason != "length")
 
@@ -301,16 +329,21 @@ class MeteredLiveLLM:
     def _require_untaped(self, what: str) -> None:
         if self._terms.tape is not None:
             raise UsageError(
-                f"While a method is recorded, it asks {self.name} for CoTs and replies alone; {what} were asked for. "
-                "Record these with `feval record --probe-every` or `--tree`."
+                f"While a method is recorded, it asks {self.name} for CoTs and replies alone;"
+                f" {what} were asked for. Record these with `feval record --probe-every` or"
+                " `--tree`."
             )
 
     def _require(self, k: int) -> None:
         if self._loop.closed:
-            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make another with `live`.")
+            raise UsageError(
+                f"{self.name} was closed; ask it inside the `with` block, or make another with"
+                " `live`."
+            )
         if k < 1 or k % 1:
             raise OutOfRangeError(
-                f"A method asks {self.name} for 1 CoT or token or more at a time; {k} were asked for."
+                f"A method asks {self.name} for 1 CoT or token or more at a time; {k} were asked"
+                " for."
             )
 
     @property
@@ -322,18 +355,25 @@ class MeteredLiveLLM:
     def tokens_billed(self) -> int:
         """Prompt and output tokens so far, prompts by the billing."""
         prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
-        spent = self.output_tokens + self.auxiliary_prompt_tokens + self.auxiliary_output_tokens + self.probe_tokens
+        spent = (
+            self.output_tokens
+            + self.auxiliary_prompt_tokens
+            + self.auxiliary_output_tokens
+            + self.probe_tokens
+        )
         return prompts * self.prompt_tokens + spent
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Count requests that the method made elsewhere, such as a verification, at this LLM's price.
+        """Count requests that the method made elsewhere, such as a verification, at this LLM's
+        price.
 
         Raises:
             OutOfRangeError: a negative number.
         """
         if min(calls, prompt_tokens, output_tokens) < 0:
             raise OutOfRangeError(
-                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens cannot be charged to {self.name}."
+                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens"
+                f" cannot be charged to {self.name}."
             )
         self.auxiliary_calls += calls
         self.auxiliary_prompt_tokens += prompt_tokens
@@ -346,12 +386,14 @@ class MeteredLiveLLM:
             NotRecordedError: always.
         """
         raise NotRecordedError(
-            f"CoT {index} of {self.name} was generated to its end and is paid for; it cannot be cut after {tokens} tokens. "
-            "Methods that cut CoTs run on a recording."
+            f"CoT {index} of {self.name} was generated to its end and is paid for; it cannot be cut"
+            f" after {tokens} tokens. Methods that cut CoTs run on a recording."
         )
 
     def uniform(self, seed: int = 0) -> float:
-        """Return a random number in [0, 1); of a question with an id, that of a replay in recorded order."""
+        """Return a random number in [0, 1); of a question with an id, that of a replay in recorded
+        order.
+        """
         if not self._question.id:
             return secrets.randbits(53) / 2.0**53
         key = np.array([name_key("feval/question", self._dataset, self._question.id)], np.uint64)
@@ -367,12 +409,18 @@ class MeteredLiveLLM:
         sampled = self.dollars(self.rounds, self.cots, self.output_tokens + self.probe_tokens)
         if self._terms.price is None:
             return sampled
-        return sampled + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
+        return sampled + float(
+            usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens)
+        )
 
     def dollars(self, rounds: int, cots: int, output_tokens: int, beyond: int = 0) -> float:
-        """Return the USD of some requests for this question, what was sent beyond it, and the CoTs that came back."""
+        """Return the USD of some requests for this question, what was sent beyond it, and the CoTs
+        that came back.
+        """
         if self._terms.price is None:
-            raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
+            raise PriceNotFoundError(
+                f"There is no price for {self.name}; name a price list that has it."
+            )
         prompts = int(billed_prompts(self._terms.billing, rounds, cots))
         return float(usd(self._terms.price, prompts * self.prompt_tokens + beyond, output_tokens))
 
@@ -385,7 +433,12 @@ class MeteredLiveLLM:
     def _request(self, decoding: Decoding, prefill: Prefill | None = None) -> Request:
         messages = tuple(self._terms.messages(self._question))
         return Request(
-            self._dataset or "live", self._question.id or "live", messages, self._terms.model, decoding, prefill
+            self._dataset or "live",
+            self._question.id or "live",
+            messages,
+            self._terms.model,
+            decoding,
+            prefill,
         )
 
     async def _ask(self, samples: Sequence[int], request: Request) -> list[Completion]:
@@ -398,7 +451,9 @@ class MeteredLiveLLM:
 
     async def _once(self, samples: Sequence[int], request: Request) -> list[Completion]:
         """Return what one request brings: a completion per sample, or fewer."""
-        completions = await self._insist(partial(self._terms.backend.complete, request, list(samples)), request.key())
+        completions = await self._insist(
+            partial(self._terms.backend.complete, request, list(samples)), request.key()
+        )
         return completions[: len(samples)]
 
     def _note_prompt(self, completions: Sequence[Completion], request: Request) -> None:
@@ -410,27 +465,48 @@ class MeteredLiveLLM:
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         (reply,), reasoning, _, (reason,), (readable,) = split_columns(
-            [completion.text], [completion.reasoning], [completion.finish_reason], self._terms.thoughts
+            [completion.text],
+            [completion.reasoning],
+            [completion.finish_reason],
+            self._terms.thoughts,
         )
         raw = self._extracted(reply or "") if readable else None
         answer, tokens = self._voting(raw), _tokens(completion)
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
-        return LiveCoT(reply or "", answer, tokens, dollars, reason, sample, reasoning[0] if reasoning else None)
+        return LiveCoT(
+            reply or "",
+            answer,
+            tokens,
+            dollars,
+            reason,
+            sample,
+            reasoning[0] if reasoning else None,
+        )
 
     def _extracted(self, reply: str) -> str | None:
         return extract(self._terms.answer_kind, reply, self._question.choices)
 
     def _voting(self, raw: str | None) -> str | None:
         form = canonical(self._terms.answer_kind, raw, self._question.choices)
-        return None if form is None else _division(self._terms.equality, self._question.text).add(form)
+        return (
+            None if form is None else _division(self._terms.equality, self._question.text).add(form)
+        )
 
 
 def _prompt_tokens(completions: Sequence[Completion], request: Request) -> int:
     counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
-    return counted if counted is not None else sum(count_words(message.content) for message in request.sent)
+    return (
+        counted
+        if counted is not None
+        else sum(count_words(message.content) for message in request.sent)
+    )
 
 
 def _tokens(completion: Completion) -> int:
     counted = completion.output_tokens
-    return count_words(completion.text) + count_words(completion.reasoning or "") if counted is None else counted
+    return (
+        count_words(completion.text) + count_words(completion.reasoning or "")
+        if counted is None
+        else counted
+    )

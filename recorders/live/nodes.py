@@ -1,4 +1,6 @@
-"""Steps of a live LLM: a search asks for them path by path, as `feval record --tree` does for all paths, with the same seeds."""
+"""Steps of a live LLM: a search asks for them path by path, as `feval record --tree` does for all
+paths, with the same seeds.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,15 @@ class LiveNode(PathNode):
     __slots__ = ("_rated", "answer", "text")
 
     def __init__(
-        self, owner: str, parent: LiveNode | None, index: int, tokens: int, text: str, answer: str | None, *, ends: bool
+        self,
+        owner: str,
+        parent: LiveNode | None,
+        index: int,
+        tokens: int,
+        text: str,
+        answer: str | None,
+        *,
+        ends: bool,
     ) -> None:
         super().__init__(owner, parent, index, tokens, ends=ends)
         self.text, self.answer = text, answer
@@ -49,12 +59,14 @@ class LiveNode(PathNode):
                 f"it is scored by {name!r}" if name else "it has none",
             )
             raise NotRecordedError(
-                f"A search asks for scores{by} of the steps of the live {self._owner}, and {found}. Name that scorer, or give "
-                "`live` another, such as scorer=make_scorer('python:my_scorers:steps_so_far')."
+                f"A search asks for scores{by} of the steps of the live {self._owner}, and {found}."
+                " Name that scorer, or give `live` another, such as"
+                " scorer=make_scorer('python:my_scorers:steps_so_far')."
             )
         if score.score is None and score.step_scores is not None:
             raise NotRecordedError(
-                f"The scorer {name!r} gave step scores, and a path of {self._owner} needs one; take a scorer of whole texts."
+                f"The scorer {name!r} gave step scores, and a path of {self._owner} needs one; take"
+                " a scorer of whole texts."
             )
         return math.nan if score.score is None else score.score
 
@@ -71,7 +83,9 @@ class Rating:
     async def rate(self, steps: Sequence[LiveNode], stop: str) -> None:
         """Give each step the score of the path to it, which `feval score` has as one text, too."""
         scorer, items = self.scorer, [self._item(step, stop) for step in steps]
-        batches = [items[start : start + scorer.batch] for start in range(0, len(items), scorer.batch)]
+        batches = [
+            items[start : start + scorer.batch] for start in range(0, len(items), scorer.batch)
+        ]
         turn = asyncio.Semaphore(scorer.concurrency or len(batches) or 1)
 
         async def one(batch: Sequence[Item]) -> list[Score]:
@@ -90,7 +104,9 @@ class Rating:
 
 @dataclass(slots=True)
 class _Point:
-    """Where a path stands: its place, the number of each step among its siblings, and how many children were asked for."""
+    """Where a path stands: its place, the number of each step among its siblings, and how many
+    children were asked for.
+    """
 
     place: Place
     path: tuple[int, ...] = ()
@@ -126,14 +142,19 @@ class Expanding:
         self._nodes: list[LiveNode] = []
 
     async def expand(self, nodes: Sequence[LiveNode | None], k: int) -> list[list[LiveNode]]:
-        """Ask for the next k children of each node in turn, `None` being the request, all at once."""
+        """Ask for the next k children of each node in turn, `None` being the request, all at
+        once.
+        """
         require_expandable(self._owner, nodes, self._nodes)
         counts = {node: k * times for node, times in Counter(nodes).items()}
-        replies = await asyncio.gather(*(self._children(self._points[node], count) for node, count in counts.items()))
+        replies = await asyncio.gather(
+            *(self._children(self._points[node], count) for node, count in counts.items())
+        )
         waiting = {node: iter(own) for node, own in zip(counts, replies, strict=True)}
         known, points = len(self._nodes), list[_Point]()
         steps = [
-            [self._made(node, *next(waiting[node]), known + len(points), points) for _ in range(k)] for node in nodes
+            [self._made(node, *next(waiting[node]), known + len(points), points) for _ in range(k)]
+            for node in nodes
         ]
         made = [step for own in steps for step in own]
         if self._rating is not None:
@@ -152,7 +173,12 @@ class Expanding:
         return list(zip(numbers, replies, strict=True))
 
     def _made(
-        self, parent: LiveNode | None, number: int, reply: Completion, index: int, points: list[_Point]
+        self,
+        parent: LiveNode | None,
+        number: int,
+        reply: Completion,
+        index: int,
+        points: list[_Point],
     ) -> LiveNode:
         before, record = self._points[parent], asdict(reply) | {"sample": index}
         place, ends = self._tree.behind(before.place, record, self._thoughts)

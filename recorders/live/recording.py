@@ -1,7 +1,8 @@
-"""Recording while a method runs live: what it asks, and nothing else, becomes a recording with turns.
+"""Recording while a method runs live: what it asks, and nothing else, becomes a recording with
+turns.
 
-What a debate says depends on what its LLMs have answered, so no protocol can record it in advance. The recording replays the
-method that made it, and any other that says the same.
+What a debate says depends on what its LLMs have answered, so no protocol can record it in advance.
+The recording replays the method that made it, and any other that says the same.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ def record_method(
 ) -> Path:
     """Run a method on live LLMs, question by question, and seal what it asked.
 
-    Every reply is in a journal, `OUT.journal/NUMBER` of each LLM, before the method has it. A run that was stopped is continued
-    by the same call: the method runs again on all questions and is given what it was given before, so it should decide nothing by
-    chance but by `llm.uniform`. It asks by `sample` and `reply`.
+    Every reply is in a journal, `OUT.journal/NUMBER` of each LLM, before the method has it. A run
+    that was stopped is continued by the same call: the method runs again on all questions and is
+    given what it was given before, so it should decide nothing by chance but by `llm.uniform`. It
+    asks by `sample` and `reply`.
 
     Args:
-        method: called with the question's text and a metered LLM for each task; what it returns is not kept.
-        tasks: of the same questions; each names one LLM, such as "gpt-4o-mini@debate". The number of samples means nothing.
+        method: called with the question's text and a metered LLM for each task; what it returns is
+            not kept.
+        tasks: of the same questions; each names one LLM, such as "gpt-4o-mini@debate". The number
+            of samples means nothing.
         backends: one for each task; closed at the end.
         out: folder of the recording to make.
         at_once: questions in flight.
@@ -75,9 +79,13 @@ def record_method(
     """
     out = Path(out)
     if out.exists():
-        raise StorageError(f"{out} exists already; name another folder, a recording is never changed.")
+        raise StorageError(
+            f"{out} exists already; name another folder, a recording is never changed."
+        )
     if at_once < 1:
-        raise OutOfRangeError(f"A method is recorded on 1 question or more at once; {at_once} were asked for.")
+        raise OutOfRangeError(
+            f"A method is recorded on 1 question or more at once; {at_once} were asked for."
+        )
     _check(tasks, backends)
     token_counter(other_counter if counter == "usage" else counter)
     policy = _policy(method)
@@ -85,7 +93,9 @@ def record_method(
         journals = []
         for number, task in enumerate(tasks):
             folder = journal_folder(out) / str(number)
-            journal = opened.enter_context(Journal.open(folder, task.identity() | {"policy": policy}))
+            journal = opened.enter_context(
+                Journal.open(folder, task.identity() | {"policy": policy})
+            )
             opened.enter_context(never_empty(journal))
             journals.append(journal)
         with ExitStack() as lent:
@@ -96,17 +106,28 @@ def record_method(
             _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once, progress)
         requests = [task.plan().requests for task in tasks]
         dataset = tasks[0].dataset_info(requests[0])
-        operation = {"name": "record", "policy": policy, "llms": [task.identity() for task in tasks]}
+        operation = {
+            "name": "record",
+            "policy": policy,
+            "llms": [task.identity() for task in tasks],
+        }
         listed = prices if prices == "none" else price_list(prices).id
-        golds, licences = gold_questions(dataset, tasks[0].questions), {"questions": dataset.licence}
+        golds, licences = (
+            gold_questions(dataset, tasks[0].questions),
+            {"questions": dataset.licence},
+        )
         with RecordingWriter(
             out, operation=operation, prices=listed, notes=tasks[0].notes, licences=licences
         ) as writer:
             writer.add_dataset(dataset, golds)
             for task, journal, asked in zip(tasks, journals, requests, strict=True):
                 info = task.llm_info()
-                info = replace(info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}})
-                add_pools(writer, journal, dataset, golds, asked, info, counter, other_counter, Played())
+                info = replace(
+                    info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}}
+                )
+                add_pools(
+                    writer, journal, dataset, golds, asked, info, counter, other_counter, Played()
+                )
         require_sound(out, journals[0])
         for journal in journals:
             journal.remove()
@@ -117,24 +138,34 @@ def record_method(
 
 def _check(tasks: Sequence[RecordingTask], backends: Sequence[Backend]) -> None:
     if not tasks or len(tasks) != len(backends):
-        raise UsageError(f"{len(tasks)} LLMs and {len(backends)} backends were given; give one of each, or more.")
+        raise UsageError(
+            f"{len(tasks)} LLMs and {len(backends)} backends were given; give one of each, or more."
+        )
     names, first = [task.llm_name for task in tasks], tasks[0]
     if len(set(names)) < len(names) or any(
         (task.dataset, task.questions) != (first.dataset, first.questions) for task in tasks
     ):
-        raise ConflictError(f"The LLMs {', '.join(names)} need names of their own and the same questions.")
+        raise ConflictError(
+            f"The LLMs {', '.join(names)} need names of their own and the same questions."
+        )
     for task in tasks:
         if task.tree is not None or task.probing is not None:
             raise UsageError(
-                f"A method is recorded in CoTs and replies; leave steps, protocol and probes of {task.llm_name} out."
+                "A method is recorded in CoTs and replies; leave steps, protocol and probes of"
+                f" {task.llm_name} out."
             )
         keys = [request.key() for request in task.plan().requests]
         if len(set(keys)) < len(keys):
-            raise ConflictError(f"Two questions of {task.dataset} ask {task.llm_name} the same; leave one of them out.")
+            raise ConflictError(
+                f"Two questions of {task.dataset} ask {task.llm_name} the same; leave one of them"
+                " out."
+            )
 
 
 def _policy(method: Callable[..., Any]) -> dict[str, str]:
-    """Return what names a method in a journal and a recording: its name and a hash of its source, or the fields of a value."""
+    """Return what names a method in a journal and a recording: its name and a hash of its source,
+    or the fields of a value.
+    """
     name = getattr(method, "__name__", None)
     if name is None:
         return {"name": type(method).__name__, "value": repr(method)[:200]}
@@ -145,7 +176,9 @@ def _policy(method: Callable[..., Any]) -> dict[str, str]:
     return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
 
 
-def _live(task: RecordingTask, backend: Backend, journal: Journal, prices: str, now: Callable[[], str]) -> LiveLLM:
+def _live(
+    task: RecordingTask, backend: Backend, journal: Journal, prices: str, now: Callable[[], str]
+) -> LiveLLM:
     llm = live(
         backend,
         task.llm_name,
@@ -159,21 +192,25 @@ def _live(task: RecordingTask, backend: Backend, journal: Journal, prices: str, 
 
 
 def _run(
-    method: Callable[..., Any], questions: Sequence[Question], dataset: str, llms: Sequence[LiveLLM], at_once: int,
+    method: Callable[..., Any], questions: Sequence[Question], dataset: str,
+    llms: Sequence[LiveLLM], at_once: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:  # fmt: skip
     steps = Steps(len(questions), progress)
 
     def one(question: Question) -> None:
-        asked = [llm.ask(question.text, question.choices, dataset=dataset, question_id=question.id) for llm in llms]
+        asked = [
+            llm.ask(question.text, question.choices, dataset=dataset, question_id=question.id)
+            for llm in llms
+        ]
         try:
             method(question.text, *asked)
         except FevalError:
             raise
         except Exception as error:
             raise RecorderError(
-                f"The method failed on the question {question.id!r:.80} ({type(error).__name__}: {error!s:.200}). Correct it; "
-                "the journal has what was asked so far."
+                f"The method failed on the question {question.id!r:.80} ({type(error).__name__}:"
+                f" {error!s:.200}). Correct it; the journal has what was asked so far."
             ) from error
 
     with ThreadPoolExecutor(at_once, "method") as threads:

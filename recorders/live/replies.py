@@ -10,7 +10,8 @@ from feval.errors import NotRecordedError
 from feval.replay import CoTMetadata, LLMRequest
 
 RECORDED_ONLY = (
-    "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities", "token_confidences"
+    "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities",
+    "token_confidences"
 )  # fmt: skip
 
 
@@ -86,7 +87,8 @@ class LiveResponse:
         """Explain what only a replayed response has."""
         if name in RECORDED_ONLY:
             raise NotRecordedError(
-                f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its log-probabilities were not kept. Record "
-                "with `feval record --logprobs K`, score with `feval score`, and run the method on the recording."
+                f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its"
+                " log-probabilities were not kept. Record with `feval record --logprobs K`, score"
+                " with `feval score`, and run the method on the recording."
             )
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")

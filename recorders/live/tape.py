@@ -1,7 +1,8 @@
-"""What a method asks of a live LLM, in a journal: every reply is on the disk before the method has it, and never paid for twice.
+"""What a method asks of a live LLM, in a journal: every reply is on the disk before the method has
+it, and never paid for twice.
 
-A method that runs again asks the same again, and is given what the journal has: replies to the same CoT, with the same
-messages, in the order in which they came.
+A method that runs again asks the same again, and is given what the journal has: replies to the same
+CoT, with the same messages, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Tape:
         now: the time as it is recorded.
     """
 
-    def __init__(self, journal: Journal, *, takes_seed: bool, now: Callable[[], str] = utc_now) -> None:
+    def __init__(
+        self, journal: Journal, *, takes_seed: bool, now: Callable[[], str] = utc_now
+    ) -> None:
         self._journal, self._takes_seed, self._now = journal, takes_seed, now
         self._disk = ThreadPoolExecutor(1, "tape")
         self._waiting: dict[str, _Waiting] = {}
@@ -54,17 +57,29 @@ class Tape:
         parent = asked.spoken.sample
         recorded = self._waiting[key].get((parent, orjson.dumps(asked.request.said())), deque())
         records = [recorded.popleft() for _ in range(min(len(asked.numbers), len(recorded)))]
-        completions = [Completion(**{name: record[name] for name in _FIELDS if name in record}) for record in records]
+        completions = [
+            Completion(**{name: record[name] for name in _FIELDS if name in record})
+            for record in records
+        ]
         asked.samples.extend(record["sample"] for record in records)
         base = asked.request.decoding.seed if self._takes_seed else None
-        # Numbered before anything comes, so that a run that goes on hands out the replies in the same order.
+        # Numbered before anything comes, so that a run that goes on hands out the replies in the
+        # same order.
         free = self._next[key] - len(completions)
         self._next[key] += len(asked.numbers) - len(completions)
         while rest := asked.seeds[len(completions) :]:
             fresh = await ask(rest, asked.request)
             samples = range(free + len(completions), free + len(completions) + len(fresh))
             seeds = None if base is None else [base + seed for seed in rest[: len(fresh)]]
-            self._journal.add(asked.request, key, samples, fresh, recorded_at=self._now(), seeds=seeds, parent=parent)
+            self._journal.add(
+                asked.request,
+                key,
+                samples,
+                fresh,
+                recorded_at=self._now(),
+                seeds=seeds,
+                parent=parent,
+            )
             await asyncio.get_running_loop().run_in_executor(self._disk, self._journal.commit)
             asked.samples.extend(samples)
             completions += fresh

@@ -1,7 +1,9 @@
-"""Traces of a live LLM: CoTs that are asked for piece by piece, with the replay's `advance`, `probe` and `stop`.
+"""Traces of a live LLM: CoTs that are asked for piece by piece, with the replay's `advance`,
+`probe` and `stop`.
 
-Each piece continues the text so far (`recorders.request.Prefill`), so the server has to continue a beginning: completions with a
-template, chat that continues a message, or a local model. A server that moves thoughts into a field of their own cannot.
+Each piece continues the text so far (`recorders.request.Prefill`), so the server has to continue a
+beginning: completions with a template, chat that continues a message, or a local model. A server
+that moves thoughts into a field of their own cannot.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from feval.replay.traces import GrowingTrace
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a live LLM answered when it was made to: its answer, and the probability of the answer's tokens."""
+    """What a live LLM answered when it was made to: its answer, and the probability of the answer's
+    tokens.
+    """
 
     answer: str | None
     confidence: float | None
@@ -47,7 +51,8 @@ class Growth:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LiveTrace(GrowingTrace):
-    """A live CoT that grows by `MeteredLiveLLM.advance`; see `feval.replay.traces.Trace`, whose attributes it has.
+    """A live CoT that grows by `MeteredLiveLLM.advance`; see `feval.replay.traces.Trace`, whose
+    attributes it has.
 
     It can be probed at any length, also where a limit has cut it.
     """
@@ -60,17 +65,23 @@ class LiveTrace(GrowingTrace):
         return self._shown(self._owner)
 
     def probe(self) -> str | None:
-        """Return the answer that the LLM gives when it is made to answer now; of a finished trace, its final answer."""
+        """Return the answer that the LLM gives when it is made to answer now; of a finished trace,
+        its final answer.
+        """
         return self._reply().answer
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the tokens of that answer; `None` of a finished trace, or where the server does not say."""
+        """The probability of the tokens of that answer; `None` of a finished trace, or where the
+        server does not say.
+        """
         return self._reply().confidence
 
     def _reply(self) -> Reply:
         if not self.tokens:
-            raise UsageError(f"Trace {self.index} of {self._owner} cannot be probed: advance it first.")
+            raise UsageError(
+                f"Trace {self.index} of {self._owner} cannot be probed: advance it first."
+            )
         if self._growth.reply is None:
             self._growth.reply = self._ask(self._growth)
         return self._growth.reply

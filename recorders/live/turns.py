@@ -1,4 +1,6 @@
-"""Turns of a live LLM: replies to its CoTs, each with the whole conversation before it, as `feval record --protocol` has it."""
+"""Turns of a live LLM: replies to its CoTs, each with the whole conversation before it, as `feval
+record --protocol` has it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from recorders.request import Message, Request
 
 @dataclass(slots=True, eq=False)
 class Spoken:
-    """A CoT that was handed out, or the request: what was said up to it, and how many replies to it were asked for.
+    """A CoT that was handed out, or the request: what was said up to it, and how many replies to it
+    were asked for.
 
     Attributes:
         conversation: behind the request, the CoT itself included.
@@ -35,7 +38,9 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for some turns: what it replies to, the numbers of the turns among their siblings, and those in a journal."""
+    """A request for some turns: what it replies to, the numbers of the turns among their siblings,
+    and those in a journal.
+    """
 
     spoken: Spoken
     request: Request
@@ -62,26 +67,47 @@ class Conversations:
         self.start = Spoken()
 
     def asked(self, spoken: Spoken, said: Sequence[Message], k: int) -> Asked:
-        """Return the request for k more replies, after something was said; of the request itself without a word."""
+        """Return the request for k more replies, after something was said; of the request itself
+        without a word.
+        """
         conversation = (*spoken.conversation, *said)
         numbers = range(spoken.replies, spoken.replies + k)
         spoken.replies += k
         return Asked(spoken, replace(self._request, conversation=conversation), numbers)
 
     def replies(
-        self, cots: LiveCoT | LiveResponse | Sequence[LiveCoT], messages: Messages | Sequence[Messages] | None, k: int
+        self,
+        cots: LiveCoT | LiveResponse | Sequence[LiveCoT],
+        messages: Messages | Sequence[Messages] | None,
+        k: int,
     ) -> list[Asked]:
         """Return the requests for k more replies to each of some CoTs."""
-        several = [cots] if isinstance(cots, LiveCoT) else cots.cots if isinstance(cots, LiveResponse) else list(cots)
+        several = (
+            [cots]
+            if isinstance(cots, LiveCoT)
+            else cots.cots
+            if isinstance(cots, LiveResponse)
+            else list(cots)
+        )
         spoken = [self._spoken(cot) for cot in several]
         if messages is None:
-            raise UsageError(f"A live {self._owner} is replied to with a text or messages; none were given.")
+            raise UsageError(
+                f"A live {self._owner} is replied to with a text or messages; none were given."
+            )
         lists = [
             [Message(each["role"], each["content"]) for each in sent or ()]
             for sent in message_lists(messages, len(spoken))
         ]
-        if not all(isinstance(text, str) for said in lists for each in said for text in (each.role, each.content)):
-            raise UsageError(f"A live {self._owner} is replied to with messages of text; {messages!r:.80} was given.")
+        if not all(
+            isinstance(text, str)
+            for said in lists
+            for each in said
+            for text in (each.role, each.content)
+        ):
+            raise UsageError(
+                f"A live {self._owner} is replied to with messages of text; {messages!r:.80} was"
+                " given."
+            )
         return [self.asked(each, said, k) for each, said in zip(spoken, lists, strict=True)]
 
     def add(self, asked: Asked, number: int, cot: LiveCoT) -> int:
@@ -89,7 +115,9 @@ class Conversations:
         before, reply = asked.spoken, Message("assistant", cot.raw_text)
         conversation = (*asked.request.conversation, reply)
         sample = asked.samples[number - asked.numbers.start] if asked.samples else None
-        spoken = Spoken(conversation, (*before.path, number), before.tokens + cot.tokens, cot=cot, sample=sample)
+        spoken = Spoken(
+            conversation, (*before.path, number), before.tokens + cot.tokens, cot=cot, sample=sample
+        )
         self._known[cot.sample] = spoken
         return spoken.tokens
 
@@ -97,6 +125,7 @@ class Conversations:
         spoken = self._known.get(getattr(cot, "sample", -1))
         if spoken is None or spoken.cot is not cot:
             raise UsageError(
-                f"{cot!r:.80} was not handed out by {self._owner} on this question, and cannot be replied to."
+                f"{cot!r:.80} was not handed out by {self._owner} on this question, and cannot be"
+                " replied to."
             )
         return spoken

@@ -1,4 +1,6 @@
-"""Scores by a Python function that the user names; it runs as it is, in this process or in those of an executor."""
+"""Scores by a Python function that the user names; it runs as it is, in this process or in those of
+an executor.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _LOADING = Lock()  # a worker may have several threads
 
 
 class FunctionScorer:
-    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`.
+    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step
+    scores, or `None`.
 
     It gets `question_id`, `llm` and `sample`, too, where it has parameters of these names.
     """
@@ -69,12 +72,15 @@ class FunctionScorer:
         task = self._where, self.info.parameters.get("source_sha256"), items
         for _ in range(_MOST_RUNS):
             try:
-                return await asyncio.wrap_future(executor.submit(run_task, __version__, _scores, task))
+                return await asyncio.wrap_future(
+                    executor.submit(run_task, __version__, _scores, task)
+                )
             except BrokenExecutor as error:
                 reason = error
         raise RecorderError(
-            f"The processes that call {self._where} ended again and again, on a CoT of question {items[0].question.id!r}; there "
-            "must be memory for each. What was scored before is in the journal. Run the command again, or with one worker."
+            f"The processes that call {self._where} ended again and again, on a CoT of question"
+            f" {items[0].question.id!r}; there must be memory for each. What was scored before is"
+            " in the journal. Run the command again, or with one worker."
         ) from reason
 
     def _score(self, item: Item) -> Score:
@@ -85,20 +91,22 @@ class FunctionScorer:
             score = read_score(value)
         except KeyboardInterrupt as error:
             raise InterruptedByUser(
-                f"Scoring was interrupted inside the function {self._where}. What was scored before is in the journal, and the "
-                "same command continues from there."
+                f"Scoring was interrupted inside the function {self._where}. What was scored before"
+                " is in the journal, and the same command continues from there."
             ) from error
         except (Exception, SystemExit) as error:  # whatever a user's function raises
             raise RecorderError(
-                f"The function {self._where} failed on a CoT of question {item.question.id!r} ({_described(error)}). Correct it, "
-                "or let it return None for such CoTs, and run the command again."
+                f"The function {self._where} failed on a CoT of question {item.question.id!r}"
+                f" ({_described(error)}). Correct it, or let it return None for such CoTs, and run"
+                " the command again."
             ) from error
         if score is None:
             if inspect.iscoroutine(value):
                 value.close()
             raise RecorderError(
-                f"The function {self._where} returned {value!r:.100} for a CoT of question {item.question.id!r}; it should "
-                "return a number, a list of numbers, or None. Correct it and run the command again."
+                f"The function {self._where} returned {value!r:.100} for a CoT of question"
+                f" {item.question.id!r}; it should return a number, a list of numbers, or None."
+                " Correct it and run the command again."
             )
         return score
 
@@ -109,15 +117,16 @@ def _scores(where: str, source_sha256: str | None, items: Sequence[Item]) -> lis
         scorer = _worker(where, source_sha256)
     if scorer.info.parameters.get("source_sha256") != source_sha256:
         raise RecorderError(
-            f"A worker has another file for the function {where} than this process. Give all of them the same, and run the "
-            "command again."
+            f"A worker has another file for the function {where} than this process. Give all of"
+            " them the same, and run the command again."
         )
     return [scorer._score(item) for item in items]  # noqa: SLF001  of its own module
 
 
 @lru_cache(1)
 def _worker(where: str, _source_sha256: str | None) -> FunctionScorer:
-    sys.modules.pop(where.rpartition(":")[0].strip(), None)  # a worker may have imported another version of the file
+    # a worker may have imported another version of the file
+    sys.modules.pop(where.rpartition(":")[0].strip(), None)
     return FunctionScorer(where, None)
 
 
@@ -126,13 +135,21 @@ def _described(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))]
-    place = f"; {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}" if user_frames else ""
+    user_frames = [
+        frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))
+    ]
+    place = (
+        f"; {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}"
+        if user_frames
+        else ""
+    )
     return f"{type(error).__name__}: {str(error)[:200]}{place}"
 
 
 def _places_of(function: Callable[..., Any]) -> set[str]:
-    """Return which places of a CoT a function has parameters for, behind question, text and answer."""
+    """Return which places of a CoT a function has parameters for, behind question, text and
+    answer.
+    """
     try:
         return _PLACES.intersection(list(inspect.signature(function).parameters)[3:])
     except (TypeError, ValueError):  # not known
@@ -142,24 +159,33 @@ def _places_of(function: Callable[..., Any]) -> set[str]:
 def _load_function(where: str) -> Callable[..., Any]:
     module_name, colon, function_name = (part.strip() for part in where.rpartition(":"))
     if not colon or not module_name or not function_name:
-        raise UsageError(f"The scorer python:{where} names no function; write python:MODULE:FUNCTION.")
-    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
         raise UsageError(
-            f"The scorer python:{where} names the module {module_name!r}, which cannot be imported by that name. Write it as "
-            "after `import`, such as python:my_scorers:length for length in my_scorers.py, and run feval in its folder."
+            f"The scorer python:{where} names no function; write python:MODULE:FUNCTION."
+        )
+    if module_name.endswith(".py") or not all(
+        part.isidentifier() for part in module_name.split(".")
+    ):
+        raise UsageError(
+            f"The scorer python:{where} names the module {module_name!r}, which cannot be imported"
+            " by that name. Write it as after `import`, such as python:my_scorers:length for"
+            " length in my_scorers.py, and run feval in its folder."
         )
     module = _imported(module_name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        names = [name for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")]
+        names = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and not name.startswith("_")
+        ]
         raise UsageError(
-            f"The module {module_name!r} has no function {function_name!r}; it has {', '.join(names[:8]) or 'none'}. Name one "
-            "that takes question, text and answer."
+            f"The module {module_name!r} has no function {function_name!r}; it has"
+            f" {', '.join(names[:8]) or 'none'}. Name one that takes question, text and answer."
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError(
-            f"The function {module_name}:{function_name} is asynchronous, and a scorer is a plain function. Name one that "
-            "returns the score itself."
+            f"The function {module_name}:{function_name} is asynchronous, and a scorer is a plain"
+            " function. Name one that returns the score itself."
         )
     scoring: Callable[..., Any] = function
     return scoring
@@ -177,7 +203,8 @@ def _imported(module_name: str) -> object:
             else "Correct it, or install what it needs, and run the command again."
         )
         raise UsageError(
-            f"The module {module_name!r} of the scorer could not be imported ({_described(error)}). {advice}"
+            f"The module {module_name!r} of the scorer could not be imported ({_described(error)})."
+            f" {advice}"
         ) from error
     finally:
         if here in sys.path:

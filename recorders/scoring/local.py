@@ -1,11 +1,13 @@
-"""An outcome or process reward model in this process, from a local folder (transformers; extra `coupled`).
+"""An outcome or process reward model in this process, from a local folder (transformers; extra
+`coupled`).
 
 Two architectures are common and need no custom code:
 
 - sequence classification with one output: an outcome reward model; the CoT's score is the output.
-- token classification with two labels: a process reward model as TRL trains them (https://huggingface.co/docs/trl/prm_trainer):
-  question, newline, then every step followed by a newline; the score of a step is the probability of label 1 at the last
-  token of its separator. Steps are the paragraphs of the CoT, or its lines if it has one paragraph.
+- token classification with two labels: a process reward model as TRL trains them
+  (https://huggingface.co/docs/trl/prm_trainer): question, newline, then every step followed by a
+  newline; the score of a step is the probability of label 1 at the last token of its separator.
+  Steps are the paragraphs of the CoT, or its lines if it has one paragraph.
 
 Models with custom code are refused: `trust_remote_code` stays off. Nothing is downloaded.
 """
@@ -37,25 +39,40 @@ class LocalRewardModel:
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         if not (folder / "config.json").is_file():
-            raise UsageError(f"{folder} holds no config.json; name a folder with a model that `save_pretrained` wrote.")
+            raise UsageError(
+                f"{folder} holds no config.json; name a folder with a model that `save_pretrained`"
+                " wrote."
+            )
         torch, transformers = torch_libraries("A reward model on this machine")
         self._torch = torch
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            config = transformers.AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
             self.by_step = _is_process_model(folder, config)
-            classes = transformers.AutoModelForTokenClassification, transformers.AutoModelForSequenceClassification
+            classes = (
+                transformers.AutoModelForTokenClassification,
+                transformers.AutoModelForSequenceClassification,
+            )
             loader = classes[0] if self.by_step else classes[1]
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
-            self._model = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
+            self._model = loader.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            ).eval()
         except (OSError, ValueError, KeyError) as error:
-            raise UsageError(f"{folder} cannot be loaded as a reward model ({str(error)[:300]}).") from error
+            raise UsageError(
+                f"{folder} cannot be loaded as a reward model ({str(error)[:300]})."
+            ) from error
         self._model.to("cuda" if torch.cuda.is_available() else "cpu")
         self._longest = int(getattr(config, "max_position_embeddings", 0) or 0)
         parameters = {"model": folder.name, "by_step": self.by_step, "sha256": _hash(folder)}
         self.info = ScorerInfo(name or f"transformers:{folder.name}", "transformers", parameters)
-        self.facts: Mapping[str, Any] = {"torch": torch.__version__, "transformers": transformers.__version__}
+        self.facts: Mapping[str, Any] = {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
         self.warnings: tuple[str, ...] = ()
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
@@ -69,16 +86,26 @@ class LocalRewardModel:
         ids = self._ids(item.question_text + _SEPARATOR)
         ends = []
         for step in steps_of(item.text) if self.by_step else [item.text]:
-            ids += self._tokenizer.encode(step + _SEPARATOR if self.by_step else step, add_special_tokens=False)
+            ids += self._tokenizer.encode(
+                step + _SEPARATOR if self.by_step else step, add_special_tokens=False
+            )
             ends.append(len(ids) - 1)
         if self._longest and len(ids) > self._longest:
-            return Score(problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}")
+            return Score(
+                problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}"
+            )
         with self._torch.inference_mode():
-            logits = self._model(self._torch.tensor([ids], device=self._model.device)).logits[0].float()
+            logits = (
+                self._model(self._torch.tensor([ids], device=self._model.device)).logits[0].float()
+            )
         if not self.by_step:
             return Score(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
         right = logits.softmax(-1)[:, 1]
-        return Score(step_scores=tuple(float(right[end]) for end in ends), prompt_tokens=len(ids), output_tokens=0)
+        return Score(
+            step_scores=tuple(float(right[end]) for end in ends),
+            prompt_tokens=len(ids),
+            output_tokens=0,
+        )
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
@@ -102,8 +129,9 @@ def _is_process_model(folder: Path, config: Any) -> bool:
     if any(name.endswith("ForSequenceClassification") for name in names) and config.num_labels == 1:
         return False
     raise UsageError(
-        f"{folder} holds {', '.join(names) or 'no architecture'} with {config.num_labels} labels; a reward model is a sequence "
-        "classification with one output, or a token classification with two."
+        f"{folder} holds {', '.join(names) or 'no architecture'} with {config.num_labels} labels; a"
+        " reward model is a sequence classification with one output, or a token classification"
+        " with two."
     )
 
 
@@ -113,5 +141,7 @@ def _hash(folder: Path) -> str:
     for path in sorted({*folder.glob("*.safetensors"), *(folder / name for name in _HASHED)}):
         if path.is_file():
             with path.open("rb") as file:
-                digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+                digest.update(
+                    f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode()
+                )
     return digest.hexdigest()

@@ -1,4 +1,6 @@
-"""Scores as the engine's assignment: which ones a journal lacks, in which batches they are asked for, and what they cost."""
+"""Scores as the engine's assignment: which ones a journal lacks, in which batches they are asked
+for, and what they cost.
+"""
 
 from __future__ import annotations
 
@@ -63,20 +65,30 @@ class ScoringTask(ABC, Generic[Result]):
 
     @abstractmethod
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
-        """Yield everything that is asked about, question by question; `None` where there is nothing to ask."""
+        """Yield everything that is asked about, question by question; `None` where there is nothing
+        to ask.
+        """
 
     @abstractmethod
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
-        """Make the derived recording, unless it is there, from a journal with all scores, `new` of them from this run."""
+        """Make the derived recording, unless it is there, from a journal with all scores, `new` of
+        them from this run.
+        """
 
     def batches(
-        self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
+        self,
+        journal: ScoreJournal | None = None,
+        without_text: Callable[[int], None] = lambda _: None,
     ) -> Iterator[ScoreBatch]:
         """Yield what a journal lacks, some CoTs of one question at a time.
 
         `without_text` is called with how many items of each question have no text.
         """
-        again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
+        again = (
+            frozenset(journal.refused)
+            if journal is not None and self.retry_refused
+            else frozenset()
+        )
         for question in self.items():
             without_text(sum(item is None for _, item in question))
             items = [
@@ -95,7 +107,9 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
 
     journal: ScoreJournal
 
-    def __init__(self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits) -> None:
+    def __init__(
+        self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits
+    ) -> None:
         self.journal, self.budget, self._scorer = journal, budget, task.scorer
         self.total, self.unit = task.total, task.unit
         self.has_replies = len(journal) > 0
@@ -108,7 +122,11 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         budget.pay(journal.prompt_tokens, journal.output_tokens)
         if budget.is_limited and journal.without_usage:
             for question in task.items():
-                self._pay_longest(item for key, item in question if item is not None and key in journal.without_usage)
+                self._pay_longest(
+                    item
+                    for key, item in question
+                    if item is not None and key in journal.without_usage
+                )
 
     @property
     def done(self) -> int:
@@ -147,7 +165,9 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         self.journal.add([(key, score) for (key, _), score in zip(batch, reply, strict=True)])
 
     def refuse(self, batch: ScoreBatch, error: Refused) -> None:
-        self.journal.add([(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch])
+        self.journal.add(
+            [(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch]
+        )
 
     def _count_without_text(self, number: int) -> None:
         self.without_text += number
@@ -176,9 +196,10 @@ def run_scoring(
 ) -> Result:
     """Ask for every score that is missing, and write all scores into a derived recording.
 
-    In the main thread, the first Ctrl-C, SIGTERM or SIGHUP waits for replies in flight, the second for nothing. The journal is
-    beside `out`: if the run ends early, it keeps what was scored, and the same call continues. Nothing is sent that
-    could pass `cost_limit_usd`, which covers earlier runs, if every reply in flight were as long as allowed.
+    In the main thread, the first Ctrl-C, SIGTERM or SIGHUP waits for replies in flight, the second
+    for nothing. The journal is beside `out`: if the run ends early, it keeps what was scored, and
+    the same call continues. Nothing is sent that could pass `cost_limit_usd`, which covers earlier
+    runs, if every reply in flight were as long as allowed.
     """
     out = Path(out)
     if is_written(out):
@@ -186,7 +207,8 @@ def run_scoring(
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
     if problems := verify_recording(task.source.path).problems:
         raise DamagedRecordingError(
-            f"{task.source.path} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all problems."
+            f"{task.source.path} does not verify: {problems[0]} Nothing was scored. `feval verify`"
+            " lists all problems."
         )
     scorer, limits, control = task.scorer, limits or Limits(), Control()
     price = _price(scorer, prices)
@@ -198,8 +220,8 @@ def run_scoring(
             outcome = run(asking, control, scorer.aclose, blocks=scorer.info.kind == "python")
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raise InterruptedByUser(
-                f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are scored, in {journal.folder}, "
-                "and the same command continues from there.",
+                f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are"
+                f" scored, in {journal.folder}, and the same command continues from there.",
                 128 + control.signal,
             ) from error
         if outcome.error is not None:
@@ -207,8 +229,8 @@ def run_scoring(
         if not len(journal) and not task.may_seal_unasked:
             journal.remove()
             raise NotRecordedError(
-                f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were named, and a scorer reads texts. "
-                "Import or record it with its texts."
+                f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were"
+                " named, and a scorer reads texts. Import or record it with its texts."
             )
         return task.seal(journal, out, outcome.new, scores.without_text)
 
@@ -219,7 +241,9 @@ def is_written(out: Path) -> bool:
 
 
 def _written_before(task: ScoringTask[Result], out: Path) -> Result:
-    """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse any other `out`."""
+    """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse
+    any other `out`.
+    """
     if (journal_folder(out) / ScoreJournal.NAME).exists() and _is_made_from(out, task):
         with ScoreJournal.open(journal_folder(out), task.identity) as journal:
             without_text = 0
@@ -229,7 +253,9 @@ def _written_before(task: ScoringTask[Result], out: Path) -> Result:
                     break
             else:
                 return task.seal(journal, out, 0, without_text)
-    raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+    raise StorageError(
+        f"{out} exists already; a recording is never overwritten. Name another folder."
+    )
 
 
 def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
@@ -238,11 +264,16 @@ def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
     except FevalError:
         return False
     parents = [parent.get("hash") for parent in made.get("parents", ())]
-    return parents == [task.source.hash] and made.get("operation", {}).get("scorer") == task.scorer.info.name
+    return (
+        parents == [task.source.hash]
+        and made.get("operation", {}).get("scorer") == task.scorer.info.name
+    )
 
 
 def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
-    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with `asks=False` needs no key."""
+    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with
+    `asks=False` needs no key.
+    """
     folder = journal_folder(out)
     if not (folder / ScoreJournal.NAME).exists():
         return _estimate(task, None, prices)
@@ -260,15 +291,28 @@ def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str)
     if cost is None:
         return CostEstimate(cots, calls, None, None, None, "nothing", at_most=False)
     if journal is not None and (replies := journal.replies_with_usage):
-        prompt, output = (round(cots * tokens / replies) for tokens in (journal.prompt_tokens, journal.output_tokens))
+        prompt, output = (
+            round(cots * tokens / replies)
+            for tokens in (journal.prompt_tokens, journal.output_tokens)
+        )
         basis, at_most = "the mean of the replies in the journal", False
     else:
         prompt, output, at_most = words, cots * cost.max_tokens, bool(cost.max_tokens)
-        bound = f", and an upper bound: {cost.max_tokens} output tokens for every reply" if at_most else ""
+        bound = (
+            f", and an upper bound: {cost.max_tokens} output tokens for every reply"
+            if at_most
+            else ""
+        )
         basis = f"the words of the prompts{bound}"
     price = _price(task.scorer, prices)
     return CostEstimate(
-        cots, calls, prompt, output, None if price is None else usd(price, prompt, output), basis, at_most
+        cots,
+        calls,
+        prompt,
+        output,
+        None if price is None else usd(price, prompt, output),
+        basis,
+        at_most,
     )
 
 
@@ -277,22 +321,28 @@ def _price(scorer: Scorer, prices: str) -> Price | None:
     return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
 
 
-def check_named(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> None:
+def check_named(
+    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> None:
     """Raise a `NotRecordedError` if a recording lacks a dataset or an LLM that is named."""
     for dataset in datasets or ():
         source.require(dataset)
     recorded = sorted({llm for _, llm in source.manifest.pairs})
     for llm in llms or ():
         if llm not in recorded:
-            raise NotRecordedError(f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}.")
+            raise NotRecordedError(
+                f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}."
+            )
 
 
 def finish(out: Path, journal: ScoreJournal, what: str) -> str:
-    """Verify a new recording, remove the journal, and return the recording's hash; if it does not verify, the journal stays."""
+    """Verify a new recording, remove the journal, and return the recording's hash; if it does not
+    verify, the journal stays.
+    """
     if problems := verify_recording(out).problems:
         raise StorageError(
-            f"{out} was written but does not verify: {problems[0]} The {what} are kept in {journal.folder}; check the disk, "
-            f"remove {out} and run the same command again."
+            f"{out} was written but does not verify: {problems[0]} The {what} are kept in"
+            f" {journal.folder}; check the disk, remove {out} and run the same command again."
         )
     journal.remove()
     return open_recording(out).hash

@@ -1,14 +1,17 @@
-"""Pairwise verdicts: a judge is shown CoTs of two LLMs on one question and says which one it prefers.
+"""Pairwise verdicts: a judge is shown CoTs of two LLMs on one question and says which one it
+prefers.
 
-    recording ─▶ comparisons ─▶ requests not yet in the journal ─▶ judge ─▶ journal ─▶ derived recording with verdicts
+    recording ─▶ comparisons ─▶ requests not yet in the journal ─▶ judge ─▶ journal ─▶ derived
+    recording with verdicts
 
-CoT s of the first LLM is compared with CoT s of the second. Where both were recorded with the same noise, these share it, and CoT
-s is also compared with CoT s + 1, which shares none. Judges favour a position (Zheng et al. 2023, "Judging LLM-as-a-Judge with
-MT-Bench and Chatbot Arena", section 3.4, https://arxiv.org/abs/2306.05685), so both orders are asked, and two verdicts that
-differ are a tie; or only one order, chosen by a keyed hash.
+CoT s of the first LLM is compared with CoT s of the second. Where both were recorded with the same
+noise, these share it, and CoT s is also compared with CoT s + 1, which shares none. Judges favour a
+position (Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", section 3.4,
+https://arxiv.org/abs/2306.05685), so both orders are asked, and two verdicts that differ are a tie;
+or only one order, chosen by a keyed hash.
 
-The verdicts are scores of the first LLM's CoTs: 1 preferred, 0 not, 0.5 a tie, none if the judge gave none. Their scorer
-is named by `feval.recording.scores.verdicts_name`.
+The verdicts are scores of the first LLM's CoTs: 1 preferred, 0 not, 0.5 a tie, none if the judge
+gave none. Their scorer is named by `feval.recording.scores.verdicts_name`.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
-"""Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the first one's."""
+"""Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the
+first one's.
+"""
 
 ORDERS: Mapping[str, str] = {
     "both": "each comparison is asked in both orders",
@@ -94,7 +99,13 @@ class _Match:
     shift: int
 
     def key(self, question_id: str, sample: int, order: str) -> CoTKey:
-        return CoTKey(self.dataset, self.first, question_id, sample, verdicts_name("", self.second, self.shift) + order)
+        return CoTKey(
+            self.dataset,
+            self.first,
+            question_id,
+            sample,
+            verdicts_name("", self.second, self.shift) + order,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +124,9 @@ class _Comparison:
 class PairwiseComparison(ScoringTask[PairwiseResult]):
     """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.of`.
 
-    LLMs that share noise are compared with each other, and so are those that share none. Two CoTs with the same text are a tie
-    without being asked about. Pairs that already have verdicts are left alone.
+    LLMs that share noise are compared with each other, and so are those that share none. Two CoTs
+    with the same text are a tie without being asked about. Pairs that already have verdicts are
+    left alone.
     """
 
     unit: ClassVar[str] = "requests"
@@ -137,13 +149,17 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         orders: str = "both",
         retry_refused: bool = False,
     ) -> PairwiseComparison:
-        """Return what is to be compared in a recording with all the LLMs (`feval merge`), on some datasets or all.
+        """Return what is to be compared in a recording with all the LLMs (`feval merge`), on some
+        datasets or all.
 
-        `calls` is for LLMs that share noise; of others, call s is compared with call s. `retry_refused` asks again for what was
-        refused, in the journal. LLMs with other questions or pools of different sizes are a `ConflictError`, before anything is
-        paid for.
+        `calls` is for LLMs that share noise; of others, call s is compared with call s.
+        `retry_refused` asks again for what was refused, in the journal. LLMs with other questions
+        or pools of different sizes are a `ConflictError`, before anything is paid for.
         """
-        for what, name, known in (("choice of calls", calls, CALLS), ("choice of orders", orders, ORDERS)):
+        for what, name, known in (
+            ("choice of calls", calls, CALLS),
+            ("choice of orders", orders, ORDERS),
+        ):
             if name not in known:
                 raise UnknownNameError.of(what, name, known)
         source = open_recording(recording)
@@ -152,15 +168,16 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         matches = [match for match in candidates if not _is_judged(source, name, match)]
         if not matches:
             raise StorageError(
-                f"{source.path} holds the verdicts of {name!r} on all these LLMs already; give the judge another --name."
+                f"{source.path} holds the verdicts of {name!r} on all these LLMs already; give the"
+                " judge another --name."
             )
         task = cls(source, judge, matches, orders, len(candidates) - len(matches), retry_refused)
         for info in {info.name: info for info in map(task.info, matches)}.values():
             exists = any(info.name in source.scorers(*pair) for pair in source.manifest.pairs)
             if exists and source.scorer_info(info.name) != info:
                 raise StorageError(
-                    f"{source.path} holds verdicts by {info.name!r} that were asked for in another way; give this judge another "
-                    "--name."
+                    f"{source.path} holds verdicts by {info.name!r} that were asked for in another"
+                    " way; give this judge another --name."
                 )
         furthest = {(match.dataset, match.first, match.second): match for match in matches}
         for match in furthest.values():
@@ -173,7 +190,9 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         judge = self.scorer.info
         comparison = {"against": match.second, "shift": match.shift, "orders": self.orders}
         return ScorerInfo(
-            verdicts_name(judge.name, match.second, match.shift), judge.kind, {**judge.parameters, **comparison}
+            verdicts_name(judge.name, match.second, match.shift),
+            judge.kind,
+            {**judge.parameters, **comparison},
         )
 
     def asked(self) -> dict[str, Any]:
@@ -195,14 +214,18 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
 
     def comparisons(self, match: _Match) -> Iterator[tuple[str, list[_Comparison]]]:
         """Yield question id and its comparisons, in recorded order."""
-        first, second = (self.source.pools(match.dataset, llm) for llm in (match.first, match.second))
+        first, second = (
+            self.source.pools(match.dataset, llm) for llm in (match.first, match.second)
+        )
         for one, two in zip_longest(first, second):
             _check_pools(match, one, two)
             size = len(one.texts)
             comparisons = []
             for sample, text in enumerate(one.texts):
                 other = two.texts[(sample + match.shift) % size]
-                comparisons.append(_Comparison(sample, None if text is None or other is None else (text, other)))
+                comparisons.append(
+                    _Comparison(sample, None if text is None or other is None else (text, other))
+                )
             yield one.question_id, comparisons
 
     def orders_of(self, match: _Match, question_id: str, sample: int) -> list[str]:
@@ -210,12 +233,22 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         if self.orders == "both":
             return [_AS_GIVEN, _SWAPPED]
         name = json.dumps(
-            [self.scorer.info.name, match.dataset, match.first, match.second, match.shift, question_id, sample]
+            [
+                self.scorer.info.name,
+                match.dataset,
+                match.first,
+                match.second,
+                match.shift,
+                question_id,
+                sample,
+            ]
         )
         return [_SWAPPED if hashlib.sha256(name.encode()).digest()[0] & 1 else _AS_GIVEN]
 
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
-        """Yield all requests, question by question; `None` where a text is missing or both are the same."""
+        """Yield all requests, question by question; `None` where a text is missing or both are the
+        same.
+        """
         for match in self.matches:
             questions = {question.id: question for question in self.source.questions(match.dataset)}
             for question_id, comparisons in self.comparisons(match):
@@ -224,7 +257,9 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                     for order in self.orders_of(match, question_id, comparison.sample):
                         item = None
                         if comparison.texts is not None and not comparison.has_equal_texts:
-                            text, other = comparison.texts[::-1] if order == _SWAPPED else comparison.texts
+                            text, other = (
+                                comparison.texts[::-1] if order == _SWAPPED else comparison.texts
+                            )
                             item = Item(questions[question_id], text, None, other=other)
                         items.append((match.key(question_id, comparison.sample, order), item))
                 yield items
@@ -235,8 +270,8 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         if not len(journal) and not self._has_equal_texts():
             journal.remove()
             raise NotRecordedError(
-                f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record "
-                "it with its texts."
+                f"{source.path} holds no texts of the CoTs that were to be compared, and a judge"
+                " reads texts. Import or record it with its texts."
             )
         replies, states = journal.replies(), Counter[str]()
         scorers: dict[str, ScorerInfo] = {}
@@ -244,9 +279,15 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         for match in self.matches:
             info = self.info(match)
             scorers[info.name] = info
-            rows.setdefault(info.name, {})[match.dataset, match.first] = _rows(self, match, replies, states)
+            rows.setdefault(info.name, {})[match.dataset, match.first] = _rows(
+                self, match, replies, states
+            )
         if is_written(out):
-            deque(chain.from_iterable(each for pairs in rows.values() for each in pairs.values()), maxlen=0)  # counts
+            # counts
+            deque(
+                chain.from_iterable(each for pairs in rows.values() for each in pairs.values()),
+                maxlen=0,
+            )
         else:
             add_scorers(
                 source.path,
@@ -256,7 +297,10 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                 notes=_notes(judge.info.name, states),
             )
         recording_hash, total = finish(out, journal, "verdicts"), _total(states)
-        note = f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
+        note = (
+            f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as"
+            " they are."
+        )
         return PairwiseResult(
             path=out,
             recording_hash=recording_hash,
@@ -282,11 +326,16 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     def _has_equal_texts(self) -> bool:
         """Whether some comparison is a tie that nobody is asked about."""
         comparisons = chain.from_iterable(map(self.comparisons, self.matches))
-        return any(comparison.has_equal_texts for _, question in comparisons for comparison in question)
+        return any(
+            comparison.has_equal_texts for _, question in comparisons for comparison in question
+        )
 
 
 def _matches(
-    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None, shifts: Sequence[int]
+    source: Recording,
+    datasets: Sequence[str] | None,
+    llms: Sequence[str] | None,
+    shifts: Sequence[int],
 ) -> list[_Match]:
     check_named(source, datasets, llms)
     matches = []
@@ -297,11 +346,14 @@ def _matches(
         noise = _noise_groups(source, names)
         for first, second in combinations(names, 2):
             if noise[first] == noise[second]:
-                matches += [_Match(dataset, first, second, shift) for shift in (shifts if noise[first] else (0,))]
+                matches += [
+                    _Match(dataset, first, second, shift)
+                    for shift in (shifts if noise[first] else (0,))
+                ]
     if not matches:
         raise UsageError(
-            f"{source.path} holds no two LLMs to compare among those named: two with the same noise, or both with noise of their "
-            "own. Put recordings together with `feval merge`."
+            f"{source.path} holds no two LLMs to compare among those named: two with the same"
+            " noise, or both with noise of their own. Put recordings together with `feval merge`."
         )
     return matches
 
@@ -309,7 +361,10 @@ def _matches(
 def _noise_groups(source: Recording, llms: Sequence[str]) -> dict[str, str | None]:
     """Return LLM -> the noise that it shares with another; `None` if it shares none."""
     settings = {llm: source.llm_info(llm).decoding.get("noise") for llm in llms}
-    noise = {llm: None if setting is None else json.dumps(setting, sort_keys=True) for llm, setting in settings.items()}
+    noise = {
+        llm: None if setting is None else json.dumps(setting, sort_keys=True)
+        for llm, setting in settings.items()
+    }
     count = Counter(noise.values())
     return {llm: name if count[name] > 1 else None for llm, name in noise.items()}
 
@@ -325,27 +380,34 @@ def _is_judged(source: Recording, judge: str, match: _Match) -> bool:
 def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> None:
     if one is None or two is None or one.question_id != two.question_id:
         raise ConflictError(
-            f"{match.first} and {match.second} were recorded on different questions of {match.dataset}, so their CoTs cannot be "
-            "compared; record what is missing, or select questions."
+            f"{match.first} and {match.second} were recorded on different questions of"
+            f" {match.dataset}, so their CoTs cannot be compared; record what is missing, or select"
+            " questions."
         )
     sizes = len(one.texts), len(two.texts)
     if sizes[0] != sizes[1]:
         raise ConflictError(
-            f"CoTs are compared call by call; on {one.question_id!r} {match.first} has {sizes[0]} and {match.second} {sizes[1]}. "
-            "Record what is missing."
+            f"CoTs are compared call by call; on {one.question_id!r} {match.first} has {sizes[0]}"
+            f" and {match.second} {sizes[1]}. Record what is missing."
         )
     if match.shift and sizes[0] == 1:
         raise ConflictError(
-            f"{match.first} and {match.second} have 1 CoT on {one.question_id!r}, so there is no other call to compare with; "
-            'take calls = "same" (in a file for --settings).'
+            f"{match.first} and {match.second} have 1 CoT on {one.question_id!r}, so there is no"
+            ' other call to compare with; take calls = "same" (in a file for --settings).'
         )
 
 
 def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
-    """Return the verdict of a comparison from its replies by order (each rates what was shown first), and how it came about."""
+    """Return the verdict of a comparison from its replies by order (each rates what was shown
+    first), and how it came about.
+    """
     verdict = "\n---\n".join(reply.verdict or "" for reply in replies.values())
     prompt, output = (
-        None if None in (counts := [getattr(reply, name) for reply in replies.values()]) else sum(counts)
+        (
+            None
+            if None in (counts := [getattr(reply, name) for reply in replies.values()])
+            else sum(counts)
+        )
         for name in ("prompt_tokens", "output_tokens")
     )
     scores = [
@@ -354,19 +416,27 @@ def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
     ]
     if None in scores:
         problems = {reply.problem for reply in replies.values() if reply.score is None}
-        problem = next((name for name in ("refused", "unreadable") if name in problems), "abstained")
+        problem = next(
+            (name for name in ("refused", "unreadable") if name in problems), "abstained"
+        )
         return Score(None, None, verdict, prompt, output), problem
     score = scores[0] if len(set(scores)) == 1 else 0.5
-    return Score(score, None, verdict, prompt, output), "contradicted" if {0.0, 1.0} <= set(scores) else "verdict"
+    return Score(score, None, verdict, prompt, output), (
+        "contradicted" if {0.0, 1.0} <= set(scores) else "verdict"
+    )
 
 
 _STATES = ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
 
 
-def _rows(task: PairwiseComparison, match: _Match, replies: Replies, states: Counter[str]) -> Iterator[ScoreRows]:
+def _rows(
+    task: PairwiseComparison, match: _Match, replies: Replies, states: Counter[str]
+) -> Iterator[ScoreRows]:
     for question_id, comparisons in task.comparisons(match):
         scores = {}
-        by_order = {order: replies(match.key(question_id, 0, order)) for order in (_AS_GIVEN, _SWAPPED)}
+        by_order = {
+            order: replies(match.key(question_id, 0, order)) for order in (_AS_GIVEN, _SWAPPED)
+        }
         for comparison in comparisons:
             if comparison.texts is None:
                 states["missing"] += 1
@@ -375,7 +445,9 @@ def _rows(task: PairwiseComparison, match: _Match, replies: Replies, states: Cou
                 score, state = Score(0.5, None, _SAME_TEXT), "same"
             else:
                 orders = task.orders_of(match, question_id, comparison.sample)
-                score, state = _combined({order: by_order[order][comparison.sample] for order in orders})
+                score, state = _combined(
+                    {order: by_order[order][comparison.sample] for order in orders}
+                )
             states[state] += 1
             states["tie"] += score.score == 0.5
             scores[comparison.sample] = score
@@ -396,6 +468,12 @@ def _notes(name: str, states: Mapping[str, int]) -> Iterator[str]:
         ("missing", "a text was not kept"),
     ):
         if count := states[state]:
-            yield f"{count:,} of {counted(total, 'comparison')} {'has' if count == 1 else 'have'} no verdict: {why}."
+            yield (
+                f"{count:,} of {counted(total, 'comparison')} {'has' if count == 1 else 'have'} no"
+                f" verdict: {why}."
+            )
     if count := states["contradicted"]:
-        yield f"In {count:,} of {counted(total, 'comparison')} {name} preferred the same place in both orders; they are ties."
+        yield (
+            f"In {count:,} of {counted(total, 'comparison')} {name} preferred the same place in"
+            " both orders; they are ties."
+        )

@@ -40,32 +40,48 @@ class _HTTPScorer:
         self._endpoint.redaction.leave_logs()
 
     async def post(self, url: str, body: object) -> Any:
-        """Send JSON and return the JSON that comes back; a `BackendError` says what came instead."""
+        """Send JSON and return the JSON that comes back; a `BackendError` says what came
+        instead.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 response, content = await self._exchange(url, json.dumps(body).encode())
         except (TimeoutError, httpx2.TimeoutException):
-            failure: BackendError = Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
+            failure: BackendError = Transient(
+                f"{self._endpoint.host} did not answer within {self._timeout_s:g} s"
+            )
         except httpx2.HTTPError as error:
-            failure = Transient(f"the connection to {self._endpoint.host} failed ({type(error).__name__})")
+            failure = Transient(
+                f"the connection to {self._endpoint.host} failed ({type(error).__name__})"
+            )
         else:
             if not response.is_success:
-                raise self._error(Answer(response.status_code, response.headers, _json_or_text(content)))
+                raise self._error(
+                    Answer(response.status_code, response.headers, _json_or_text(content))
+                )
             try:
                 return json.loads(content)
             except (ValueError, RecursionError) as error:
                 raise Transient(f"{self._endpoint.host} sent no valid JSON") from error
-        # Raised here and not above, where Python would chain the client's error to it: it may quote what was sent.
+        # Raised here and not above, where Python would chain the client's error to it: it may quote
+        # what was sent.
         raise failure
 
     async def _exchange(self, url: str, data: bytes) -> tuple[httpx2.Response, bytes]:
         if self._client is None:
             self._endpoint.redaction.guard_logs()
-            timeout = httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S))
+            timeout = httpx2.Timeout(
+                self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S)
+            )
             # A redirect would carry the key to another host.
             limits = httpx2.Limits(max_connections=None)
-            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._endpoint.client_key}"}
+            self._client = httpx2.AsyncClient(
+                timeout=timeout, limits=limits, follow_redirects=False
+            )
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {self._endpoint.client_key}",
+        }
         headers |= replies.ACCEPTED | self._endpoint.headers
         async with self._client.stream("POST", url, content=data, headers=headers) as response:
             return response, await replies.body(response, self._endpoint.host)
@@ -83,8 +99,9 @@ class _HTTPScorer:
 
     def _wrong_reply(self, expected: str, received: str) -> Fatal:
         return Fatal(
-            f"{self._endpoint.host} did not answer with one score for each CoT: expected {expected}, received {received}. "
-            "Check the URL, and that a reward model with the named protocol is there."
+            f"{self._endpoint.host} did not answer with one score for each CoT: expected"
+            f" {expected}, received {received}. Check the URL, and that a reward model with the"
+            " named protocol is there."
         )
 
 
@@ -105,12 +122,17 @@ class RewardScorer(_HTTPScorer):
     def __init__(self, endpoint: Endpoint, name: str | None, timeout_s: float) -> None:
         super().__init__(endpoint, "the reward model", timeout_s)
         self.info = ScorerInfo(
-            name or f"http:{endpoint.url}", "http", {"url": endpoint.url, "protocol": "feval-rewards-1"}
+            name or f"http:{endpoint.url}",
+            "http",
+            {"url": endpoint.url, "protocol": "feval-rewards-1"},
         )
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT."""
-        body = [{"question": item.question_text, "text": item.text, "answer": item.answer} for item in items]
+        body = [
+            {"question": item.question_text, "text": item.text, "answer": item.answer}
+            for item in items
+        ]
         reply = await self.post(self._endpoint.url, body)
         scores = reply.get("scores") if isinstance(reply, dict) else None
         return self._scores(scores, len(items), "a list `scores` in a JSON object")
@@ -120,13 +142,17 @@ class RewardScorer(_HTTPScorer):
             return super()._error(answer)
         reason = self._endpoint.redaction.reason(answer.message).rstrip(".")
         return Fatal(
-            f"{self._endpoint.host} answered {answer.status}" + (f": {reason}" if reason else "") + ". Check the URL "
+            f"{self._endpoint.host} answered {answer.status}"
+            + (f": {reason}" if reason else "")
+            + ". Check the URL "
             f"({self._endpoint.url}): a reward model there should take a POST of JSON."
         )
 
 
 class VLLMScorer(_HTTPScorer):
-    """vLLM's `/score` for cross-encoders: https://docs.vllm.ai, "OpenAI-Compatible Server", Score API."""
+    """vLLM's `/score` for cross-encoders: https://docs.vllm.ai, "OpenAI-Compatible Server", Score
+    API.
+    """
 
     def __init__(self, endpoint: Endpoint, model: str, name: str | None, timeout_s: float) -> None:
         super().__init__(endpoint, model, timeout_s)
@@ -135,7 +161,11 @@ class VLLMScorer(_HTTPScorer):
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT."""
-        body = {"model": self._model, "text_1": items[0].question_text, "text_2": [item.text for item in items]}
+        body = {
+            "model": self._model,
+            "text_1": items[0].question_text,
+            "text_2": [item.text for item in items],
+        }
         reply = await self.post(f"{self._endpoint.url}/score", body)
         data = reply.get("data") if isinstance(reply, dict) else None
         expected = "a list `data` in a JSON object, with an index and a score in each entry"
@@ -146,5 +176,8 @@ class VLLMScorer(_HTTPScorer):
             raise self._wrong_reply(expected, "entries without an index of their own")
         data = [by_index[index] for index in range(len(data))]
         # Older servers wrap each score in a list.
-        scores = [value[0] if isinstance(value, list) and value else value for value in (e.get("score") for e in data)]
+        scores = [
+            value[0] if isinstance(value, list) and value else value
+            for value in (e.get("score") for e in data)
+        ]
         return self._scores(scores, len(items), expected)

@@ -2,11 +2,13 @@
 
 An append-only file (`recorders.journal.appendlog`) of JSON lines:
 
-    {"v":1,"scores":{...},"crc":"..."}                                     which scorer, on which recording
-    {"v":1,"dataset":...,"llm":...,"question_id":...,"sample":0,"score":0.5,...}   the score of one CoT
+    {"v":1,"scores":{...},"crc":"..."}                                     which scorer, on which
+    recording {"v":1,"dataset":...,"llm":...,"question_id":...,"sample":0,"score":0.5,...}   the
+    score of one CoT
 
-A CoT is identified by dataset, LLM, question and sample index, and by what it is compared with in a pairwise comparison; the
-first line pins the recording by its hash. A CoT that was refused may occur again: the later line counts.
+A CoT is identified by dataset, LLM, question and sample index, and by what it is compared with in a
+pairwise comparison; the first line pins the recording by its hash. A CoT that was refused may occur
+again: the later line counts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ REFUSED = "Refused: "
 
 
 class CoTKey(NamedTuple):
-    """Which CoT of a recording, and in which of its comparisons (`against`, empty where it is scored by itself)."""
+    """Which CoT of a recording, and in which of its comparisons (`against`, empty where it is
+    scored by itself).
+    """
 
     dataset: str
     llm: str
@@ -44,7 +48,8 @@ class Score:
         verdict: the scorer's reply in words; `None` where it gives only numbers.
         prompt_tokens: of its request; `None` if unknown.
         output_tokens: of its reply; `None` if unknown.
-        problem: why there is no score: "unreadable" or "refused"; `None` if the scorer gave one, or chose not to.
+        problem: why there is no score: "unreadable" or "refused"; `None` if the scorer gave one, or
+            chose not to.
     """
 
     score: float | None = None
@@ -70,7 +75,9 @@ class CoTSet:
         return self._length
 
     def __contains__(self, key: CoTKey) -> bool:
-        return bool(self._masks[key.dataset, key.llm, key.against].get(key.question_id, 0) >> key.sample & 1)
+        return bool(
+            self._masks[key.dataset, key.llm, key.against].get(key.question_id, 0) >> key.sample & 1
+        )
 
     def add(self, key: CoTKey) -> None:
         """Add a CoT."""
@@ -80,9 +87,11 @@ class CoTSet:
 
 
 class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
-    """The journal in one folder, locked for this process; made by `ScoreJournal.open`, used as a context manager.
+    """The journal in one folder, locked for this process; made by `ScoreJournal.open`, used as a
+    context manager.
 
-    The token counts are of the replies that came with them; `without_usage` has the CoTs of the others.
+    The token counts are of the replies that came with them; `without_usage` has the CoTs of the
+    others.
     """
 
     NAME, HEADER, WORKER = "scores.jsonl", "scores", "process"
@@ -96,7 +105,9 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
 
     @classmethod
     def open(cls, folder: str | Path, identity: Mapping[str, Any]) -> Self:
-        """Open the journal in a folder, or begin one; that of another scorer or recording (`identity`) is refused."""
+        """Open the journal in a folder, or begin one; that of another scorer or recording
+        (`identity`) is refused.
+        """
         journal = cls(Path(folder))
         try:
             with journal._storage_errors("opened"):
@@ -120,7 +131,9 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
             self._collect([self._line(_record(key, score)) for key, score in scores], scores)
 
     def replies(self) -> Replies:
-        """Return a function that reads the scores of what a key has but for its sample: sample index -> score."""
+        """Return a function that reads the scores of what a key has but for its sample: sample
+        index -> score.
+        """
         places = Places()
         for line in self._committed_lines():
             key, _ = self._entry(line)
@@ -159,7 +172,10 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
             return key, Score(
                 record.get("score"),
                 None if steps is None else tuple(steps),
-                *(record.get(name) for name in ("verdict", "prompt_tokens", "output_tokens", "problem")),
+                *(
+                    record.get(name)
+                    for name in ("verdict", "prompt_tokens", "output_tokens", "problem")
+                ),
             )
         except (KeyError, TypeError) as error:
             raise self._damaged(line.number, "lacks a field") from error
@@ -175,4 +191,8 @@ def _record(key: CoTKey, score: Score) -> dict[str, Any]:
         "problem": score.problem,
     }
     where = {name: value for name, value in key._asdict().items() if name != "against" or value}
-    return {"v": VERSION, **where, **{name: value for name, value in values.items() if value is not None}}
+    return {
+        "v": VERSION,
+        **where,
+        **{name: value for name, value in values.items() if value is not None},
+    }

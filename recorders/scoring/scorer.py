@@ -22,7 +22,8 @@ class Item:
         text: the CoT.
         answer: as extracted, canonical; `None` for no answer.
         prompt: the request the CoT answers, as a JSON array of messages; `None` if it was not kept.
-        other: text of the CoT it is compared with, which is shown second; `None` where it is scored by itself.
+        other: text of the CoT it is compared with, which is shown second; `None` where it is scored
+            by itself.
         llm: name of the LLM.
         sample: number of the CoT among those of its question and LLM, from 0.
     """
@@ -44,7 +45,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """What a paid scorer is sent for each CoT, and the most tokens of a reply: to estimate tokens and dollars."""
+    """What a paid scorer is sent for each CoT, and the most tokens of a reply: to estimate tokens
+    and dollars.
+    """
 
     model: str
     max_tokens: int
@@ -86,7 +89,8 @@ class Scorer(Protocol):
 
 
 def read_score(value: object) -> Score | None:
-    """Return a score from outside, which is a number, a list of step scores or `None`; return `None` if it is none of these.
+    """Return a score from outside, which is a number, a list of step scores or `None`; return
+    `None` if it is none of these.
 
     Values that are not finite count as unreadable.
     """

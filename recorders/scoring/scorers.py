@@ -1,6 +1,8 @@
-"""Scorers by the way a user names them (docs/scoring.md). A scorer sees the question, the CoT and its answer, never the gold.
+"""Scorers by the way a user names them (docs/scoring.md). A scorer sees the question, the CoT and
+its answer, never the gold.
 
-Scorers ask once and retry nothing: they raise the errors of backends (`recorders.errors`), and the engine repeats.
+Scorers ask once and retry nothing: they raise the errors of backends (`recorders.errors`), and the
+engine repeats.
 """
 
 from __future__ import annotations
@@ -46,36 +48,48 @@ def make_scorer(
 ) -> Scorer:
     """Return the scorer that a user names: a kind of `KINDS`, a colon, and what it needs.
 
-    Its name in the recording is the spec without credentials, unless another is given. Endpoints that speak OpenAI's protocol
-    take URL and key from the environment as the official client does; `http:` has a key only if `key_variable` names one. For
-    an estimate it is made with `asks=False` and needs no key. A function is called by an `executor`
-    (`feval.executors`) where one is given.
+    Its name in the recording is the spec without credentials, unless another is given. Endpoints
+    that speak OpenAI's protocol take URL and key from the environment as the official client does;
+    `http:` has a key only if `key_variable` names one. For an estimate it is made with `asks=False`
+    and needs no key. A function is called by an `executor` (`feval.executors`) where one is given.
     """
     kind, colon, rest = spec.partition(":")
     if kind in {"http", "https"} and rest.startswith("//"):  # the URL itself
         kind, rest = "http", spec
     if kind not in KINDS:
-        raise UnknownNameError.of("kind of scorer", kind, KINDS, "Write KIND:WHAT, such as judge:gpt-4o-mini.")
+        raise UnknownNameError.of(
+            "kind of scorer", kind, KINDS, "Write KIND:WHAT, such as judge:gpt-4o-mini."
+        )
     if not colon or not rest.strip():
         raise UsageError(f"The scorer {spec[:80]!r} is incomplete; write {KINDS[kind]}.")
     if pairwise and kind != "judge":
-        raise UsageError(f"CoTs are compared in pairs by a judge, and {spec[:80]!r} is none; write judge:MODEL.")
+        raise UsageError(
+            f"CoTs are compared in pairs by a judge, and {spec[:80]!r} is none; write judge:MODEL."
+        )
     if kind == "python":
         return FunctionScorer(rest, name, executor)
     if executor is not None:
         raise UsageError(
-            f"Workers call functions, python:MODULE:FUNCTION; {spec[:80]!r} is asked from one process. Leave --workers and "
-            "--scheduler out."
+            f"Workers call functions, python:MODULE:FUNCTION; {spec[:80]!r} is asked from one"
+            " process. Leave --workers and --scheduler out."
         )
     if kind == "transformers":
         return LocalRewardModel(Path(rest), name)
     if kind == "http":
-        values = Endpoint.from_environment(rest, key_variable) if key_variable and asks else Endpoint(rest)
+        values = (
+            Endpoint.from_environment(rest, key_variable)
+            if key_variable and asks
+            else Endpoint(rest)
+        )
         return RewardScorer(values, name, timeout_s)
     if asks:
         endpoint = Endpoint.from_environment(base_url, key_variable)
     else:
-        endpoint = Endpoint(base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL)
+        endpoint = Endpoint(
+            base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
+        )
     if kind == "vllm-score":
         return VLLMScorer(endpoint, rest, name, timeout_s)
-    return ChatScorer(endpoint, PAIRWISE if pairwise else CHECKS[kind], rest, name, timeout_s, asks=asks)
+    return ChatScorer(
+        endpoint, PAIRWISE if pairwise else CHECKS[kind], rest, name, timeout_s, asks=asks
+    )

@@ -1,9 +1,11 @@
-"""Score a recording: every CoT goes to a scorer once, every score is in a journal before it counts, then all is sealed.
+"""Score a recording: every CoT goes to a scorer once, every score is in a journal before it counts,
+then all is sealed.
 
-    recording ─▶ CoTs not yet in the journal ─▶ engine ─▶ scorer ─▶ journal ─▶ derived recording with scores
+    recording ─▶ CoTs not yet in the journal ─▶ engine ─▶ scorer ─▶ journal ─▶ derived recording
+    with scores
 
-Whatever stops a run leaves the journal beside `out`; the same command continues from there. It is removed when the new recording
-has been verified.
+Whatever stops a run leaves the journal beside `out`; the same command continues from there. It is
+removed when the new recording has been verified.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class ScoringResult:
         recording_hash: its hash.
         scorer: name of the scorer in it.
         cots: CoTs that were given to the scorer.
-        new: how many of them in this run; the others were in the journal, or in the recording before.
+        new: how many of them in this run; the others were in the journal, or in the recording
+            before.
         with_score: CoTs with a score or step scores.
         unreadable: CoTs whose score could not be read in the scorer's reply.
         refused: CoTs that the scorer refused to score.
@@ -61,7 +64,8 @@ class ScoringResult:
 class CoTScoring(ScoringTask[ScoringResult]):
     """Every CoT of a recording is given to a scorer; made by `CoTScoring.of`.
 
-    `earlier` has the pairs that the scorer has scored already; there only the `refused` CoTs are asked for, other scores stay.
+    `earlier` has the pairs that the scorer has scored already; there only the `refused` CoTs are
+    asked for, other scores stay.
     """
 
     source: Recording
@@ -83,8 +87,8 @@ class CoTScoring(ScoringTask[ScoringResult]):
     ) -> CoTScoring:
         """Return what is to be scored in a recording: some datasets and LLMs, or all.
 
-        `retry_refused` asks again for the CoTs that the scorer refused, in the journal or in a recording that holds its scores,
-        whose other scores are kept.
+        `retry_refused` asks again for the CoTs that the scorer refused, in the journal or in a
+        recording that holds its scores, whose other scores are kept.
         """
         source = open_recording(recording)
         pairs = _pairs(source, datasets, llms)
@@ -92,13 +96,15 @@ class CoTScoring(ScoringTask[ScoringResult]):
         if scored and not retry_refused:
             dataset, llm = scored[0]
             raise StorageError(
-                f"{source.path} holds scores of {llm} on {dataset} by {scorer.info.name!r} already; give the scorer another "
-                "--name, or take --retry-refused to ask again for the CoTs that it refused."
+                f"{source.path} holds scores of {llm} on {dataset} by {scorer.info.name!r} already;"
+                " give the scorer another --name, or take --retry-refused to ask again for the"
+                " CoTs that it refused."
             )
         if scored and source.scorer_info(scorer.info.name) != scorer.info:
             raise StorageError(
-                f"The scores by {scorer.info.name!r} in {source.path} were given by another scorer or with other parameters, so "
-                "its refused CoTs are not asked for again; name the same scorer, or give this one another --name."
+                f"The scores by {scorer.info.name!r} in {source.path} were given by another scorer"
+                " or with other parameters, so its refused CoTs are not asked for again; name the"
+                " same scorer, or give this one another --name."
             )
         refused = {
             CoTKey(*pair, question, sample)
@@ -109,7 +115,8 @@ class CoTScoring(ScoringTask[ScoringResult]):
         }
         if scored == pairs and not refused:
             raise UsageError(
-                f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing to ask again."
+                f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing"
+                " to ask again."
             )
         return cls(source, scorer, pairs, scored, frozenset(refused), retry_refused)
 
@@ -125,7 +132,11 @@ class CoTScoring(ScoringTask[ScoringResult]):
     @property
     def total(self) -> int:
         """CoTs to score, those without a text included."""
-        fresh: int = sum(self.source.manifest.pairs[pair]["cots"] for pair in self.pairs if pair not in self.earlier)
+        fresh: int = sum(
+            self.source.manifest.pairs[pair]["cots"]
+            for pair in self.pairs
+            if pair not in self.earlier
+        )
         return fresh + len(self.refused)
 
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
@@ -136,14 +147,22 @@ class CoTScoring(ScoringTask[ScoringResult]):
             for pool in self.source.pools(dataset, llm):
                 items: list[tuple[CoTKey, Item | None]] = []
                 turns, parents = pool.messages, pool.parents or [None] * len(pool.texts)
-                texts = pool.texts if pool.parents is None or turns else path_texts(pool.texts, parents, stop)
+                texts = (
+                    pool.texts
+                    if pool.parents is None or turns
+                    else path_texts(pool.texts, parents, stop)
+                )
                 for sample, text in enumerate(texts):
                     key = CoTKey(dataset, llm, pool.question_id, sample)
                     if (dataset, llm) in self.earlier and key not in self.refused:
                         continue
                     item = None
                     if text is not None:
-                        sent = conversation(sample, parents, pool.texts, turns, pool.prompt) if turns else pool.prompt
+                        sent = (
+                            conversation(sample, parents, pool.texts, turns, pool.prompt)
+                            if turns
+                            else pool.prompt
+                        )
                         own = questions[pool.question_id], text, pool.answers[sample], sent
                         item = Item(*own, llm=llm, sample=sample)
                     items.append((key, item))
@@ -166,7 +185,9 @@ class CoTScoring(ScoringTask[ScoringResult]):
                 notes=_notes(scorer.info.name, states, without_text),
                 replacing=bool(self.earlier),
                 without_notes=[
-                    note for note in source.manifest.raw["notes"] if self.earlier and _is_note_of(scorer, note)
+                    note
+                    for note in source.manifest.raw["notes"]
+                    if self.earlier and _is_note_of(scorer, note)
                 ],
             )
         notes = _notes(scorer.info.name, states, without_text)
@@ -184,20 +205,32 @@ class CoTScoring(ScoringTask[ScoringResult]):
         )
 
     def _rows(self, pair: Pair, replies: Replies, states: Counter[str]) -> Iterator[ScoreRows]:
-        """Yield the scores of a pair, those that stay and those of the journal, and count them by state."""
-        earlier = iter(_recorded_scores(self.source, pair, self.scorer.info.name) if pair in self.earlier else ())
+        """Yield the scores of a pair, those that stay and those of the journal, and count them by
+        state.
+        """
+        earlier = iter(
+            _recorded_scores(self.source, pair, self.scorer.info.name)
+            if pair in self.earlier
+            else ()
+        )
         name, recorded = next(earlier, (None, {}))
         for question in self.source.votes(pair[0]).question_ids:
             scores = {}
             if question == name:
-                scores = {sample: score for sample, score in recorded.items() if score.problem != "refused"}
+                scores = {
+                    sample: score
+                    for sample, score in recorded.items()
+                    if score.problem != "refused"
+                }
                 name, recorded = next(earlier, (None, {}))
             if scores := scores | replies(CoTKey(*pair, question, 0)):
                 states.update(map(_state, scores.values()))
                 yield score_rows(question, scores, steps=True)
 
 
-def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tuple[str, dict[int, Score]]]:
+def _recorded_scores(
+    source: Recording, pair: Pair, scorer: str
+) -> Iterator[tuple[str, dict[int, Score]]]:
     """Yield the scores in a recording: question id, and the scores by sample."""
     for rows in source.score_rows(*pair, scorer):
         scores = {}
@@ -214,7 +247,9 @@ def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tup
         yield rows.question_id, scores
 
 
-def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[Pair]:
+def _pairs(
+    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> list[Pair]:
     check_named(source, datasets, llms)
     pairs = [
         (dataset, llm)
@@ -222,12 +257,16 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
         if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
     ]
     if not pairs:
-        raise NotRecordedError(f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds.")
+        raise NotRecordedError(
+            f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds."
+        )
     return pairs
 
 
 def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) -> ScoreRows:
-    """Return the scores of some CoTs of a question, by sample index, as a recording stores them; `steps` adds their column."""
+    """Return the scores of some CoTs of a question, by sample index, as a recording stores them;
+    `steps` adds their column.
+    """
     samples = sorted(scores)
     rows = [scores[sample] for sample in samples]
     return ScoreRows(
@@ -242,7 +281,9 @@ def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) ->
 
 
 def _state(score: Score) -> str:
-    return score.problem or ("none" if score.score is None and score.step_scores is None else "scored")
+    return score.problem or (
+        "none" if score.score is None and score.step_scores is None else "scored"
+    )
 
 
 def _is_note_of(scorer: Scorer, note: str) -> bool:
@@ -258,6 +299,9 @@ def _notes(name: str, states: Mapping[str, int], without_text: int) -> Iterator[
         (states["none"], f"{name} gave none"),
     ):
         if count:
-            yield f"{count:,} of {counted(total, 'CoT')} {'has' if count == 1 else 'have'}{_UNSCORED}{why}."
+            yield (
+                f"{count:,} of {counted(total, 'CoT')}"
+                f" {'has' if count == 1 else 'have'}{_UNSCORED}{why}."
+            )
     if without_text:
         yield f"CoTs without text, which were not given to {name}: {without_text:,}."

@@ -1,6 +1,7 @@
 """Servers of our own: the recording proxy and the server of the tiny models.
 
-They need the extra `serve`. So they are imported when they are used: `feval proxy --help` works without it.
+They need the extra `serve`. So they are imported when they are used: `feval proxy --help` works
+without it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,15 @@
-"""Record by running: an OpenAI-compatible proxy that journals every reply, and gives it again the next time.
+"""Record by running: an OpenAI-compatible proxy that journals every reply, and gives it again the
+next time.
 
-A chat completion is answered from the journal as long as that has samples of the same request (model, messages, decoding, and the
-seed if one was sent) that this run has not given yet; else it is forwarded with the client's own key. Every choice is on disk
-before the client gets it. What the journal cannot hold (images, tool results, invalid requests), and every other path, is passed
-on unrecorded. That, and what the recording will lack of a reply (calls of tools), is said at once: in the header of the reply,
-and in the log the first time.
+A chat completion is answered from the journal as long as that has samples of the same request
+(model, messages, decoding, and the seed if one was sent) that this run has not given yet; else it
+is forwarded with the client's own key. Every choice is on disk before the client gets it. What the
+journal cannot hold (images, tool results, invalid requests), and every other path, is passed on
+unrecorded. That, and what the recording will lack of a reply (calls of tools), is said at once: in
+the header of the reply, and in the log the first time.
 
-Keys come with the client's requests or from an environment variable. They are sent on and never written: a reply that repeats a
-key is masked, and a request whose body holds one is not recorded.
+Keys come with the client's requests or from an environment variable. They are sent on and never
+written: a reply that repeats a key is masked, and a request whose body holds one is not recorded.
 """
 
 from __future__ import annotations
@@ -27,8 +29,6 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from feval.serving.web import METHODS, Limits, response  # isort: skip  # first: it says how to install Starlette
-
 import httpx2
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -39,6 +39,9 @@ from starlette.routing import Route
 from feval.errors import FevalError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.serving.server import Server
+
+# isort: skip  # first: it says how to install Starlette
+from feval.serving.web import METHODS, Limits, response
 from feval.serving.wire.errors import RequestError, ServingError, UnknownError
 from feval.serving.wire.replies import completion_reply, usage
 from feval.serving.wire.requests import conversation
@@ -61,15 +64,18 @@ _SCHEME = re.compile(r"^(bearer|basic)\s+", re.IGNORECASE)
 _MAX_SAMPLES = 1 << 20
 # Headers of this connection only (RFC 9110, section 7.6.1), or made anew.
 _HOP = {
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+    "transfer-encoding", "upgrade",
     "host", "content-length", "accept-encoding", "expect", "origin",
 }  # fmt: skip
 _HOP_OF_REPLY = _HOP | {"server", "date", "set-cookie"}
 _KEY_NAME = re.compile(r"authorization$|(^|-)(key|token|secret)$|^cookie$")
 # Fields that do not shape a reply, or that a `Request` holds elsewhere.
 _APART = {
-    "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store", "safety_identifier",
-    "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_logprobs",
+    "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store",
+    "safety_identifier",
+    "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs",
+    "top_logprobs",
 }  # fmt: skip
 
 _OFFERS = {"tools", "functions"}
@@ -98,11 +104,14 @@ class _ChatRequest:
 
 
 class Proxy:
-    """Forwards requests to a server, and records its chat completions; each sample in the journal is given again once.
+    """Forwards requests to a server, and records its chat completions; each sample in the journal
+    is given again once.
 
-    With a `token` every client has to send it as its key, so that only the upstream's own key is sent on.
+    With a `token` every client has to send it as its key, so that only the upstream's own key is
+    sent on.
 
-    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that were passed on unrecorded.
+    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that
+    were passed on unrecorded.
     """
 
     def __init__(
@@ -120,7 +129,8 @@ class Proxy:
         self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
-        self._unused: dict[tuple[str, int | None], list[_Sample]] = {}  # the next one last; none is empty
+        # the next one last; none is empty
+        self._unused: dict[tuple[str, int | None], list[_Sample]] = {}
         self._failure: str | None = None
         self._said: set[str] = set()
         self._client: httpx2.AsyncClient
@@ -152,7 +162,8 @@ class Proxy:
         body = await call.body()
         if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
             raise UnknownError(
-                "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.", code="unknown_url"
+                "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.",
+                code="unknown_url",
             )
         if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
             chat = self._recordable(call, body)
@@ -165,7 +176,9 @@ class Proxy:
         if call.method != "POST":
             return reply
         where = call.scope["raw_path"].decode("latin-1")[:_SHOWN]
-        return self._marked(reply, where, f"POST {where} is passed on and not recorded; chat completions are")
+        return self._marked(
+            reply, where, f"POST {where} is passed on and not recorded; chat completions are"
+        )
 
     def close(self) -> None:
         """Do nothing: the journal is the caller's."""
@@ -183,10 +196,13 @@ class Proxy:
         return reply
 
     def _recordable(self, call: HTTPRequest, body: bytes) -> _ChatRequest | str:
-        """Return a chat completion as the journal can hold it; if it cannot, what of it is the reason."""
+        """Return a chat completion as the journal can hold it; if it cannot, what of it is the
+        reason.
+        """
         try:
             fields = orjson.loads(body)
-            # Not as it was sent: JSON may hide a key behind escapes. And deeper, as a line of the journal has it.
+            # Not as it was sent: JSON may hide a key behind escapes. And deeper, as a line of the
+            # journal has it.
             text = orjson.dumps([[[[[[[[fields]]]]]]]]).decode()
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             return "body"
@@ -203,20 +219,31 @@ class Proxy:
             return "messages"
         if decoding is None:
             return "settings"
-        if type(number) is not int or not 1 <= number <= 1024 or not (seed is None or _is_int64(seed)):
+        if (
+            type(number) is not int
+            or not 1 <= number <= 1024
+            or not (seed is None or _is_int64(seed))
+        ):
             return "n or seed"
         try:
-            refuse_key_fields(decoding.extra_body, self._allowed_fields, "start the proxy with --allow-field {}")
+            refuse_key_fields(
+                decoding.extra_body, self._allowed_fields, "start the proxy with --allow-field {}"
+            )
         except UsageError as error:
             raise RequestError(str(error), code="key_field") from None
-        request = Request(self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding)
+        request = Request(
+            self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding
+        )
         return _ChatRequest(fields, request, request.key(), number, seed)
 
     async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
-        if offers := ", ".join(sorted(name for name in _OFFERS & chat.fields.keys() if chat.fields[name])):
+        if offers := ", ".join(
+            sorted(name for name in _OFFERS & chat.fields.keys() if chat.fields[name])
+        ):
             self._say(
                 "tools",
-                f"A request offers tools ({offers}). What is replied in words is recorded, calls of tools are not",
+                f"A request offers tools ({offers}). What is replied in words is recorded, calls of"
+                " tools are not",
             )
         samples = self._take(chat)
         new: list[dict[str, Any]] = []
@@ -239,10 +266,17 @@ class Proxy:
         if lacking := _lacking(record["choice"] for record in records):
             headers["X-Feval-Unrecorded"] = ",".join(quote(name) for name in lacking)
             for name in lacking:
-                self._say(name, f"A reply has {name!r}, which clients get and the sealed recording will not hold")
+                self._say(
+                    name,
+                    f"A reply has {name!r}, which clients get and the sealed recording will not"
+                    " hold",
+                )
         stream, with_usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
         completion = _completion(records, chat.request.model)
-        return response(completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers), call)
+        return response(
+            completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers),
+            call,
+        )
 
     def _read(self, samples: Sequence[_Sample]) -> list[Mapping[str, Any]]:
         offsets = [sample for sample in samples if isinstance(sample, int)]
@@ -260,15 +294,27 @@ class Proxy:
         return samples
 
     def _give_back(self, chat: _ChatRequest, samples: Sequence[_Sample]) -> None:
-        """Keep what no client got for the next request: a client that timed out asks again, and must not pay again."""
+        """Keep what no client got for the next request: a client that timed out asks again, and
+        must not pay again.
+        """
         if samples:
             self._unused.setdefault((chat.key, chat.seed), []).extend(reversed(samples))
 
-    async def _recorded(self, call: HTTPRequest, chat: _ChatRequest, number: int) -> list[dict[str, Any]] | Response:
-        """Forward a request and write the reply; return the records of its choices, or what came instead of choices."""
+    async def _recorded(
+        self, call: HTTPRequest, chat: _ChatRequest, number: int
+    ) -> list[dict[str, Any]] | Response:
+        """Forward a request and write the reply; return the records of its choices, or what came
+        instead of choices.
+        """
         if self._failure is not None:  # what cannot be written is not paid for
-            raise ServingError(f"Nothing more is forwarded: {self._failure}", status=507, code="journal")
-        fields = {name: value for name, value in chat.fields.items() if name not in {"stream", "stream_options", "n"}}
+            raise ServingError(
+                f"Nothing more is forwarded: {self._failure}", status=507, code="journal"
+            )
+        fields = {
+            name: value
+            for name, value in chat.fields.items()
+            if name not in {"stream", "stream_options", "n"}
+        }
         body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in chat.fields else {}))
         began = time.perf_counter()
         status, headers, content = await self._forwarded(call, body)
@@ -278,7 +324,9 @@ class Proxy:
         try:
             reply = replies.parse(content)
             decoding = chat.request.decoding
-            reading = replies.read(reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds)
+            reading = replies.read(
+                reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds
+            )
             completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (
@@ -296,19 +344,27 @@ class Proxy:
             self._failure = str(error)
             raise
         self.recorded += len(completions)
-        return [_record(completion, choice) for completion, choice in zip(completions, choices, strict=True)]
+        return [
+            _record(completion, choice)
+            for completion, choice in zip(completions, choices, strict=True)
+        ]
 
     def _masked(self, status: int, content: bytes, headers: Mapping[str, str]) -> Response:
         """Pass a reply on as it came, without the proxy's own key: clients need not know it."""
         redaction = self._upstream.redaction
         if redaction:
             mask = redaction.masked if len(content) <= _MAX_SEARCHED else redaction.reply
-            content = mask(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+            content = mask(content.decode(errors="surrogateescape")).encode(
+                errors="surrogateescape"
+            )
             headers = {name: redaction.masked(value) for name, value in headers.items()}
         return Response(content, status, headers)
 
     def _commit(
-        self, chat: _ChatRequest, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]
+        self,
+        chat: _ChatRequest,
+        completions: Sequence[Completion],
+        choices: Sequence[Mapping[str, Any]],
     ) -> None:
         """Write one reply and sync it to the disk."""
         with self._lock:
@@ -316,7 +372,9 @@ class Proxy:
             self._next[chat.key] = first + len(completions)
             if first + len(completions) > _MAX_SAMPLES:
                 raise ServingError(
-                    "The journal holds a million samples of this request; record into another folder.", status=507
+                    "The journal holds a million samples of this request; record into another"
+                    " folder.",
+                    status=507,
                 )
             self._journal.add(
                 chat.request,
@@ -343,7 +401,9 @@ class Proxy:
             async for piece in reply.aiter_raw():
                 content += piece
                 if len(content) > _MAX_BYTES:
-                    raise self._upstream_error(f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes.")
+                    raise self._upstream_error(
+                        f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes."
+                    )
         except httpx2.HTTPError as error:
             raise self._broken(error) from None
         finally:
@@ -352,7 +412,11 @@ class Proxy:
 
     def _unpacked(self, headers: dict[str, str], content: bytes) -> tuple[dict[str, str], bytes]:
         """Undo a compression that was not asked for; some gateways compress whatever they send."""
-        packed = {name for name, value in headers.items() if name.lower() == "content-encoding" and value in _PACKED}
+        packed = {
+            name
+            for name, value in headers.items()
+            if name.lower() == "content-encoding" and value in _PACKED
+        }
         if not packed:
             return headers, content
         unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, by its header
@@ -361,12 +425,15 @@ class Proxy:
         except zlib.error:
             return headers, content  # the client may understand it
         if unpacking.unconsumed_tail:
-            raise self._upstream_error(f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes, unpacked.")
+            raise self._upstream_error(
+                f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes, unpacked."
+            )
         return {name: value for name, value in headers.items() if name not in packed}, whole
 
     async def _passed_on(self, call: HTTPRequest, body: bytes) -> Response:
         """Pass a request on as it is, and what comes back piece by piece."""
-        if self._upstream.redaction and b'"stream":' not in body:  # only a whole reply can be searched for the key
+        # only a whole reply can be searched for the key
+        if self._upstream.redaction and b'"stream":' not in body:
             status, headers, content = await self._forwarded(call, body)
             return self._masked(status, content, headers)
         reply = await self._sent(call, body)
@@ -383,12 +450,16 @@ class Proxy:
         if query := call.scope["query_string"].decode("latin-1"):
             target += f"?{query}"
         try:
-            fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-            request = httpx2.Request(call.method, self._upstream.url + target, headers=fields, content=body)
+            fields = [
+                (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+            ]
+            request = httpx2.Request(
+                call.method, self._upstream.url + target, headers=fields, content=body
+            )
             if _origin(request.url) != self._origin:
                 raise UnknownError(
-                    f"The path {target[:80]!r} would make this a request to another server than {self._upstream.host}, and is "
-                    "not passed on.",
+                    f"The path {target[:80]!r} would make this a request to another server than"
+                    f" {self._upstream.host}, and is not passed on.",
                     code="unknown_url",
                 )
             reply = await self._client.send(request, stream=True)
@@ -403,13 +474,14 @@ class Proxy:
         """A client would follow a redirection past the proxy, and no longer be recorded."""
         target = _origin_and_path(location) or "another address"
         return self._upstream_error(
-            f"{self._upstream.host} redirects requests to {target}. Start the proxy with the --upstream that answers itself."
+            f"{self._upstream.host} redirects requests to {target}. Start the proxy with the"
+            " --upstream that answers itself."
         )
 
     def _broken(self, error: Exception) -> ServingError:
         return self._upstream_error(
-            f"{self._upstream.host} did not answer ({_reason(error)}). What the journal holds is still given; check that the "
-            "server runs, and that --upstream names it."
+            f"{self._upstream.host} did not answer ({_reason(error)}). What the journal holds is"
+            " still given; check that the server runs, and that --upstream names it."
         )
 
     @staticmethod
@@ -420,12 +492,22 @@ class Proxy:
 def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Server[Proxy]:
     """Return a server that answers through a proxy; see `Server`."""
     routes = [Route("/{path:path}", proxy.answer, methods=METHODS)]
-    return Server(proxy, routes, host=host, port=port, token=proxy.token, limits=_LIMITS, lifespan=proxy.lifespan)
+    return Server(
+        proxy,
+        routes,
+        host=host,
+        port=port,
+        token=proxy.token,
+        limits=_LIMITS,
+        lifespan=proxy.lifespan,
+    )
 
 
 def messages_id(messages: Sequence[Message]) -> str:
     """Return 16 hex digits that name messages, whatever model is asked them."""
-    return sha256(orjson.dumps([[message.role, message.content] for message in messages])).hexdigest()[:16]
+    return sha256(
+        orjson.dumps([[message.role, message.content] for message in messages])
+    ).hexdigest()[:16]
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
@@ -441,12 +523,18 @@ def _messages(value: object) -> tuple[Message, ...] | None:
 
 def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
     """Everything that shapes a reply; `None` if no server would accept a value."""
-    stop, limits = fields.get("stop"), [fields.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    stop, limits = (
+        fields.get("stop"),
+        [fields.get(name) for name in ("max_completion_tokens", "max_tokens")],
+    )
     limit = limits[0] if limits[0] is not None else limits[1]
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     numbers = [fields.get(name) for name in ("temperature", "top_p")]
     top = fields.get("top_logprobs")
-    if not all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in numbers):
+    if not all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        for value in numbers
+    ):
         return None
     if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
         return None
@@ -454,9 +542,17 @@ def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
         return None
     if None not in limits and limits[0] != limits[1]:
         return None  # which one applies is up to the server
-    extra = {name: value for name, value in fields.items() if name not in _APART and value is not None}
+    extra = {
+        name: value for name, value in fields.items() if name not in _APART and value is not None
+    }
     return Decoding(
-        numbers[0], numbers[1], limit, tuple(stops), None, (top or 0) if fields.get("logprobs") else None, extra
+        numbers[0],
+        numbers[1],
+        limit,
+        tuple(stops),
+        None,
+        (top or 0) if fields.get("logprobs") else None,
+        extra,
     )
 
 
@@ -470,7 +566,14 @@ def _wants_usage(fields: Mapping[str, Any]) -> bool:
 
 
 def _record(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("output_tokens", "reasoning_tokens", "prompt_tokens", "cached_tokens", "response_id", "served_model")
+    names = (
+        "output_tokens",
+        "reasoning_tokens",
+        "prompt_tokens",
+        "cached_tokens",
+        "response_id",
+        "served_model",
+    )
     record = {name: getattr(completion, name) for name in (*names, "system_fingerprint")}
     return record | {"choice": choice}
 
@@ -487,18 +590,27 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
         "created": int(time.time()),
         "model": first.get("served_model") or model,
         "system_fingerprint": first.get("system_fingerprint"),
-        "choices": [dict(record["choice"]) | {"index": index} for index, record in enumerate(records)],
+        "choices": [
+            dict(record["choice"]) | {"index": index} for index, record in enumerate(records)
+        ],
     }
     if prompt is None or any(record.get("output_tokens") is None for record in records):
         return reply
-    return reply | {"usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)}
+    return reply | {
+        "usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)
+    }
 
 
 def _lacking(choices: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the fields of replies' messages that a recording does not hold."""
     messages = [message for choice in choices if isinstance(message := choice.get("message"), dict)]
     return list(
-        dict.fromkeys(name[:_SHOWN] for message in messages for name in message if message[name] and name not in _KEPT)
+        dict.fromkeys(
+            name[:_SHOWN]
+            for message in messages
+            for name in message
+            if message[name] and name not in _KEPT
+        )
     )
 
 
@@ -507,7 +619,9 @@ def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
     try:
         return orjson.dumps(choices).decode()
     except TypeError:
-        return orjson.dumps(json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))).decode()
+        return orjson.dumps(
+            json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))
+        ).decode()
 
 
 def _origin(url: httpx2.URL) -> tuple[str, bytes, str, int | None]:
@@ -518,10 +632,17 @@ def _origin_and_path(url: str | None) -> str | None:
     """A URL without its parts that may be secret."""
     try:
         parts = urlsplit(url or "")
-        there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+        there = (
+            f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            if parts.netloc
+            else parts.path
+        )
     except ValueError:
         return None
-    return "".join(character if character.isprintable() else "\ufffd" for character in there[:200]) or None
+    return (
+        "".join(character if character.isprintable() else "\ufffd" for character in there[:200])
+        or None
+    )
 
 
 def _headers_of(reply: httpx2.Response) -> dict[str, str]:
@@ -537,7 +658,9 @@ async def _pieces(reply: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def _reason(error: BaseException | None) -> str:
-    """The system's words if there are any, else the class of the error; never its text, which may quote a header."""
+    """The system's words if there are any, else the class of the error; never its text, which may
+    quote a header.
+    """
     name = type(error).__name__
     while error is not None:
         if isinstance(error, OSError) and error.strerror:

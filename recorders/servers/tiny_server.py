@@ -1,11 +1,13 @@
-"""The tiny models behind an HTTP endpoint that speaks OpenAI's chat completions: to try a client, and for tests.
+"""The tiny models behind an HTTP endpoint that speaks OpenAI's chat completions: to try a client,
+and for tests.
 
     with tiny_server() as server:
         client = openai.OpenAI(base_url=server.url, api_key="none")
 
-With a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend `tiny` draws; without one, the
-samples are fresh. A model reads only the last user message, and with `continue_final_message` continues the assistant's message
-at the end. Unknown fields are ignored, as other servers do; wrong values are errors in OpenAI's shape.
+With a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend
+`tiny` draws; without one, the samples are fresh. A model reads only the last user message, and with
+`continue_final_message` continues the assistant's message at the end. Unknown fields are ignored,
+as other servers do; wrong values are errors in OpenAI's shape.
 """
 
 from __future__ import annotations
@@ -41,13 +43,16 @@ _CREATED = 1_761_955_200  # November 2025; the field must be there, and says lit
 
 
 class TinyModels:
-    """Answers requests with the tiny models of these names (`UnknownNameError`), or all that are installed."""
+    """Answers requests with the tiny models of these names (`UnknownNameError`), or all that are
+    installed.
+    """
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
         self.names = tuple(filter(_is_installed, FAMILY) if names is None else names)
         for name in self.names:
             load_model(name)
-        self._drawing = threading.Lock()  # one request at a time: most of the time Python's lock is held anyway
+        # one request at a time: most of the time Python's lock is held anyway
+        self._drawing = threading.Lock()
         self.routes: list[BaseRoute] = [
             Route("/v1/models", self.list_models),
             Route("/v1/models/{name:path}", self._model),
@@ -58,12 +63,17 @@ class TinyModels:
         """Answer a chat completion."""
         parsed = self._parsed(await request.body())
         completion = await run_in_threadpool(self._completion, parsed)
-        return response(completion_reply(completion, stream=parsed.stream, with_usage=parsed.include_usage), request)
+        return response(
+            completion_reply(completion, stream=parsed.stream, with_usage=parsed.include_usage),
+            request,
+        )
 
     async def list_models(self, request: Request) -> Response:
         """List the models."""
         await request.body()  # within its bounds; what is left unread would hold the connection
-        return response(json_reply({"object": "list", "data": [_card(name) for name in self.names]}), request)
+        return response(
+            json_reply({"object": "list", "data": [_card(name) for name in self.names]}), request
+        )
 
     def close(self) -> None:
         """Do nothing: the models stay loaded."""
@@ -75,7 +85,8 @@ class TinyModels:
     def _known(self, name: str) -> str:
         if name not in self.names:
             raise UnknownError(
-                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.names)}.", parameter="model"
+                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.names)}.",
+                parameter="model",
             )
         return name
 
@@ -86,10 +97,14 @@ class TinyModels:
             raise _wrong("n", f"a whole number from 1 to {_MAX_CHOICES}", request.n)
         [messages] = request.conversations
         if messages.last_user_place < 0:
-            raise RequestError("There is no user message, and a tiny model reads nothing else.", parameter="messages")
+            raise RequestError(
+                "There is no user message, and a tiny model reads nothing else.",
+                parameter="messages",
+            )
         if messages.last_user_place in messages.not_text:
             raise RequestError(
-                "A tiny model reads text alone.", parameter=f"messages[{messages.last_user_place}].content"
+                "A tiny model reads text alone.",
+                parameter=f"messages[{messages.last_user_place}].content",
             )
         return request
 
@@ -103,18 +118,33 @@ class TinyModels:
         try:
             with self._drawing:
                 completions = sample(
-                    model, question, range(first, first + request.n), decoding, beginning=_beginning(request)
+                    model,
+                    question,
+                    range(first, first + request.n),
+                    decoding,
+                    beginning=_beginning(request),
                 )
         except OutOfRangeError as error:
-            raise RequestError(str(error), parameter="messages", code="context_length_exceeded") from error
+            raise RequestError(
+                str(error), parameter="messages", code="context_length_exceeded"
+            ) from error
         choices, counts = [], []
         for index, completion in enumerate(completions):
             count, text = stopped(completion, stops)
             whole = count == len(completion.tokens) and text == completion.text
             message = {"role": "assistant", "content": text, "refusal": None}
-            logprobs = {"content": _logprobs(completion, count), "refusal": None} if request.logprobs else None
+            logprobs = (
+                {"content": _logprobs(completion, count), "refusal": None}
+                if request.logprobs
+                else None
+            )
             finish = completion.finish_reason if whole else "stop"
-            choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
+            choice = {
+                "index": index,
+                "message": message,
+                "logprobs": logprobs,
+                "finish_reason": finish,
+            }
             if stops:  # as vLLM states it
                 ended_at = (stop for stop in stops if completion.text.startswith(stop, len(text)))
                 choice["stop_reason"] = next(ended_at, None)
@@ -132,7 +162,11 @@ class TinyModels:
 
 
 def tiny_server(
-    names: Iterable[str] | None = None, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    names: Iterable[str] | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
 ) -> Server[TinyModels]:
     """Return a server of the tiny models; see `TinyModels` and `Server`."""
     models = TinyModels(names)
@@ -149,13 +183,21 @@ def _card(name: str) -> dict[str, Any]:
 
 
 def _logprobs(completion: Completion, count: int) -> list[dict[str, Any]]:
-    """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut it."""
+    """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut
+    it.
+    """
     tokens = []
     for place in range(count):
         first = place == 0 and not completion.text.startswith(" ")
-        entry = _token(int(completion.tokens[place]), float(completion.logprobs[place]), first=first)
-        alternatives = zip(completion.top_tokens[place], completion.top_logprobs[place], strict=True)
-        entry["top_logprobs"] = [_token(int(token), float(value), first=first) for token, value in alternatives]
+        entry = _token(
+            int(completion.tokens[place]), float(completion.logprobs[place]), first=first
+        )
+        alternatives = zip(
+            completion.top_tokens[place], completion.top_logprobs[place], strict=True
+        )
+        entry["top_logprobs"] = [
+            _token(int(token), float(value), first=first) for token, value in alternatives
+        ]
         tokens.append(entry)
     return tokens
 
@@ -169,7 +211,11 @@ def _token(token: int, logprob: float, *, first: bool) -> dict[str, Any]:
 
 def _decoding(request: CompletionRequest, context: int) -> Decoding:
     if request.top_logprobs > len(tokenizer()):
-        raise _wrong("top_logprobs", f"at most the {len(tokenizer())} tokens that there are", request.top_logprobs)
+        raise _wrong(
+            "top_logprobs",
+            f"at most the {len(tokenizer())} tokens that there are",
+            request.top_logprobs,
+        )
     if request.top_logprobs and not request.logprobs:
         raise RequestError("`top_logprobs` needs `logprobs` to be true.", parameter="top_logprobs")
     limits = [_bounded(request, name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
@@ -193,7 +239,9 @@ def _beginning(request: CompletionRequest) -> str | None:
 def _stops(value: str | list[str] | None) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value or []
     if not all(stops) or len(stops) > _MAX_STOPS:
-        raise RequestError(f"`stop` must be at most {_MAX_STOPS} texts, none of them empty.", parameter="stop")
+        raise RequestError(
+            f"`stop` must be at most {_MAX_STOPS} texts, none of them empty.", parameter="stop"
+        )
     return tuple(stops)
 
 

@@ -1,4 +1,6 @@
-"""The built-in tiny language models: real ones that need nothing but NumPy. See `docs/tiny-models.md`."""
+"""The built-in tiny language models: real ones that need nothing but NumPy. See
+`docs/tiny-models.md`.
+"""
 
 from __future__ import annotations
 

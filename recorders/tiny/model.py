@@ -1,8 +1,10 @@
-"""The tiny models' forward pass in NumPy: RMSNorm, rotary positions, attention with a key-value cache, SwiGLU.
+"""The tiny models' forward pass in NumPy: RMSNorm, rotary positions, attention with a key-value
+cache, SwiGLU.
 
-Computed in float64 from the float16 weights. The last bits of a matrix product depend on the machine and on how many rows are
-computed together, and occasionally decide which token is drawn. In float64 they are half a billion times smaller than in float32:
-in practice, a sample depends only on its prompt and its random numbers (`docs/tiny-models.md`).
+Computed in float64 from the float16 weights. The last bits of a matrix product depend on the
+machine and on how many rows are computed together, and occasionally decide which token is drawn. In
+float64 they are half a billion times smaller than in float32: in practice, a sample depends only on
+its prompt and its random numbers (`docs/tiny-models.md`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt that is read once, for any number of answers, with the logits [vocabulary] of an answer's first token."""
+    """A prompt that is read once, for any number of answers, with the logits [vocabulary] of an
+    answer's first token.
+    """
 
     keys: Floats
     values: Floats
@@ -42,9 +46,11 @@ class Prompt:
 
 @dataclass
 class Cache:
-    """Keys and values of unfinished answers to one prompt, one answer per row, all of the same length so far.
+    """Keys and values of unfinished answers to one prompt, one answer per row, all of the same
+    length so far.
 
-    Keys and values are [layers, heads, rows, room, head width], the prompt's [layers, heads, prompt tokens, head width].
+    Keys and values are [layers, heads, rows, room, head width], the prompt's [layers, heads, prompt
+    tokens, head width].
     """
 
     prompt: Prompt
@@ -53,7 +59,9 @@ class Cache:
     length: int = 0
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> Ints:
-        """Keep only some rows; rows from the end move into the gaps. Return the former number of each row."""
+        """Keep only some rows; rows from the end move into the gaps. Return the former number of
+        each row.
+        """
         count = int(rows.sum())
         order = np.arange(count)
         gaps, movers = np.flatnonzero(~rows[:count]), np.flatnonzero(rows[count:]) + count
@@ -73,28 +81,44 @@ class _Layer:
 
 
 class TinyModel:
-    """A decoder-only transformer; its weights, of any float type, have the names Hugging Face's Llama gives them."""
+    """A decoder-only transformer; its weights, of any float type, have the names Hugging Face's
+    Llama gives them.
+    """
 
-    def __init__(self, name: str, shape: Shape, weights: dict[str, npt.NDArray[np.floating]]) -> None:
+    def __init__(
+        self, name: str, shape: Shape, weights: dict[str, npt.NDArray[np.floating]]
+    ) -> None:
         self.name = name
         self.shape = shape
         wide = {key: value.astype(np.float64) for key, value in weights.items()}
         self._embedding = wide["model.embed_tokens.weight"]
-        self._unembedding = np.ascontiguousarray(wide["model.norm.weight"][:, None] * self._embedding.T)
-        self._layers = [_layer(wide, f"model.layers.{number}.", shape) for number in range(shape.layers)]
-        self._frequencies = shape.rotary_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)
+        self._unembedding = np.ascontiguousarray(
+            wide["model.norm.weight"][:, None] * self._embedding.T
+        )
+        self._layers = [
+            _layer(wide, f"model.layers.{number}.", shape) for number in range(shape.layers)
+        ]
+        self._frequencies = shape.rotary_base ** -(
+            np.arange(0, shape.head_width, 2) / shape.head_width
+        )
 
     def __repr__(self) -> str:
         return f"TinyModel({self.name!r})"
 
     def logits(self, tokens: npt.ArrayLike) -> Floats:
-        """Return the logits [rows, length, vocabulary] of every next token, without a cache; rows are of full length."""
+        """Return the logits [rows, length, vocabulary] of every next token, without a cache; rows
+        are of full length.
+        """
         array = np.asarray(tokens, np.int64)
         self._check_length(array.shape[1])
-        return self._run(array, 0, lambda _number, queries, keys, values: _causal(queries, keys, values))
+        return self._run(
+            array, 0, lambda _number, queries, keys, values: _causal(queries, keys, values)
+        )
 
     def read(self, tokens: Sequence[int]) -> Prompt:
-        """Read a prompt of at least one token; an `OutOfRangeError` if it leaves no room for an answer."""
+        """Read a prompt of at least one token; an `OutOfRangeError` if it leaves no room for an
+        answer.
+        """
         self._check_length(len(tokens) + 1)
         shape = (self.shape.layers, self.shape.heads, len(tokens), self.shape.head_width)
         all_keys, all_values = np.empty(shape), np.empty(shape)
@@ -107,19 +131,30 @@ class TinyModel:
         return Prompt(all_keys, all_values, logits[0, -1])
 
     def begin(self, prompt: Prompt, rows: int, room: int) -> Cache:
-        """Return an empty cache for so many answers to a prompt, with room for so many tokens in each."""
+        """Return an empty cache for so many answers to a prompt, with room for so many tokens in
+        each.
+        """
         self._check_length(prompt.length + room)
         shape = (self.shape.layers, self.shape.heads, rows, room, self.shape.head_width)
         return Cache(prompt, np.empty(shape), np.empty(shape))
 
     def step(self, cache: Cache, tokens: Ints) -> Floats:
-        """Append one token to every answer in the cache, and return the logits [rows, vocabulary] of the next."""
+        """Append one token to every answer in the cache, and return the logits [rows, vocabulary]
+        of the next.
+        """
         prompt, before, after = cache.prompt, cache.length, cache.length + 1
 
         def attend(number: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
-            cache.keys[number, :, :, before], cache.values[number, :, :, before] = keys[:, :, 0], values[:, :, 0]
-            own_keys, own_values = cache.keys[number, :, :, :after], cache.values[number, :, :, :after]
-            shared = queries[:, :, 0] @ prompt.keys[number].swapaxes(1, 2)  # [heads, rows, prompt tokens]
+            cache.keys[number, :, :, before], cache.values[number, :, :, before] = (
+                keys[:, :, 0],
+                values[:, :, 0],
+            )
+            own_keys, own_values = (
+                cache.keys[number, :, :, :after],
+                cache.values[number, :, :, :after],
+            )
+            # [heads, rows, prompt tokens]
+            shared = queries[:, :, 0] @ prompt.keys[number].swapaxes(1, 2)
             own = np.einsum("hrd,hrcd->hrc", queries[:, :, 0], own_keys)
             shares = _softmax(np.concatenate([shared, own], axis=-1))
             mixed: Floats = shares[..., : prompt.length] @ prompt.values[number]
@@ -133,15 +168,19 @@ class TinyModel:
     def _check_length(self, length: int) -> None:
         if length > self.shape.context:
             raise OutOfRangeError(
-                f"{self.name} was asked to handle {length} tokens, prompt and answer together; its context holds "
-                f"{self.shape.context}. Ask a shorter question or allow fewer tokens."
+                f"{self.name} was asked to handle {length} tokens, prompt and answer together; its"
+                f" context holds {self.shape.context}. Ask a shorter question or allow fewer"
+                " tokens."
             )
 
-    def _run(self, tokens: Ints, start: int, attend: Callable[[int, Floats, Floats, Floats], Floats]) -> Floats:
-        """Return the logits [rows, count, vocabulary] after tokens [rows, count] that begin at position `start`.
+    def _run(
+        self, tokens: Ints, start: int, attend: Callable[[int, Floats, Floats, Floats], Floats]
+    ) -> Floats:
+        """Return the logits [rows, count, vocabulary] after tokens [rows, count] that begin at
+        position `start`.
 
-        `attend` takes a layer's number, its queries (scaled), keys and values, each [heads, rows, count, head width], and
-        returns the same shape.
+        `attend` takes a layer's number, its queries (scaled), keys and values, each [heads, rows,
+        count, head width], and returns the same shape.
         """
         rows, count = tokens.shape
         angles = np.arange(start, start + count)[:, None, None] * self._frequencies
@@ -152,7 +191,11 @@ class TinyModel:
             projected = projected.reshape(rows, count, 3 * self.shape.heads, self.shape.head_width)
             queries, keys, values = np.split(projected, 3, axis=2)
             mixed = attend(
-                number, *(_heads_first(y) for y in (_rotated(queries, rotation), _rotated(keys, rotation), values))
+                number,
+                *(
+                    _heads_first(y)
+                    for y in (_rotated(queries, rotation), _rotated(keys, rotation), values)
+                ),
             )
             x = x + mixed.transpose(1, 2, 0, 3).reshape(x.shape) @ layer.attention_out
             gate, up = np.split(self._normed(x) @ layer.gate_up, 2, axis=-1)
@@ -195,11 +238,14 @@ def _rotated(x: Floats, rotation: tuple[Floats, Floats]) -> Floats:
 def _layer(weights: dict[str, Floats], prefix: str, shape: Shape) -> _Layer:
     """Join what is applied to the same input, turned so that states multiply from the left.
 
-    RMSNorm's scale goes into the matrix after it; attention's division by the root of the head width, into the queries' matrix.
+    RMSNorm's scale goes into the matrix after it; attention's division by the root of the head
+    width, into the queries' matrix.
     """
 
     def turned(*names: str) -> Floats:
-        return np.ascontiguousarray(np.concatenate([weights[f"{prefix}{name}.weight"] for name in names]).T)
+        return np.ascontiguousarray(
+            np.concatenate([weights[f"{prefix}{name}.weight"] for name in names]).T
+        )
 
     queries_keys_values = turned("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     queries_keys_values *= weights[prefix + "input_layernorm.weight"][:, None]
@@ -225,24 +271,32 @@ def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
 
 def weights_file(name: str) -> AbstractContextManager[Path]:
     """Return the path of the weights of a model of the family, valid inside a `with` block."""
-    return resources.as_file(resources.files("recorders.tiny").joinpath("weights", f"{name.rpartition('/')[2]}.npz"))
+    return resources.as_file(
+        resources.files("recorders.tiny").joinpath("weights", f"{name.rpartition('/')[2]}.npz")
+    )
 
 
 def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]:
-    """Return the arrays of a weights file; a `SourceError` if it cannot be read or does not fit the shape."""
+    """Return the arrays of a weights file; a `SourceError` if it cannot be read or does not fit the
+    shape.
+    """
     try:
         with path.open("rb") as raw:  # NumPy leaves a broken file open if it opened it
             file = np.load(raw, allow_pickle=False)
             arrays = {key: file[key] for key in file.files}
     except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
         raise SourceError(
-            f"The weights file {path} could not be read as .npz ({error}). Copy it again, or train the model again."
+            f"The weights file {path} could not be read as .npz ({error}). Copy it again, or train"
+            " the model again."
         ) from error
     sizes, expected = {key: value.shape for key, value in arrays.items()}, shape.arrays
     if sizes != expected:
-        wrong = min(key for key in sizes.keys() | expected.keys() if sizes.get(key) != expected.get(key))
+        wrong = min(
+            key for key in sizes.keys() | expected.keys() if sizes.get(key) != expected.get(key)
+        )
         raise SourceError(
-            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape {expected.get(wrong)} and has "
-            f"{sizes.get(wrong)}. Name the shape it was trained with."
+            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape"
+            f" {expected.get(wrong)} and has {sizes.get(wrong)}. Name the shape it was trained"
+            " with."
         )
     return arrays

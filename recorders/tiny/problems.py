@@ -1,14 +1,17 @@
-"""Word problems of one to five steps with their chains of thought, for training and testing the tiny models.
+"""Word problems of one to five steps with their chains of thought, for training and testing the
+tiny models.
 
-    question  Tom has 49 apples. Tom sells 22. Then Tom has 2 times as many. How many apples does Tom have now?
-    chain     Start with 49. 49-22=27. 27*2=54. The answer is 54.
+    question  Tom has 49 apples. Tom sells 22. Then Tom has 2 times as many. How many apples does
+    Tom have now? chain     Start with 49. 49-22=27. 27*2=54. The answer is 54.
 
-Problem number i of a split is a pure function of (seed, split, i): SHA-256 gives a 64-bit start, SplitMix64 continues from there,
-and all arithmetic is on integers. So it is always the same, on every machine and in every version of Python.
+Problem number i of a split is a pure function of (seed, split, i): SHA-256 gives a 64-bit start,
+SplitMix64 continues from there, and all arithmetic is on integers. So it is always the same, on
+every machine and in every version of Python.
 
-**Test questions are reserved.** A hash of a problem's arithmetic (first number, operations, numbers), not its wording, decides:
-an eighth of all arithmetic is kept for testing. No problem of the training split has it, whatever the seed, so no model has seen
-a test question, nor the same sum with another name or thing.
+**Test questions are reserved.** A hash of a problem's arithmetic (first number, operations,
+numbers), not its wording, decides: an eighth of all arithmetic is kept for testing. No problem of
+the training split has it, whatever the seed, so no model has seen a test question, nor the same sum
+with another name or thing.
 """
 
 from __future__ import annotations
@@ -34,7 +37,11 @@ _THINGS = ("apples", "books", "cards", "coins", "marbles", "pens", "shells", "st
 
 # Only word order says who gives and who gets: a model that reads only the words confuses the two.
 _PHRASES = {
-    "+": ("{name} buys {number} more.", "{name} finds {number}.", "{friend} gives {name} {number}."),
+    "+": (
+        "{name} buys {number} more.",
+        "{name} finds {number}.",
+        "{friend} gives {name} {number}.",
+    ),
     "-": ("{name} sells {number}.", "{name} loses {number}.", "{name} gives {friend} {number}."),
     "*": ("Then {name} has {number} times as many.",),
     "/": ("{name} makes {number} equal piles and keeps one.",),
@@ -74,7 +81,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Problem:
-    """A word problem: the question, the chain of thought that a model is trained to answer with, and the arithmetic."""
+    """A word problem: the question, the chain of thought that a model is trained to answer with,
+    and the arithmetic.
+    """
 
     question: str
     chain: str
@@ -84,7 +93,9 @@ class Problem:
 
 
 def test_questions() -> list[Problem]:
-    """Return the 200 questions of the dataset `tiny_sums`, in order; no two have the same arithmetic."""
+    """Return the 200 questions of the dataset `tiny_sums`, in order; no two have the same
+    arithmetic.
+    """
     problems: dict[tuple[int, tuple[Step, ...]], Problem] = {}
     index = 0
     while len(problems) < TEST_QUESTIONS:
@@ -119,19 +130,29 @@ def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
 
 def words() -> list[str]:
     """Return every word that a question or chain can contain, sorted."""
-    phrases = [_FIRST, _ASKED, _START, _END, *(phrase for group in _PHRASES.values() for phrase in group)]
+    phrases = [
+        _FIRST,
+        _ASKED,
+        _START,
+        _END,
+        *(phrase for group in _PHRASES.values() for phrase in group),
+    ]
     spelled = {word.strip(".?") for phrase in phrases for word in phrase.split()}
     return sorted({word for word in spelled if "{" not in word} | {*_NAMES, *_THINGS})
 
 
 class _Draws:
-    """A stream of whole numbers that depends on its name only (SplitMix64, Steele, Lea and Flood 2014)."""
+    """A stream of whole numbers that depends on its name only (SplitMix64, Steele, Lea and Flood
+    2014).
+    """
 
     def __init__(self, name: str) -> None:
         self._state = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
     def below(self, bound: int) -> int:
-        """Return a number from 0 to bound - 1; the bias of this way is below 2^-56 for bounds below 256."""
+        """Return a number from 0 to bound - 1; the bias of this way is below 2^-56 for bounds below
+        256.
+        """
         self._state = (self._state + _GOLDEN) & _MASK
         x = self._state
         x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

@@ -1,14 +1,17 @@
-"""Drawing chains of thought from a tiny model: temperature, top-p, log-probabilities, and randomness by name.
+"""Drawing chains of thought from a tiny model: temperature, top-p, log-probabilities, and
+randomness by name.
 
-**Every random number is a pure function** of (stream, seed, question, sample index, position, token): SHA-256 of the JSON list
-[scheme, stream, seed, question] gives 64 bits, and a counter mixer (SplitMix64's finalizer) does the rest; no generator is
-advanced. So sample 17 of a question is the same whether it is drawn alone or with others.
+**Every random number is a pure function** of (stream, seed, question, sample index, position,
+token): SHA-256 of the JSON list [scheme, stream, seed, question] gives 64 bits, and a counter mixer
+(SplitMix64's finalizer) does the rest; no generator is advanced. So sample 17 of a question is the
+same whether it is drawn alone or with others.
 
-**A token is drawn by an exponential race**: token v arrives at time E_v / p_v, where E_v is exponential with mean 1, and the
-first one wins; it does so with probability p_v exactly. (With Gumbel noise G = -ln E this is the arg max of ln p + G: Maddison,
-Tarlow and Minka 2014, "A* Sampling", section 2, arXiv:1411.0030.) Models that share a stream share the E, and their draws are
-coupled; by default a stream is a model's name, and they are independent. `recorders.shared_noise` identifies tokens by text
-instead of number, for LLMs of any vocabulary.
+**A token is drawn by an exponential race**: token v arrives at time E_v / p_v, where E_v is
+exponential with mean 1, and the first one wins; it does so with probability p_v exactly. (With
+Gumbel noise G = -ln E this is the arg max of ln p + G: Maddison, Tarlow and Minka 2014, "A*
+Sampling", section 2, arXiv:1411.0030.) Models that share a stream share the E, and their draws are
+coupled; by default a stream is a model's name, and they are independent. `recorders.shared_noise`
+identifies tokens by text instead of number, for LLMs of any vocabulary.
 """
 
 from __future__ import annotations
@@ -59,14 +62,19 @@ class Decoding:
     def __post_init__(self) -> None:
         """Refuse meaningless values."""
         if not 0 <= self.temperature < np.inf:
-            raise OutOfRangeError(f"The temperature is {self.temperature}; it must be a finite number, 0 or more.")
+            raise OutOfRangeError(
+                f"The temperature is {self.temperature}; it must be a finite number, 0 or more."
+            )
         if not 0 < self.top_p <= 1:
             raise OutOfRangeError(f"Top-p is {self.top_p}; it must be above 0 and at most 1.")
         if self.max_tokens < 1:
-            raise OutOfRangeError(f"At most {self.max_tokens} tokens were allowed; allow at least 1.")
+            raise OutOfRangeError(
+                f"At most {self.max_tokens} tokens were allowed; allow at least 1."
+            )
         if not 0 <= self.top_logprobs <= len(tokenizer()):
             raise OutOfRangeError(
-                f"{self.top_logprobs} likeliest tokens were asked for; 0 to {len(tokenizer())} are possible."
+                f"{self.top_logprobs} likeliest tokens were asked for; 0 to {len(tokenizer())} are"
+                " possible."
             )
 
 
@@ -77,7 +85,8 @@ class Completion:
     Attributes:
         text: without special tokens.
         tokens: int64 [T], as drawn, `<end>` included where it was reached.
-        logprobs: [T] natural logarithm of each token's probability under the model itself (temperature 1, no top-p).
+        logprobs: [T] natural logarithm of each token's probability under the model itself
+            (temperature 1, no top-p).
         top_tokens: int64 [T, k] the likeliest tokens at each position, likeliest first.
         top_logprobs: [T, k] their log-probabilities.
         finish_reason: "stop" if `<end>` was drawn, "length" if no room was left.
@@ -113,9 +122,10 @@ def sample(
         question: plain text.
         indices: sample indices, 0 or more; the same index is the same sample.
         decoding: `None` for temperature 1 without top-p.
-        shared: returns the exponential random numbers [samples, vocabulary] of samples and a position, instead of the model's own
-            with the decoding's seed and stream.
-        beginning: of every answer; what follows it is drawn, with the random numbers of the places behind it.
+        shared: returns the exponential random numbers [samples, vocabulary] of samples and a
+            position, instead of the model's own with the decoding's seed and stream.
+        beginning: of every answer; what follows it is drawn, with the random numbers of the places
+            behind it.
 
     Returns:
         The answers, in the order of the indices, without the beginning.
@@ -125,10 +135,11 @@ def sample(
     """
     decoding = decoding or Decoding()
     most = model.shape.context * tokenizer().longest
-    if (size := len(question) + len(beginning or "")) > most:  # which would take long to split into tokens
+    # which would take long to split into tokens
+    if (size := len(question) + len(beginning or "")) > most:
         raise OutOfRangeError(
-            f"{model.name} was asked to read {size:,} characters; its context of {model.shape.context} tokens holds at most "
-            f"{most:,}. Ask a shorter question."
+            f"{model.name} was asked to read {size:,} characters; its context of"
+            f" {model.shape.context} tokens holds at most {most:,}. Ask a shorter question."
         )
     begun = tokenizer().encode(f" {beginning}") if beginning else []
     prompt = model.read([*tokenizer().prompt(question), *begun])
@@ -137,18 +148,26 @@ def sample(
     samples = np.asarray(indices, np.int64)
     race = shared or _model_race(_start(model, question, decoding))
     parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
-    return [completion for part in parts for completion in _draw(model, prompt, part, decoding, race, len(begun))]
+    return [
+        completion
+        for part in parts
+        for completion in _draw(model, prompt, part, decoding, race, len(begun))
+    ]
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
-    """Return the numbers of the likeliest tokens at each position, likeliest first, the lower number first among equals."""
+    """Return the numbers of the likeliest tokens at each position, likeliest first, the lower
+    number first among equals.
+    """
     return np.argsort(-log_probabilities, axis=-1, kind="stable")[..., :count]
 
 
 def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Floats:
-    """Return the random numbers [rows, tokens] of one position, for keys [rows] of samples; never 0 nor infinite.
+    """Return the random numbers [rows, tokens] of one position, for keys [rows] of samples; never 0
+    nor infinite.
 
-    Of the 64 bits, the upper 52 and a half make a number inside (0, 1). There are at most 65,536 tokens.
+    Of the 64 bits, the upper 52 and a half make a number inside (0, 1). There are at most 65,536
+    tokens.
     """
     counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
     bits = mixed(keys[:, None] + counters)
@@ -157,13 +176,17 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
 
 
 def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """Return how many tokens it takes to reach the first stop text, and the text before it; all if none is reached."""
+    """Return how many tokens it takes to reach the first stop text, and the text before it; all if
+    none is reached.
+    """
     if not any(stop in completion.text for stop in stops):
         return len(completion.tokens), completion.text
     decode, tokens = tokenizer().decode, completion.tokens.tolist()
     skipped = len(decode(tokens)) - len(completion.text)
     texts = (decode(tokens[:count])[skipped:] for count in range(1, len(tokens) + 1))
-    count, text = next((count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops))
+    count, text = next(
+        (count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops)
+    )
     return count, text[: min(text.index(stop) for stop in stops if stop in text)]
 
 
@@ -181,7 +204,9 @@ class _Draft:
         """Append one token to some rows, all of the same length."""
         position = self.lengths[rows[0]]
         self.tokens[rows, position] = tokens
-        self.logprobs[rows, position] = np.take_along_axis(log_probabilities, tokens[:, None], -1)[:, 0]
+        self.logprobs[rows, position] = np.take_along_axis(log_probabilities, tokens[:, None], -1)[
+            :, 0
+        ]
         if top := self.top_tokens.shape[2]:
             best = most_likely(log_probabilities, top)
             self.top_tokens[rows, position] = best
@@ -224,7 +249,9 @@ def _draw(
     return [draft.completion(row, prompt.length, begun=begun > 0) for row in range(len(samples))]
 
 
-def _chosen(log_probabilities: Floats, samples: Ints, position: int, decoding: Decoding, race: _Race) -> Ints:
+def _chosen(
+    log_probabilities: Floats, samples: Ints, position: int, decoding: Decoding, race: _Race
+) -> Ints:
     if decoding.temperature == 0:
         likeliest: Ints = np.argmax(log_probabilities, axis=-1)
         return likeliest

@@ -8,7 +8,9 @@ from math import prod
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama-style decoder: RMSNorm, rotary positions, SwiGLU, no biases, one matrix for reading and writing tokens."""
+    """A Llama-style decoder: RMSNorm, rotary positions, SwiGLU, no biases, one matrix for reading
+    and writing tokens.
+    """
 
     width: int
     layers: int
@@ -27,8 +29,14 @@ class Shape:
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
         """Names of the weights, as in Hugging Face's Llama, and their shapes."""
-        square, up, down = (self.width, self.width), (self.hidden, self.width), (self.width, self.hidden)
-        arrays: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.tokens, self.width)}
+        square, up, down = (
+            (self.width, self.width),
+            (self.hidden, self.width),
+            (self.width, self.hidden),
+        )
+        arrays: dict[str, tuple[int, ...]] = {
+            "model.embed_tokens.weight": (self.tokens, self.width)
+        }
         for layer in range(self.layers):
             parts = {
                 "input_layernorm": (self.width,),

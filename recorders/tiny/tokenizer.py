@@ -1,8 +1,10 @@
-"""The tiny models' tokenizer: words of the problems, single digits, and every printable ASCII character.
+"""The tiny models' tokenizer: words of the problems, single digits, and every printable ASCII
+character.
 
-A plain list of strings (`vocabulary.json`); text is split greedily, the longest token first. A word's token begins with the space
-before it; digits are single tokens, so that sums can be done digit by digit. Printable ASCII and line feeds round-trip; any other
-character becomes `<unknown>`. Special tokens are never read from text: "<end>" in a text is five characters.
+A plain list of strings (`vocabulary.json`); text is split greedily, the longest token first. A
+word's token begins with the space before it; digits are single tokens, so that sums can be done
+digit by digit. Printable ASCII and line feeds round-trip; any other character becomes `<unknown>`.
+Special tokens are never read from text: "<end>" in a text is five characters.
 """
 
 from __future__ import annotations
@@ -15,7 +17,17 @@ from importlib import resources
 
 from recorders.tiny.problems import words
 
-__all__ = ["ANSWER", "END", "PAD", "QUESTION", "SPECIAL", "UNKNOWN", "Tokenizer", "build_vocabulary", "tokenizer"]
+__all__ = [
+    "ANSWER",
+    "END",
+    "PAD",
+    "QUESTION",
+    "SPECIAL",
+    "UNKNOWN",
+    "Tokenizer",
+    "build_vocabulary",
+    "tokenizer",
+]
 
 SPECIAL = ("<pad>", "<unknown>", "<question>", "<answer>", "<end>")
 PAD, UNKNOWN, QUESTION, ANSWER, END = range(5)
@@ -47,16 +59,22 @@ class Tokenizer:
         return len(self.vocabulary)
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; `UNKNOWN` for each character that is neither printable ASCII nor a line feed."""
+        """Return the tokens of a text; `UNKNOWN` for each character that is neither printable ASCII
+        nor a line feed.
+        """
         return [self._numbers.get(piece, UNKNOWN) for piece in self._cut.findall(text)]
 
     def lengths(self, answer: str) -> tuple[int, ...]:
-        """Return the characters of an answer that each of its tokens writes; `<end>` is left out."""
+        """Return the characters of an answer that each of its tokens writes; `<end>` is left
+        out.
+        """
         first, *others = map(len, map(self.piece, self.encode(f" {answer}")))
         return first - 1, *others
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text of tokens; unknown characters are U+FFFD, the other special tokens are nothing."""
+        """Return the text of tokens; unknown characters are U+FFFD, the other special tokens are
+        nothing.
+        """
         return "".join(self.piece(token) for token in tokens)
 
     def piece(self, token: int) -> str:
@@ -66,7 +84,9 @@ class Tokenizer:
         return "" if token < len(SPECIAL) else self.vocabulary[token]
 
     def prompt(self, question: str) -> list[int]:
-        """Return the tokens a model continues with its answer: `<question>`, the text, `<answer>`."""
+        """Return the tokens a model continues with its answer: `<question>`, the text,
+        `<answer>`.
+        """
         return [QUESTION, *self.encode(f" {question}"), ANSWER]
 
     def completion(self, chain: str) -> list[int]:

@@ -14,7 +14,9 @@ Choices = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A worked question; its chain of thought is without the answer sentence, and with options the answer is a label."""
+    """A worked question; its chain of thought is without the answer sentence, and with options the
+    answer is a label.
+    """
 
     question: str
     cot: str
@@ -24,7 +26,9 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class TrainForm:
-    """How the rows of one train split are read: which columns, and an exemplar from a row with a usable rationale."""
+    """How the rows of one train split are read: which columns, and an exemplar from a row with a
+    usable rationale.
+    """
 
     kind: str
     fields: tuple[str, ...]
@@ -40,7 +44,9 @@ _VERDICT = re.compile(
 
 
 def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
-    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the number."""
+    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the
+    number.
+    """
     cot, mark, gold = row["answer"].rpartition("####")
     answer = answers.canonical_gold("number", gold)
     cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
@@ -48,13 +54,19 @@ def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
 
 
 def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
-    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end, and `correct`."""
+    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end,
+    and `correct`.
+    """
     options = [_OPTION.fullmatch(option) for option in row["options"]]
     lines = [line.strip() for line in row["rationale"].splitlines() if line.strip()]
     while lines and _VERDICT.fullmatch(lines[-1]):
         lines.pop()
     choices = tuple((option[1], option[2].strip()) for option in options if option)
-    if not lines or len(choices) < len(options) or row["correct"] not in (label for label, _ in choices):
+    if (
+        not lines
+        or len(choices) < len(options)
+        or row["correct"] not in (label for label, _ in choices)
+    ):
         return None
     return Exemplar(row["question"].strip(), "\n".join(lines), row["correct"], choices)
 

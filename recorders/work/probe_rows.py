@@ -1,4 +1,6 @@
-"""Probes from a journal to a recording and back: their answers and confidences are read when they are sealed."""
+"""Probes from a journal to a recording and back: their answers and confidences are read when they
+are sealed.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,23 @@ from recorders.request import Completion, Request
 
 
 def sealed_probes(
-    journal: Journal, probing: Probing, kind: str, questions: Sequence[Question], requests: Sequence[Request]
+    journal: Journal,
+    probing: Probing,
+    kind: str,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
 ) -> Iterator[ProbeRows]:
-    """Yield the probes of every question that a journal has, made in this way and at these intervals."""
+    """Yield the probes of every question that a journal has, made in this way and at these
+    intervals.
+    """
     way, places = probing.key(), Places()
     for entry in journal.entries():
         record = entry.record
-        if entry.kind == "probe" and record["probing"] == way and record["offset"] % probing.every == 0:
+        if (
+            entry.kind == "probe"
+            and record["probing"] == way
+            and record["offset"] % probing.every == 0
+        ):
             places.add((record["key"], record["sample"]), record["offset"], entry.offset)
     for question, request in zip(questions, requests, strict=True):
         key = request.key()
@@ -39,9 +51,15 @@ def sealed_probes(
 
 
 def start_probes(
-    recording: Recording, journal: Journal, probing: Probing, llm: tuple[str, str], by_question: Mapping[str, Request]
+    recording: Recording,
+    journal: Journal,
+    probing: Probing,
+    llm: tuple[str, str],
+    by_question: Mapping[str, Request],
 ) -> None:
-    """Put the probes of a sealed recording of an LLM into a journal, where they were made with the same cue."""
+    """Put the probes of a sealed recording of an LLM into a journal, where they were made with the
+    same cue.
+    """
     if not recording.has_probes(*llm) or recording.probes_record(*llm)["cue"] != probing.cue:
         return
     for probes in recording.probe_rows(*llm):
@@ -50,8 +68,14 @@ def start_probes(
             continue
         key, unknown = request.key(), [None] * len(probes.offsets)
         samples = journal.samples(key)
-        columns = (probes.texts or unknown, probes.output_tokens or unknown, probes.confidences or unknown)
-        for row, offset, text, tokens, confidence in zip(probes.sample_indices, probes.offsets, *columns, strict=True):
+        columns = (
+            probes.texts or unknown,
+            probes.output_tokens or unknown,
+            probes.confidences or unknown,
+        )
+        for row, offset, text, tokens, confidence in zip(
+            probes.sample_indices, probes.offsets, *columns, strict=True
+        ):
             where = probing.key(), key, samples[row]
             if text is not None and offset not in journal.probed(*where):
                 reply = Completion(text, "unknown", output_tokens=tokens)
@@ -60,11 +84,19 @@ def start_probes(
 
 
 def _rows(
-    question: Question, cue: str, kind: str, rows: Sequence[int], records: Sequence[Mapping[str, Any]]
+    question: Question,
+    cue: str,
+    kind: str,
+    rows: Sequence[int],
+    records: Sequence[Mapping[str, Any]],
 ) -> ProbeRows:
-    replies = [None if "refused" in record else reply_behind(cue, record["text"]) for record in records]
+    replies = [
+        None if "refused" in record else reply_behind(cue, record["text"]) for record in records
+    ]
     raw = [None if reply is None else extract(kind, reply, question.choices) for reply in replies]
-    confidences = [confidence_of(record, answer) for record, answer in zip(records, raw, strict=True)]
+    confidences = [
+        confidence_of(record, answer) for record, answer in zip(records, raw, strict=True)
+    ]
     tokens = [record.get("output_tokens") for record in records]
     return ProbeRows(
         question.id,
@@ -79,10 +111,16 @@ def _rows(
 
 
 def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None:
-    """Return the probability of the tokens that a probe's answer is made of; `None` where they are not known."""
+    """Return the probability of the tokens that a probe's answer is made of; `None` where they are
+    not known.
+    """
     if "confidence" in record:
         return float(record["confidence"])
-    logprobs, lengths, text = record.get("token_logprobs"), record.get("token_lengths"), record["text"]
+    logprobs, lengths, text = (
+        record.get("token_logprobs"),
+        record.get("token_lengths"),
+        record["text"],
+    )
     start = -1 if answer is None else text.find(answer)
     if logprobs is None or lengths is None or answer is None or start < 0:
         return None

@@ -1,21 +1,24 @@
 r"""Prompts: from a prompt card and a question to the messages of a request.
 
-A prompt card (`data_cards/prompts/<dataset>.md`) holds a system prompt, worked exemplars, and for reasoning models a zero-shot
-instruction. There is one format for all datasets:
+A prompt card (`data_cards/prompts/<dataset>.md`) holds a system prompt, worked exemplars, and for
+reasoning models a zero-shot instruction. There is one format for all datasets:
 
     system     what to do, and the sentence to end with
     user       an exemplar's question, its options below it, one per line: "(A) text"
-    assistant  its chain of thought, and on a line of its own the answer sentence: "The answer is (A)."
+    assistant  its chain of thought, and on a line of its own the answer sentence: "The answer is
+    (A)."
     ...        (every exemplar)
     user       the question
 
-Exemplars are chat turns rather than one long user message: chat models continue in the style of their own earlier turns, do not
-mistake the exemplars for the task or invent a next question, and the turns are a constant prefix, which providers cache. A
-reasoning model gets one user message, the question and the instruction, as in the paper (section 2.2: zero-shot instructions),
-and no system prompt, which some of them refuse.
+Exemplars are chat turns rather than one long user message: chat models continue in the style of
+their own earlier turns, do not mistake the exemplars for the task or invent a next question, and
+the turns are a constant prefix, which providers cache. A reasoning model gets one user message, the
+question and the instruction, as in the paper (section 2.2: zero-shot instructions), and no system
+prompt, which some of them refuse.
 
-A published prompt never changes: a better one is a new version in its own file (`gsm8k@2.md`). `prompt_version` names it and
-hashes what is sent, so that a recording can tell prompts apart whatever folder they came from.
+A published prompt never changes: a better one is a new version in its own file (`gsm8k@2.md`).
+`prompt_version` names it and hashes what is sent, so that a recording can tell prompts apart
+whatever folder they came from.
 """
 
 from __future__ import annotations
@@ -47,8 +50,9 @@ _LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every ques
 class PromptCard:
     """One version of a dataset's prompt.
 
-    `answer_sentence` has "{answer}" in the place of the answer; `train_form`, a key of `TRAIN_FORMS`, says how the dataset's
-    train split is read, if it has rationales; `source` is "train" if the exemplars are from there.
+    `answer_sentence` has "{answer}" in the place of the answer; `train_form`, a key of
+    `TRAIN_FORMS`, says how the dataset's train split is read, if it has rationales; `source` is
+    "train" if the exemplars are from there.
     """
 
     dataset: str
@@ -66,7 +70,9 @@ class PromptCard:
         return f"{self.dataset}@{self.version}"
 
     def reply(self, exemplar: Exemplar) -> str:
-        """Return an exemplar's reply as it is sent: the chain of thought and the answer sentence, each on lines of its own."""
+        """Return an exemplar's reply as it is sent: the chain of thought and the answer sentence,
+        each on lines of its own.
+        """
         return f"{exemplar.cot}\n{self.answer_sentence.replace(_SLOT, exemplar.answer)}"
 
 
@@ -75,12 +81,13 @@ def messages(
 ) -> tuple[Message, ...]:
     """Return what an LLM is sent for a question; its gold is not.
 
-    Reasoning models are asked zero-shot. Some chat templates (of Mistral and Gemma) refuse the role "system": without
-    `system_role`, the system prompt begins the first user message.
+    Reasoning models are asked zero-shot. Some chat templates (of Mistral and Gemma) refuse the role
+    "system": without `system_role`, the system prompt begins the first user message.
     """
     if not question.text.strip():
         raise SourceError(
-            f"The question {question.id!r} has no text, so no LLM can be asked it. Give a file with the questions, --questions."
+            f"The question {question.id!r} has no text, so no LLM can be asked it. Give a file with"
+            " the questions, --questions."
         )
     rendered = _rendered(question.text, question.choices)
     if reasoning:
@@ -102,7 +109,9 @@ def messages(
 
 
 def _rendered(text: str, choices: Choices) -> str:
-    """Return the question with its options below; options that are their own labels ("Yes", "No") get no label."""
+    """Return the question with its options below; options that are their own labels ("Yes", "No")
+    get no label.
+    """
     if all(label == option for label, option in choices):
         return "\n".join([text, *(f"- {option}" for _, option in choices)])
     return "\n".join([text, *(f"({label}) {option}" for label, option in choices)])
@@ -112,15 +121,18 @@ _PLACEHOLDER = Question(id="", text="{question}", choices=(("{label}", "{option}
 
 
 def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bool = True) -> str:
-    """Return a recording's description of its prompt: name, version, and a hash of all that is sent besides the question.
+    """Return a recording's description of its prompt: name, version, and a hash of all that is sent
+    besides the question.
 
-    Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": after the #, the first 16 hex digits of
-    the sha256 of the messages around a placeholder, as canonical JSON.
+    Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": after the #,
+    the first 16 hex digits of the sha256 of the messages around a placeholder, as canonical JSON.
     """
     kind = "/zero-shot" if reasoning else "/train" if card.source == "train" else ""
     sent = messages(card, _PLACEHOLDER, reasoning=reasoning, system_role=system_role)
-    content = json.dumps([[message.role, message.content] for message in sent], separators=(",", ":"))
-    return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
+    content = json.dumps(
+        [[message.role, message.content] for message in sent], separators=(",", ":")
+    )
+    return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"  # noqa: E501
 
 
 class _Facts(BaseModel):
@@ -166,14 +178,18 @@ def prompt_names() -> list[str]:
 
 
 def prompt_card(name: str) -> PromptCard:
-    """Return a prompt by its dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": always this one).
+    """Return a prompt by its dataset ("gsm8k": the latest version), or with a version ("gsm8k@1":
+    always this one).
 
-    The first folder with a prompt for the dataset decides, of those in `FEVAL_CARDS` and feval's own.
+    The first folder with a prompt for the dataset decides, of those in `FEVAL_CARDS` and feval's
+    own.
     """
     dataset, mark, number = name.partition("@")
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
-        raise UnknownNameError.of("prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset))
+        raise UnknownNameError.of(
+            "prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset)
+        )
     if not mark:
         deciding = files[0][0].parent
         return _read([path for path, _ in files if path.parent == deciding][-1])
@@ -181,20 +197,29 @@ def prompt_card(name: str) -> PromptCard:
         if str(version) == number:
             return _read(path)
     versions = {f"{dataset}@{version}" for _, version in files}
-    raise UnknownNameError.of("prompt card", name, versions, f"{dataset!r} alone means the latest version.")
+    raise UnknownNameError.of(
+        "prompt card", name, versions, f"{dataset!r} alone means the latest version."
+    )
 
 
 def _advice(dataset: str) -> str:
     return (
-        f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt, exemplars, zero-shot instruction; "
-        "data_cards/README.md lists the fields), and set FEVAL_CARDS=my-cards. Or send the bare questions: --prompt none."
+        f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt,"
+        " exemplars, zero-shot instruction; data_cards/README.md lists the fields), and set"
+        " FEVAL_CARDS=my-cards. Or send the bare questions: --prompt none."
     )
 
 
 def _prompt_files() -> list[tuple[Path, str, int]]:
-    """Every prompt card with the dataset and version in its file name, folder by folder in search order."""
+    """Every prompt card with the dataset and version in its file name, folder by folder in search
+    order.
+    """
     order = {folder / "prompts": position for position, folder in enumerate(card_folders())}
-    cards = [(path, *_parsed_name(name, path)) for name, paths in card_files("prompts").items() for path in paths]
+    cards = [
+        (path, *_parsed_name(name, path))
+        for name, paths in card_files("prompts").items()
+        for path in paths
+    ]
     return sorted(cards, key=lambda each: (order[each[0].parent], each[1], each[2]))
 
 
@@ -203,7 +228,10 @@ def _parsed_name(stem: str, path: Path) -> tuple[str, int]:
     if not mark:
         return dataset, 1
     if not re.fullmatch(r"[1-9][0-9]{0,8}", version, re.ASCII) or version == "1":
-        raise CardError(f"The prompt card {path} has an odd name: {dataset}.md is version 1, {dataset}@2.md version 2.")
+        raise CardError(
+            f"The prompt card {path} has an odd name: {dataset}.md is version 1, {dataset}@2.md"
+            " version 2."
+        )
     return dataset, int(version)
 
 
@@ -212,40 +240,58 @@ def _read(path: Path) -> PromptCard:
     name = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
     if path.name != f"{name}.md":
         raise CardError(
-            f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must be called {name}.md."
+            f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must"
+            f" be called {name}.md."
         )
     exemplars = tuple(
-        Exemplar(each.question, each.cot, each.answer, tuple((choice.label, choice.text) for choice in each.choices))
+        Exemplar(
+            each.question,
+            each.cot,
+            each.answer,
+            tuple((choice.label, choice.text) for choice in each.choices),
+        )
         for each in facts.exemplars
     )
     return PromptCard(
-        facts.dataset, facts.version, facts.system, facts.zero_shot, facts.answer_sentence, exemplars, facts.train_form
+        facts.dataset,
+        facts.version,
+        facts.system,
+        facts.zero_shot,
+        facts.answer_sentence,
+        exemplars,
+        facts.train_form,
     )
 
 
 def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()) -> None:
     """Check a prompt before anything is paid for.
 
-    Every exemplar's reply must be read back as its answer; every answer must be one of the exemplar's options; no exemplar may
-    be a question of the dataset, whose answer would be given away.
+    Every exemplar's reply must be read back as its answer; every answer must be one of the
+    exemplar's options; no exemplar may be a question of the dataset, whose answer would be given
+    away.
     """
     ids = {_folded(question.text, question.choices): question.id for question in questions}
     for number, exemplar in enumerate(card.exemplars, start=1):
         where = f"Exemplar {number} of the prompt {card.name}"
         labels = [label for label, _ in exemplar.choices]
         if labels and (exemplar.answer not in labels or len(set(labels)) < len(labels)):
-            raise CardError(f"{where} has the answer {exemplar.answer!r}, which must be one of its labels {labels}.")
+            raise CardError(
+                f"{where} has the answer {exemplar.answer!r}, which must be one of its labels"
+                f" {labels}."
+            )
         read = _read_back(card, exemplar, kind)
         gold = answers.canonical_gold(kind, exemplar.answer, exemplar.choices)
         if gold is None or read != gold:
             raise CardError(
-                f"{where} has the answer {exemplar.answer!r}, but its reply is read as {read!r} (answer kind {kind!r}). "
-                "Correct its chain of thought, its answer, or the card's answer sentence."
+                f"{where} has the answer {exemplar.answer!r}, but its reply is read as {read!r}"
+                f" (answer kind {kind!r}). Correct its chain of thought, its answer, or the card's"
+                " answer sentence."
             )
         same = ids.get(_folded(exemplar.question, exemplar.choices))
         if same is not None:
             raise CardError(
-                f"{where} is the question {same!r}: its answer would be given away. Write another exemplar."
+                f"{where} is the question {same!r}: its answer would be given away. Write another"
+                " exemplar."
             )
 
 
@@ -259,22 +305,30 @@ def _folded(text: str, choices: Choices) -> str:
 
 
 def with_train_exemplars(
-    card: PromptCard, rows: Iterable[Mapping[str, Any]], count: int, questions: Iterable[Question] = ()
+    card: PromptCard,
+    rows: Iterable[Mapping[str, Any]],
+    count: int,
+    questions: Iterable[Question] = (),
 ) -> PromptCard:
     """Return the prompt with exemplars from the dataset's train split in place of its own.
 
-    The choice does not depend on the order of rows: it takes the usable rows whose question has the smallest sha256. A row is
-    usable if its rationale has 1 to 1000 characters, its reply is read back as its gold answer, and it is not one of the
-    questions that will be asked.
+    The choice does not depend on the order of rows: it takes the usable rows whose question has the
+    smallest sha256. A row is usable if its rationale has 1 to 1000 characters, its reply is read
+    back as its gold answer, and it is not one of the questions that will be asked.
     """
     if card.train_form is None:
-        known = ", ".join(name for name in prompt_names() if prompt_card(name).train_form is not None)
+        known = ", ".join(
+            name for name in prompt_names() if prompt_card(name).train_form is not None
+        )
         raise UsageError(
-            f"The prompt {card.name} cannot take its exemplars from a train split: no split of {card.dataset!r} with rationales "
-            f"is known. Leave out exemplars = 'train'. Prompts that can: {known}."
+            f"The prompt {card.name} cannot take its exemplars from a train split: no split of"
+            f" {card.dataset!r} with rationales is known. Leave out exemplars = 'train'. Prompts"
+            f" that can: {known}."
         )
     if count < 1:
-        raise OutOfRangeError(f"{count} exemplars were asked for; a few-shot prompt has at least 1.")
+        raise OutOfRangeError(
+            f"{count} exemplars were asked for; a few-shot prompt has at least 1."
+        )
     form = TRAIN_FORMS[card.train_form]
     excluded = {_folded(question.text, question.choices) for question in questions}
     usable: dict[str, Exemplar] = {}
@@ -286,11 +340,15 @@ def with_train_exemplars(
             and _usable(card, exemplar, form.kind)
             and _folded(exemplar.question, exemplar.choices) not in excluded
         ):
-            usable.setdefault(hashlib.sha256(exemplar.question.encode("utf-8", "surrogatepass")).hexdigest(), exemplar)
+            usable.setdefault(
+                hashlib.sha256(exemplar.question.encode("utf-8", "surrogatepass")).hexdigest(),
+                exemplar,
+            )
     if len(usable) < count:
         raise SourceError(
-            f"{count} exemplars were asked for, but of {total} rows of the train split only {len(usable)} can be used "
-            f"(a rationale of at most {_LONGEST_RATIONALE} characters whose answer is read back as the gold). Ask for fewer."
+            f"{count} exemplars were asked for, but of {total} rows of the train split only"
+            f" {len(usable)} can be used (a rationale of at most {_LONGEST_RATIONALE} characters"
+            " whose answer is read back as the gold). Ask for fewer."
         )
     chosen = tuple(usable[digest] for digest in sorted(usable)[:count])
     return replace(card, exemplars=chosen, source="train")
@@ -299,11 +357,16 @@ def with_train_exemplars(
 def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) -> Mapping[str, Any]:
     for field in form.fields:
         value = row.get(field)
-        ok = isinstance(value, list) and all(map(_is_text, value)) if field == "options" else _is_text(value)
+        ok = (
+            isinstance(value, list) and all(map(_is_text, value))
+            if field == "options"
+            else _is_text(value)
+        )
         if not ok:
             raise SourceError(
-                f"Row {number} of the train split should have {', '.join(form.fields)} (the form {name!r}); "
-                f"its {field!r} is {value!r:.80}. Give the train split as its repository publishes it."
+                f"Row {number} of the train split should have {', '.join(form.fields)} (the form"
+                f" {name!r}); its {field!r} is {value!r:.80}. Give the train split as its"
+                " repository publishes it."
             )
     return row
 
@@ -313,4 +376,7 @@ def _is_text(value: object) -> bool:
 
 
 def _usable(card: PromptCard, exemplar: Exemplar, kind: str) -> bool:
-    return len(exemplar.cot) <= _LONGEST_RATIONALE and _read_back(card, exemplar, kind) == exemplar.answer
+    return (
+        len(exemplar.cot) <= _LONGEST_RATIONALE
+        and _read_back(card, exemplar, kind) == exemplar.answer
+    )

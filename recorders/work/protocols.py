@@ -5,9 +5,10 @@ r"""Protocols of turns: what the user says after each reply, from a Markdown fil
     ---
     Look at each step of your solution again, correct what is wrong, and end with the answer.
 
-The text is said before every turn from the second on; with headings ("# Turn 2", "# Turn 3", ...) each turn has its own. In it,
-"{question}" stands for what was asked first and "{answer}" for the answer in the last reply; where that has none, for the front
-matter's `no_answer`. Without front matter a protocol is called as its file is.
+The text is said before every turn from the second on; with headings ("# Turn 2", "# Turn 3", ...)
+each turn has its own. In it, "{question}" stands for what was asked first and "{answer}" for the
+answer in the last reply; where that has none, for the front matter's `no_answer`. Without front
+matter a protocol is called as its file is.
 """
 
 from __future__ import annotations
@@ -46,15 +47,17 @@ def read_protocol(path: Path, template: str | None = None) -> Protocol:
         facts = _Facts.model_validate(read_front_matter(path) if named else {"name": path.stem})
     except ValidationError as error:
         raise CardError(
-            f"The protocol {path} {sentence(error)}. It has name (a file of text only has its own), and may have "
-            "title and no_answer."
+            f"The protocol {path} {sentence(error)}. It has name (a file of text only has its own),"
+            " and may have title and no_answer."
         ) from error
     before, *sections = _HEADING.split(read_body(path) if named else text)
     numbers, texts = sections[::2], [text.strip() for text in sections[1::2] or [before]]
-    if numbers and (before.strip() or numbers != [str(turn) for turn in range(2, len(numbers) + 2)]):
+    if numbers and (
+        before.strip() or numbers != [str(turn) for turn in range(2, len(numbers) + 2)]
+    ):
         raise CardError(
-            f"The protocol {path} should begin with the heading '# Turn 2' and go on with '# Turn 3' and so on, or have no such "
-            "heading; the first turn answers the question."
+            f"The protocol {path} should begin with the heading '# Turn 2' and go on with '# Turn"
+            " 3' and so on, or have no such heading; the first turn answers the question."
         )
     if not all(texts):
         empty = f"turn {texts.index('') + 2}" if numbers else "the turns"

@@ -1,10 +1,11 @@
 """Record an LLM on a dataset, from questions to a verified recording: what `feval record` does.
 
-    task = RecordingTask(questions, "gsm8k", "gpt-4o-mini@t=0.8", messages, "gsm8k@1", Decoding(temperature=0.8))
-    record_dataset(task, backend, "my-recording")
+    task = RecordingTask(questions, "gsm8k", "gpt-4o-mini@t=0.8", messages, "gsm8k@1",
+    Decoding(temperature=0.8)) record_dataset(task, backend, "my-recording")
 
-The journal is beside the recording, in `my-recording.journal/`, from the first reply until the recording is verified. The same
-call again continues where the last one stopped; once the recording is complete, it does nothing.
+The journal is beside the recording, in `my-recording.journal/`, from the first reply until the
+recording is verified. The same call again continues where the last one stopped; once the recording
+is complete, it does nothing.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def record_dataset(
 ) -> Path:
     """Ask for what is missing, seal, verify, and remove the journal.
 
-    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30 seconds at most, a second one for
-    nothing.
+    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30
+    seconds at most, a second one for nothing.
 
     Args:
         task: what is to be recorded.
@@ -75,17 +76,20 @@ def record_dataset(
         limits: how fast to ask.
         prices: price list of the recording, by id, or "none".
         cost_limit_usd: most dollars for the recording, earlier runs included.
-        counter: who counts tokens: "usage" (the provider), or a name that `feval.cards.tokens.token_counter` knows.
+        counter: who counts tokens: "usage" (the provider), or a name that
+            `feval.cards.tokens.token_counter` knows.
         other_counter: counts instead, if the provider did not count everything.
-        partial: seal what there is if the run ends early for another reason than Ctrl-C, or may not ask. Pools may then have
-            different sizes.
+        partial: seal what there is if the run ends early for another reason than Ctrl-C, or may not
+            ask. Pools may then have different sizes.
         journal: the journal's folder; `None`: `OUT.journal` beside the recording.
         keep_journal: leave the journal where it is, to top it up later into another recording.
-        start: a recording that holds the LLM, asked in the same way: what it has of the questions is not asked for again.
+        start: a recording that holds the LLM, asked in the same way: what it has of the questions
+            is not asked for again.
         progress: called with where the run is.
         sealing: called with how many questions are sealed.
         acknowledged: called with (key, sample) of CoTs once they are on the disk.
-        expected: called with what a tree or chains of turns are still to come to, before anything is asked.
+        expected: called with what a tree or chains of turns are still to come to, before anything
+            is asked.
         backend_notes: a list to which the backend appends sentences about what the server does.
         now: the time as it is recorded.
 
@@ -93,9 +97,11 @@ def record_dataset(
         The recording's folder.
 
     Raises:
-        StoppedError: recording ended early (`InterruptedByUser`, `CostLimitReached`, or requests that failed too often).
+        StoppedError: recording ended early (`InterruptedByUser`, `CostLimitReached`, or requests
+            that failed too often).
         BackendError: no request works, and why.
-        JournalError: the journal is damaged, locked or of something else, or the mode forbids asking for what is missing.
+        JournalError: the journal is damaged, locked or of something else, or the mode forbids
+            asking for what is missing.
         StorageError: `out` is another recording, or the disk refused.
         ConflictError: `start` is of something else.
         UsageError: a name or number that cannot task.
@@ -104,8 +110,9 @@ def record_dataset(
     price = _price(prices, task.llm_name)
     if task.decoding.noise_seed is not None and not backend.shares_noise:
         raise UsageError(
-            f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
-            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
+            "Coupled samples need a model that draws with feval's noise; the backend"
+            f" {backend.name!r} asks a server, which draws with its own. Use the backend 'tiny' or"
+            " 'transformers', or leave --coupled out."
         )
     if task.tree is not None and (partial or start is not None):
         what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
@@ -129,13 +136,17 @@ def record_dataset(
             expected(_estimate(task, plan, opened, {"price": price}))
         control, limits = Control(), limits or Limits()
         options: dict[str, Any] = {
-            "limits": limits, "price": price, "cost_limit_usd": cost_limit_usd, "progress": progress,
-            "backend_notes": backend_notes, "control": control, "now": now, "thoughts": thoughts_of(task.llm_name),
+            "limits": limits, "price": price, "cost_limit_usd": cost_limit_usd,
+            "progress": progress,
+            "backend_notes": backend_notes, "control": control, "now": now,
+            "thoughts": thoughts_of(task.llm_name),
         }  # fmt: skip
 
         async def everything() -> Outcome:
             missing = None if task.tree is None else partial_of(MissingSteps, task.tree)
-            outcome = await record_samples(plan, backend, opened, acknowledged=acknowledged, missing=missing, **options)
+            outcome = await record_samples(
+                plan, backend, opened, acknowledged=acknowledged, missing=missing, **options
+            )
             if task.probing is None or outcome.error is not None:
                 return outcome
             return await record_probes(task.probing, plan, backend, opened, **options)
@@ -145,7 +156,9 @@ def record_dataset(
             error = run(everything(), control, backend.aclose).error
         except MissingError as missing:
             error = missing
-        if error is not None and not (partial and len(opened) and not isinstance(error, InterruptedByUser)):
+        if error is not None and not (
+            partial and len(opened) and not isinstance(error, InterruptedByUser)
+        ):
             raise error
         seal(
             opened,
@@ -154,7 +167,13 @@ def record_dataset(
             questions=task.questions,
             requests=plan.requests,
             llm=task.llm_info(),
-            operation={"name": "record", "backend": backend.name, "samples": task.samples, **identity, **probes},
+            operation={
+                "name": "record",
+                "backend": backend.name,
+                "samples": task.samples,
+                **identity,
+                **probes,
+            },
             probing=task.probing,
             tree=task.tree,
             prices=prices if prices == "none" else price_list(prices).id,
@@ -181,11 +200,14 @@ def estimate_dataset(
 ) -> CostEstimate:
     """Return what `record_dataset` would ask for and cost, without asking.
 
-    Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
+    Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier
+    recording, if the journal has none.
     """
     _check_mode(mode)
     if is_sealed(Path(out), task.identity(), task.questions, _least(task), mode, task.probing):
-        return CostEstimate(0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False)
+        return CostEstimate(
+            0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False
+        )
     folder = journal_folder(out) if journal is None else Path(journal)
     options: dict[str, Any] = {"price": _price(prices, task.llm_name), "limits": limits}
     options["output_tokens_per_cot"] = output_tokens_per_cot
@@ -209,7 +231,9 @@ def _estimate(
         return estimate_turns(task.tree, plan, journal, options["price"])
     probing = task.probing
     cots = estimate_samples(plan, journal, **options)
-    probes = None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])
+    probes = (
+        None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])
+    )
     return replace(cots, probes=probes)
 
 
@@ -228,7 +252,9 @@ def _price(prices: str, llm: str) -> Price | None:
 
 
 def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:
-    """Remove the journal, or its lock alone, of a run that was killed between sealing and removing it, once `out` verifies."""
+    """Remove the journal, or its lock alone, of a run that was killed between sealing and removing
+    it, once `out` verifies.
+    """
     if verify_recording(out).ok:
         with Journal.open(folder, identity) as leftover:
             leftover.remove()

@@ -1,4 +1,6 @@
-"""Starting from a sealed recording: whether it is already complete, and its CoTs as the start of a journal."""
+"""Starting from a sealed recording: whether it is already complete, and its CoTs as the start of a
+journal.
+"""
 
 from __future__ import annotations
 
@@ -31,31 +33,34 @@ def is_sealed(
 ) -> bool:
     """Return whether a folder is the wanted recording, sealed before.
 
-    A `StorageError` says if something else is there, if it holds less than is wanted or is to be recorded again (mode "all"),
-    or if it would be inside another recording.
+    A `StorageError` says if something else is there, if it holds less than is wanted or is to be
+    recorded again (mode "all"), or if it would be inside another recording.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         holder = recording_around(out.absolute().parent)
         if holder is not None:
             raise StorageError(
-                f"{out} would be inside the recording {holder}, which never changes. Name another folder."
+                f"{out} would be inside the recording {holder}, which never changes. Name another"
+                " folder."
             )
         return False
     try:
         recording = open_recording(out)
     except NotARecordingError as error:
-        raise StorageError(f"{out} exists already and is not a recording; name another folder.") from error
+        raise StorageError(
+            f"{out} exists already and is not a recording; name another folder."
+        ) from error
     differs = _difference(recording, identity)
     if differs is not None:
         raise StorageError(
-            f"{out} exists already and is another recording: its {differs}. A recording is never overwritten; name another "
-            "folder."
+            f"{out} exists already and is another recording: its {differs}. A recording is never"
+            " overwritten; name another folder."
         )
     _require_enough(recording, out, identity, questions, samples, probing)
     if mode == "all":
         raise StorageError(
-            f"{out} is sealed, and the mode 'all' records everything again. A sealed recording is never changed: name another "
-            "folder."
+            f"{out} is sealed, and the mode 'all' records everything again. A sealed recording is"
+            " never changed: name another folder."
         )
     return True
 
@@ -68,15 +73,19 @@ def start_from(
     requests: Sequence[Request],
     probing: Probing | None = None,
 ) -> None:
-    """Put the CoTs and probes of a sealed recording into a journal, so that only what is missing is asked for.
+    """Put the CoTs and probes of a sealed recording into a journal, so that only what is missing is
+    asked for.
 
-    CoTs that are already in the journal are left alone. What a recording does not keep is lost: prompt tokens are counted once
-    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other.
+    CoTs that are already in the journal are left alone. What a recording does not keep is lost:
+    prompt tokens are counted once per run of CoTs with the same second and response id, and a
+    refused request is an empty CoT like any other.
     """
     recording = open_sound(Path(start))
     recording.require(dataset, llm.name)
     if differs := _other_llm(recording.llm_info(llm.name), llm):
-        raise ConflictError(f"{start} cannot be continued: {differs}. Ask in the same way, or start without it.")
+        raise ConflictError(
+            f"{start} cannot be continued: {differs}. Ask in the same way, or start without it."
+        )
     by_question = {request.question_id: request for request in requests}
     counter = recording.counter(dataset, llm.name)
     for number, pool in enumerate(recording.pools(dataset, llm.name), 1):
@@ -85,8 +94,8 @@ def start_from(
             continue
         if pool.prompt != request.prompt():
             raise ConflictError(
-                f"{start} cannot be continued: it asked the question {pool.question_id!r} with other messages. Give the same "
-                "questions and prompt, or start without it."
+                f"{start} cannot be continued: it asked the question {pool.question_id!r} with"
+                " other messages. Give the same questions and prompt, or start without it."
             )
         _add(journal, request, pool, counter)
         if number % _POOLS_PER_COMMIT == 0:
@@ -100,9 +109,14 @@ def start_from(
 
 def _other_llm(recorded: LLMInfo, asked: LLMInfo) -> str | None:
     """Return how two descriptions of one LLM differ, in words; `None` where they agree."""
-    pairs = [(name, getattr(recorded, name), getattr(asked, name)) for name in ("temperature", "max_tokens")]
+    pairs = [
+        (name, getattr(recorded, name), getattr(asked, name))
+        for name in ("temperature", "max_tokens")
+    ]
     first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, asked))
-    pairs += [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+    pairs += [
+        (name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])
+    ]
     for name, its, mine in pairs:
         if its != mine:
             return f"its {name} is {its!r:.80}, and {mine!r:.80} is asked for"
@@ -126,40 +140,63 @@ def _require_enough(
     probing: Probing | None,
 ) -> None:
     more = (
-        f"A sealed recording is never changed: record into another folder that begins with its CoTs, --out NEW --from {out}, and "
-        "only what is missing is asked for."
+        "A sealed recording is never changed: record into another folder that begins with its"
+        f" CoTs, --out NEW --from {out}, and only what is missing is asked for."
     )
     recorded = {question.id: question for question in recording.questions(identity["dataset"])}
     lacking = [question.id for question in questions if question.id not in recorded]
     if lacking:
         raise StorageError(
-            f"{out} is sealed with {len(recorded)} questions, and {len(lacking)} others were asked for, such as "
-            f"{lacking[0]!r:.80}. {more}"
+            f"{out} is sealed with {len(recorded)} questions, and {len(lacking)} others were asked"
+            f" for, such as {lacking[0]!r:.80}. {more}"
         )
     for question in questions:
         known = recorded[question.id]
-        if (known.text, known.answer, known.choices) != (question.text, question.answer, question.choices):
+        if (known.text, known.answer, known.choices) != (
+            question.text,
+            question.answer,
+            question.choices,
+        ):
             raise StorageError(
-                f"{out} exists already and is another recording: its question {question.id!r:.80} has another text, gold or "
-                "options. A recording is never overwritten; name another folder."
+                f"{out} exists already and is another recording: its question {question.id!r:.80}"
+                " has another text, gold or options. A recording is never overwritten; name"
+                " another folder."
             )
-    smallest = min((pair.get("smallest_pool", 0) for pair in recording.manifest.pairs.values()), default=0)
+    smallest = min(
+        (pair.get("smallest_pool", 0) for pair in recording.manifest.pairs.values()), default=0
+    )
     if smallest < samples:
-        raise StorageError(f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for. {more}")
+        raise StorageError(
+            f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for."
+            f" {more}"
+        )
     stated = recording.manifest.raw["operation"].get("probes")
     if probing is not None and stated != probing.content():
-        found = "without probes" if stated is None else f"with probes made in another way ({stated})"
-        raise StorageError(f"{out} is sealed {found}, and probes every {probing.every} tokens were asked for. {more}")
+        found = (
+            "without probes" if stated is None else f"with probes made in another way ({stated})"
+        )
+        raise StorageError(
+            f"{out} is sealed {found}, and probes every {probing.every} tokens were asked for."
+            f" {more}"
+        )
 
 
 def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:
     """Add one pool as the replies it came in, as far as that can be told."""
     key = request.key()
-    records = [(sample, record) for sample, record in _records(request, pool) if not journal.has(key, sample)]
-    for _, reply in groupby(records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))):
+    records = [
+        (sample, record)
+        for sample, record in _records(request, pool)
+        if not journal.has(key, sample)
+    ]
+    for _, reply in groupby(
+        records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))
+    ):
         samples, columns = zip(*reply, strict=True)
         completions = [
-            _completion(record, pool.prompt_tokens if is_usage(counter) and place == 0 else None, counter)
+            _completion(
+                record, pool.prompt_tokens if is_usage(counter) and place == 0 else None, counter
+            )
             for place, record in enumerate(columns)
         ]
         seeds = [record.get("seed") for record in columns]
@@ -168,7 +205,9 @@ def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> No
 
 
 def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (sample index, fields) of each CoT. Pools are numbered without gaps; seeds, if any, tell the index."""
+    """Yield (sample index, fields) of each CoT. Pools are numbered without gaps; seeds, if any,
+    tell the index.
+    """
     columns: dict[str, Sequence[Any] | None] = {
         "text": pool.raw_texts(),
         "finish_reason": pool.finish_reasons,
@@ -187,7 +226,14 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
 
 
 def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
-    names = ("reasoning_tokens", "cached_tokens", "response_id", "served_model", "system_fingerprint", "duration_s")
+    names = (
+        "reasoning_tokens",
+        "cached_tokens",
+        "response_id",
+        "served_model",
+        "system_fingerprint",
+        "duration_s",
+    )
     return Completion(
         record["text"] or "",
         record["finish_reason"],

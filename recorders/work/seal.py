@@ -1,7 +1,8 @@
 """From a journal to a recording: sort, extract answers, count tokens, write in one step, verify.
 
-The journal is read twice: once for where each CoT is, then question by question, with the texts of one question in memory at a
-time. Sealing asks nobody for anything; it can be repeated with another extractor or counter while the journal exists.
+The journal is read twice: once for where each CoT is, then question by question, with the texts of
+one question in memory at a time. Sealing asks nobody for anything; it can be repeated with another
+extractor or counter while the journal exists.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, s
 from feval.cards.cards import thoughts_of
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    verify_recording,
+)
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
@@ -54,17 +62,23 @@ def seal(
     probing: Probing | None = None,
     tree: Levels | Played | None = None,
 ) -> Path:
-    """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
+    """Make a recording of everything that is committed to a journal, and verify it. The journal
+    stays as it is.
 
-    The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
-    came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
-    are sealed, too; with a `tree`, the samples are its steps or turns.
+    The counter is "usage", for the provider's token counts, or a name that
+    `feval.cards.tokens.token_counter` knows. If any CoT came without usage, `other_counter` counts
+    all: counts by different counters do not compare. Probes made as `probing` says are sealed, too;
+    with a `tree`, the samples are its steps or turns.
     """
     golds = gold_questions(dataset, questions)
     licences = {"questions": dataset.licence}
-    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
+    with RecordingWriter(
+        out, operation=operation, prices=prices, notes=notes, licences=licences
+    ) as writer:
         writer.add_dataset(dataset, golds)
-        add_pools(writer, journal, dataset, golds, requests, llm, counter, other_counter, tree, progress)
+        add_pools(
+            writer, journal, dataset, golds, requests, llm, counter, other_counter, tree, progress
+        )
         if probing is not None:
             probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
             writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
@@ -74,7 +88,10 @@ def seal(
 
 def gold_questions(dataset: DatasetInfo, questions: Sequence[Question]) -> list[Question]:
     """Return questions with the voting keys of their golds."""
-    return [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
+    return [
+        replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices))
+        for q in questions
+    ]
 
 
 def add_pools(
@@ -107,8 +124,8 @@ def require_sound(out: str | Path, journal: Journal) -> None:
     verification = verify_recording(out)
     if not verification.ok:
         raise JournalError(
-            f"The recording {out} does not verify after sealing: {verification.problems[0]} The journal {journal.folder} is "
-            "kept; remove the recording and seal again."
+            f"The recording {out} does not verify after sealing: {verification.problems[0]} The"
+            f" journal {journal.folder} is kept; remove the recording and seal again."
         )
 
 
@@ -118,7 +135,8 @@ def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
 
 
 class _Contents:
-    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by shares.
+    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by
+    shares.
 
     `opens`: some CoT closes a thought that it does not open, as in `split_columns`.
     """
@@ -128,7 +146,13 @@ class _Contents:
         priced: set[int] = set()
         unpriced: set[int] = set()
         unpriced_turns: set[int] = set()  # each is a prompt of its own
-        self._uncounted, self._cots, self.split, self.has_turns, self.opens = 0, 0, False, False, False
+        self._uncounted, self._cots, self.split, self.has_turns, self.opens = (
+            0,
+            0,
+            False,
+            False,
+            False,
+        )
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
@@ -155,7 +179,9 @@ class _Contents:
 
     def why_not_usage(self) -> str:
         """Return what the provider did not count, in words."""
-        prompts = f"the prompts of {self._unpriced} of {counted(len(self._places.numbers), 'request')}"
+        prompts = (
+            f"the prompts of {self._unpriced} of {counted(len(self._places.numbers), 'request')}"
+        )
         cots = f"the output of {self._uncounted} of {counted(self._cots, 'CoT')}"
         return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
 
@@ -185,7 +211,9 @@ class _Sealing:
         self._uncounted = False
         self._keys: set[str] = set()
 
-    def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
+    def pools(
+        self, questions: Sequence[Question], requests: Sequence[Request]
+    ) -> Iterator[PoolRows]:
         """Yield one pool per question, in order."""
         for question, request in zip(questions, requests, strict=True):
             key = request.key()
@@ -198,22 +226,27 @@ class _Sealing:
         sentences = self._checks.notes()
         if counter == USAGE and not is_usage(self._counter):
             sentences.append(
-                f"All tokens were counted by {self._counter!r}, because the provider gave no usable count of "
-                f"{self._contents.why_not_usage()}."
+                f"All tokens were counted by {self._counter!r}, because the provider gave no usable"
+                f" count of {self._contents.why_not_usage()}."
             )
         if self._uncounted:
             sentences.append(
-                f"The provider's counts of reasoning and cached tokens were left out, as {self._counter!r} counted all tokens."
+                "The provider's counts of reasoning and cached tokens were left out, as"
+                f" {self._counter!r} counted all tokens."
             )
         if self._with_thoughts:
-            sentences.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
+            sentences.append(
+                f"Texts that held thoughts, which were split off: {self._with_thoughts}."
+            )
         if self._without_reply:
             sentences.append(
-                f"CoTs that end in their thoughts, without a reply, which is no answer: {self._without_reply}."
+                "CoTs that end in their thoughts, without a reply, which is no answer:"
+                f" {self._without_reply}."
             )
         if self._shared:
             sentences.append(
-                f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}."
+                "Questions with the same request as an earlier one, whose CoTs they share:"
+                f" {self._shared}."
             )
         if self._repeated_ids:
             sentences.append(
@@ -228,12 +261,20 @@ class _Sealing:
             return
         self._keys.add(key)
         for record in records:
-            completion = Completion(**{name: record[name] for name in _COMPLETION_FIELDS if name in record})
+            completion = Completion(
+                **{name: record[name] for name in _COMPLETION_FIELDS if name in record}
+            )
             self._checks.see(key, completion, refused="refused" in record)
-        ids = [r["response_id"] for r in records if r.get("first_of_reply") and r.get("response_id") is not None]
+        ids = [
+            r["response_id"]
+            for r in records
+            if r.get("first_of_reply") and r.get("response_id") is not None
+        ]
         self._repeated_ids += len(ids) - len(set(ids))
 
-    def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
+    def _pool(
+        self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]
+    ) -> PoolRows:
         parents = ends = messages = prompts = None
         if self._tree is not None:
             records, parents = self._tree.arranged(records)
@@ -244,7 +285,11 @@ class _Sealing:
             columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
         else:
             columns = split_columns(
-                column("text"), column("reasoning"), column("finish_reason"), self._thoughts, opens=self._contents.opens
+                column("text"),
+                column("reasoning"),
+                column("finish_reason"),
+                self._thoughts,
+                opens=self._contents.opens,
             )
             self._without_reply += columns.readable.count(False)
         if parents is not None and ends is None:
@@ -279,23 +324,39 @@ class _Sealing:
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
         return [
-            None if reason in UNANSWERED or not readable else extract(self._kind, reply or "", question.choices)
-            for reply, reason, readable in zip(columns.texts, columns.finish_reasons, columns.readable, strict=True)
+            (
+                None
+                if reason in UNANSWERED or not readable
+                else extract(self._kind, reply or "", question.choices)
+            )
+            for reply, reason, readable in zip(
+                columns.texts, columns.finish_reasons, columns.readable, strict=True
+            )
         ]
 
     def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
         if self._count is None:
             return [record["output_tokens"] for record in records]
         # Thoughts that come apart from the text are sampled and billed like it.
-        return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
+        return [
+            self._count(record["text"]) + self._count(record.get("reasoning") or "")
+            for record in records
+        ]
 
     def _turn_prompts(
         self, request: Request, records: Sequence[Mapping[str, Any]], parents: Sequence[int | None]
     ) -> list[int | None]:
-        """Return the prompt tokens of each turn, `None` of a first CoT; a turn that was refused was not billed."""
+        """Return the prompt tokens of each turn, `None` of a first CoT; a turn that was refused was
+        not billed.
+        """
         if self._count is None:
-            stated = (0 if "refused" in record else record.get("prompt_tokens") for record in records)
-            return [prompt if "messages" in record else None for prompt, record in zip(stated, records, strict=True)]
+            stated = (
+                0 if "refused" in record else record.get("prompt_tokens") for record in records
+            )
+            return [
+                prompt if "messages" in record else None
+                for prompt, record in zip(stated, records, strict=True)
+            ]
         first = sum(self._count(message.content) for message in request.messages)
         prompts, behind = list[int | None](), list[int]()
         for record, parent in zip(records, parents, strict=True):
@@ -309,6 +370,8 @@ class _Sealing:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
         first = (record for record in records if "messages" not in record)
-        stated = (record["prompt_tokens"] for record in first if record.get("prompt_tokens") is not None)
+        stated = (
+            record["prompt_tokens"] for record in first if record.get("prompt_tokens") is not None
+        )
         # A request that was refused was not billed.
         return next(stated, 0 if records else None)

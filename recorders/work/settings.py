@@ -1,4 +1,6 @@
-"""From what a user names (a dataset, an LLM, an endpoint) to a recording task and a backend, with defaults for the rest."""
+"""From what a user names (a dataset, an LLM, an endpoint) to a recording task and a backend, with
+defaults for the rest.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
-from recorders.work.prompts import PromptCard, check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
+from recorders.work.prompts import (
+    PromptCard,
+    check_prompt,
+    messages,
+    prompt_card,
+    prompt_version,
+    with_train_exemplars,
+)
 from recorders.work.protocols import read_protocol
 from recorders.work.task import RecordingTask, answer_kind
 
@@ -48,11 +57,13 @@ _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
-    """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the paper's protocol.
+    """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the
+    paper's protocol.
 
-    By default there are 40 CoTs per question, 3 of reasoning models, and the prompt is the dataset's latest card; "none" sends
-    the bare question. `exemplars` are the card's own or, with "train", worked questions from the train split, which is fetched
-    from the Hub if `train_rows` names no file. The others are as in `recorders.work.task.RecordingTask`.
+    By default there are 40 CoTs per question, 3 of reasoning models, and the prompt is the
+    dataset's latest card; "none" sends the bare question. `exemplars` are the card's own or, with
+    "train", worked questions from the train split, which is fetched from the Hub if `train_rows`
+    names no file. The others are as in `recorders.work.task.RecordingTask`.
     """
 
     dataset: str
@@ -90,9 +101,17 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     card = find_llm_card(settings.llm)
     reasoning = _is_reasoning(card, settings.reasoning)
     default = _REASONING_SAMPLES if reasoning else _SAMPLES
-    samples = settings.samples if settings.samples is not None else card.cots_to_record if card else default
+    samples = (
+        settings.samples
+        if settings.samples is not None
+        else card.cots_to_record
+        if card
+        else default
+    )
     if samples < 1:
-        raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
+        raise OutOfRangeError(
+            f"A recording has at least 1 CoT per question; {samples} were asked for."
+        )
     tree = _turns(settings, questions, samples) or _tree(settings)
     version, messages = _prompt(settings, questions, reasoning=reasoning)
     return RecordingTask(
@@ -113,8 +132,15 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     )
 
 
-def _turns(settings: RecordingSettings, questions: Sequence[Question], samples: int) -> Turns | None:
-    _refuse_alone(settings, "a protocol of turns; add --protocol FILE", ("turns", "turn_template"), settings.protocol)
+def _turns(
+    settings: RecordingSettings, questions: Sequence[Question], samples: int
+) -> Turns | None:
+    _refuse_alone(
+        settings,
+        "a protocol of turns; add --protocol FILE",
+        ("turns", "turn_template"),
+        settings.protocol,
+    )
     if settings.protocol is None:
         return None
     _refuse_beside(settings, "--protocol", "turns", tree="A tree is of steps")
@@ -122,7 +148,9 @@ def _turns(settings: RecordingSettings, questions: Sequence[Question], samples: 
     turns = max(len(protocol.messages) + 1, 2) if settings.turns is None else settings.turns
     kind = answer_kind(settings.dataset, settings.answer_kind)
     choices = {question.id: question.choices for question in questions if question.choices}
-    return Turns(samples, 1, turns, protocol, lambda name, reply: extract(kind, reply, choices.get(name, ())))
+    return Turns(
+        samples, 1, turns, protocol, lambda name, reply: extract(kind, reply, choices.get(name, ()))
+    )
 
 
 def _tree(settings: RecordingSettings) -> Tree | None:
@@ -133,25 +161,40 @@ def _tree(settings: RecordingSettings) -> Tree | None:
     _refuse_beside(settings, "--tree", "steps")
     branch = _BRANCH if settings.branch is None else settings.branch
     first = branch if settings.samples is None else settings.samples
-    return tree_of(settings.llm, first, branch, settings.depth, settings.step_stop, settings.step_template)
+    return tree_of(
+        settings.llm, first, branch, settings.depth, settings.step_stop, settings.step_template
+    )
 
 
-def _refuse_alone(settings: RecordingSettings, what: str, fields: Sequence[str], given: object) -> None:
+def _refuse_alone(
+    settings: RecordingSettings, what: str, fields: Sequence[str], given: object
+) -> None:
     """Refuse settings of something that was not asked for."""
-    if given is None and (named := [name for name in fields if getattr(settings, name) is not None]):
+    if given is None and (
+        named := [name for name in fields if getattr(settings, name) is not None]
+    ):
         raise UsageError(f"The setting {named[0]} is for {what}, or leave it out.")
 
 
 def _refuse_beside(settings: RecordingSettings, option: str, what: str, **others: str) -> None:
     """Refuse what cannot be recorded together with steps or turns."""
-    others = {"probe_every": "Probes are of whole CoTs", "noise_seed": "Shared noise is for whole CoTs"} | others
+    others = {
+        "probe_every": "Probes are of whole CoTs",
+        "noise_seed": "Shared noise is for whole CoTs",
+    } | others
     for name, why in others.items():
         value = getattr(settings, name, None)
-        if (value is not None and value is not False) or getattr(settings.decoding, name, None) is not None:
-            raise UsageError(f"{why}, and {option} records {what}; leave one of {option} and {name} out.")
+        if (value is not None and value is not False) or getattr(
+            settings.decoding, name, None
+        ) is not None:
+            raise UsageError(
+                f"{why}, and {option} records {what}; leave one of {option} and {name} out."
+            )
 
 
-def tree_of(llm: str, first: int, branch: int, depth: int | None, stop: str | None, template: str | None) -> Tree:
+def tree_of(
+    llm: str, first: int, branch: int, depth: int | None, stop: str | None, template: str | None
+) -> Tree:
     """Return the tree of an LLM, with defaults for depth and stop text."""
     if stop is None:
         stop = ". " if llm.startswith(_TINY) else "\n\n"
@@ -163,18 +206,28 @@ def tree_of(llm: str, first: int, branch: int, depth: int | None, stop: str | No
 
 def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:
     if settings.probe_every is None:
-        given = {"cue": settings.probe_cue, "tokens": settings.probe_tokens, "template": settings.probe_template}
+        given = {
+            "cue": settings.probe_cue,
+            "tokens": settings.probe_tokens,
+            "template": settings.probe_template,
+        }
         if named := [name for name, value in given.items() if value is not None]:
-            raise UsageError(f"The setting probe_{named[0]} is for probes; add --probe-every N, or leave it out.")
+            raise UsageError(
+                f"The setting probe_{named[0]} is for probes; add --probe-every N, or leave it out."
+            )
         return None
     cue = settings.probe_cue
     if cue is None:
         cue = default_cue(settings.llm, reasoning=reasoning)
-    return Probing(settings.probe_every, cue, settings.probe_tokens or _PROBE_TOKENS, settings.probe_template)
+    return Probing(
+        settings.probe_every, cue, settings.probe_tokens or _PROBE_TOKENS, settings.probe_template
+    )
 
 
 def default_cue(llm: str, *, reasoning: bool = False) -> str:
-    """Return the text behind a prefix that makes an LLM answer; the mark that ends an open thought comes before it."""
+    """Return the text behind a prefix that makes an LLM answer; the mark that ends an open thought
+    comes before it.
+    """
     if llm.startswith(_TINY):
         return " The answer is"
     boxed = reasoning or thoughts_of(llm) is not None
@@ -208,15 +261,20 @@ def make_backend(
     if name not in BACKENDS:
         raise UnknownNameError.of("backend", name, BACKENDS)
     if name == "openai":
-        return OpenAICompatible(Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note)
+        return OpenAICompatible(
+            Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note
+        )
     if base_url or key_variable:
         raise UsageError(
-            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or pass --backend openai."
+            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or pass"
+            " --backend openai."
         )
     if name == "tiny":
         return Tiny(note=note)
     if not model:
-        raise UsageError("The backend 'transformers' runs a local model; name its folder with --model.")
+        raise UsageError(
+            "The backend 'transformers' runs a local model; name its folder with --model."
+        )
     return TransformersLocal(model, note=note)
 
 
@@ -226,18 +284,25 @@ def default_backend(llm: str) -> str:
 
 
 def default_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
-    """Return the decoding of an LLM: its card's, or else the paper's temperature 0.7 and 2,048 tokens.
+    """Return the decoding of an LLM: its card's, or else the paper's temperature 0.7 and 2,048
+    tokens.
 
-    Reasoning models (as the card says, unless it is said here) are sent no temperature: OpenAI's refuse it, and the others have
-    a default of their own. They may write 32,768 tokens, unless their card names a limit or is one of feval's own, which are
-    published and stay as they are.
+    Reasoning models (as the card says, unless it is said here) are sent no temperature: OpenAI's
+    refuse it, and the others have a default of their own. They may write 32,768 tokens, unless
+    their card names a limit or is one of feval's own, which are published and stay as they are.
     """
     card = find_llm_card(llm)
-    decoding = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
+    decoding = (
+        Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
+    )
     if not _is_reasoning(card, reasoning):
         return decoding
     has_limit = card is not None and (card.max_tokens is not None or _is_published(llm))
-    return replace(decoding, temperature=None, max_tokens=decoding.max_tokens if has_limit else _REASONING_MAX_TOKENS)
+    return replace(
+        decoding,
+        temperature=None,
+        max_tokens=decoding.max_tokens if has_limit else _REASONING_MAX_TOKENS,
+    )
 
 
 def default_prices(llm: str) -> str:
@@ -246,22 +311,30 @@ def default_prices(llm: str) -> str:
 
 
 def load_questions(
-    dataset: str, path: Path | None = None, first: int | None = None, *, answer_kind: str | None = None
+    dataset: str,
+    path: Path | None = None,
+    first: int | None = None,
+    *,
+    answer_kind: str | None = None,
 ) -> list[Question]:
-    """Return the first questions of a dataset, or all: from a file, or those that come with feval, or else from the Hub.
+    """Return the first questions of a dataset, or all: from a file, or those that come with feval,
+    or else from the Hub.
 
     A dataset without a card needs an `answer_kind`.
     """
     if dataset == DATASET_ID and path is None:
         rows = [
-            Question(f"{DATASET_ID}/{row}", problem.question, str(problem.answer), str(problem.answer))
+            Question(
+                f"{DATASET_ID}/{row}", problem.question, str(problem.answer), str(problem.answer)
+            )
             for row, problem in enumerate(test_questions())
         ]
     else:
         rows = questions(dataset, source=path, answer_kind=answer_kind)
     if first is not None and not 1 <= first <= len(rows):
         raise OutOfRangeError(
-            f"{dataset} has {len(rows)} questions; the first {first} were asked for. Ask for 1 to {len(rows)}."
+            f"{dataset} has {len(rows)} questions; the first {first} were asked for. Ask for 1 to"
+            f" {len(rows)}."
         )
     return rows[:first]
 
@@ -282,13 +355,20 @@ def _prompt(
     """Return the prompt's version, and what makes the messages for a question."""
     if settings.exemplars not in EXEMPLARS:
         raise UnknownNameError.of("source of exemplars", settings.exemplars, EXEMPLARS)
-    if settings.exemplars == "card" and (settings.train_rows is not None or settings.exemplar_count is not None):
-        raise UsageError('Rows and numbers of train exemplars were given, but not exemplars = "train"; add it.')
+    if settings.exemplars == "card" and (
+        settings.train_rows is not None or settings.exemplar_count is not None
+    ):
+        raise UsageError(
+            'Rows and numbers of train exemplars were given, but not exemplars = "train"; add it.'
+        )
     # The built-in models were trained on bare questions and read nothing else.
     bare = settings.llm.startswith(_TINY) and find_card("prompts", settings.dataset) is None
     if settings.prompt == "none" or (settings.prompt is None and bare):
         if settings.exemplars == "train":
-            raise UsageError('A bare question has no exemplars; leave out exemplars = "train", or name a prompt card.')
+            raise UsageError(
+                'A bare question has no exemplars; leave out exemplars = "train", or name a prompt'
+                " card."
+            )
         return "none", _bare
 
     card = prompt_card(settings.prompt or settings.dataset)
@@ -302,11 +382,15 @@ def _prompt(
     return version, partial(messages, card, reasoning=reasoning, system_role=settings.system_role)
 
 
-def _with_train(card: PromptCard, settings: RecordingSettings, questions: Sequence[Question]) -> PromptCard:
+def _with_train(
+    card: PromptCard, settings: RecordingSettings, questions: Sequence[Question]
+) -> PromptCard:
     count = len(card.exemplars) if settings.exemplar_count is None else settings.exemplar_count
     if card.train_form is None:
         return with_train_exemplars(card, [], count)  # raises, before anything is fetched
-    return with_train_exemplars(card, train_rows(card.dataset, source=settings.train_rows), count, questions)
+    return with_train_exemplars(
+        card, train_rows(card.dataset, source=settings.train_rows), count, questions
+    )
 
 
 def _bare(question: Question) -> Sequence[Message]:

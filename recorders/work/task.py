@@ -27,7 +27,8 @@ class RecordingTask:
     Attributes:
         questions: in order.
         dataset: its id.
-        llm_name: the LLM's name in the recording, such as "gpt-4o-mini@t=0.8"; the part before "@" finds the price.
+        llm_name: the LLM's name in the recording, such as "gpt-4o-mini@t=0.8"; the part before "@"
+            finds the price.
         messages: returns what is sent for a question.
         prompt_version: names the prompt; a changed prompt is a new version.
         decoding: how samples are drawn.
@@ -35,15 +36,17 @@ class RecordingTask:
         model: as the provider calls it; `None`: the part of `llm_name` before "@".
         answer_kind: a key of `feval.answers.KINDS`; `None`: as the dataset's card says.
         notes: sentences about the questions, for the recording.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the
+            answer kind.
         allow_fields: names of fields of the extra body that are like those of keys, and hold none.
         probing: how CoTs are probed; `None` for no probes. It is not part of the identity.
-        tree: the trees of steps, or chains of turns, that are recorded instead of single CoTs; `None` for these.
+        tree: the trees of steps, or chains of turns, that are recorded instead of single CoTs;
+            `None` for these.
 
     Raises:
         AnswerError: answers are compared by math-verify, which is not installed.
-        UsageError: there is no question; the answer kind is unknown or cannot be extracted from texts; or a name or text cannot
-            be stored in a recording, or holds a known key.
+        UsageError: there is no question; the answer kind is unknown or cannot be extracted from
+            texts; or a name or text cannot be stored in a recording, or holds a known key.
         OutOfRangeError: a setting that no server takes.
     """
 
@@ -68,16 +71,24 @@ class RecordingTask:
         named_equality(self.kind(), self.equality)
         self.decoding.check()
         self._check_storable()
-        refuse_key_fields(self.decoding.extra_body, self.allow_fields, "name it in allow_fields = [{!r}]")
+        refuse_key_fields(
+            self.decoding.extra_body, self.allow_fields, "name it in allow_fields = [{!r}]"
+        )
         self.refuse_secrets(known_secrets())
 
     def refuse_secrets(self, secrets: Mapping[str, str]) -> None:
-        """Raise a `UsageError` if secrets, by their environment variable, are in what would be stored."""
+        """Raise a `UsageError` if secrets, by their environment variable, are in what would be
+        stored.
+        """
         texts = [(question.text, question.answer, question.choices) for question in self.questions]
-        stored: dict[str, object] = {f"the {name}": value for name, value in self.identity().items()}
+        stored: dict[str, object] = {
+            f"the {name}": value for name, value in self.identity().items()
+        }
         stored["the questions"] = texts
         stored["the probes"] = self.probing.content() if self.probing else {}
-        stored["the system prompt"] = [message.content for message in self.messages(self.questions[0])]
+        stored["the system prompt"] = [
+            message.content for message in self.messages(self.questions[0])
+        ]
         refuse_secrets(stored, secrets)
 
     def _check_storable(self) -> None:
@@ -90,7 +101,9 @@ class RecordingTask:
             check_name("question", question.id)
             leaf.add(question_line(question))
             if question.id in seen:
-                raise ConflictError(f"{self.dataset} has the question id {question.id!r} twice; give each its own.")
+                raise ConflictError(
+                    f"{self.dataset} has the question id {question.id!r} twice; give each its own."
+                )
             seen.add(question.id)
 
     def kind(self) -> str:
@@ -104,7 +117,13 @@ class RecordingTask:
     def plan(self) -> SamplePlan:
         """Return the requests and the number of samples."""
         requests = [
-            Request(self.dataset, question.id, tuple(self.messages(question)), self.model_name(), self.decoding)
+            Request(
+                self.dataset,
+                question.id,
+                tuple(self.messages(question)),
+                self.model_name(),
+                self.decoding,
+            )
             for question in self.questions
         ]
         return SamplePlan(requests, self.samples if self.tree is None else self.tree.steps)
@@ -122,7 +141,9 @@ class RecordingTask:
     def dataset_info(self, requests: Sequence[Request]) -> DatasetInfo:
         """Return the dataset as the recording describes it."""
         card = find_dataset_card(self.dataset)
-        systems = {next((m.content for m in r.messages if m.role == "system"), None) for r in requests}
+        systems = {
+            next((m.content for m in r.messages if m.role == "system"), None) for r in requests
+        }
         system = systems.pop() if len(systems) == 1 else None
         kind = self.kind()
         title, licence = (card.title, card.licence) if card else (self.dataset, None)
@@ -130,7 +151,9 @@ class RecordingTask:
         return DatasetInfo(self.dataset, title, kind, EXTRACTOR_VERSION, system, licence, equality)
 
     def llm_info(self) -> LLMInfo:
-        """Return the LLM as the recording describes it, without the decoding parameters that are not sent."""
+        """Return the LLM as the recording describes it, without the decoding parameters that are
+        not sent.
+        """
         content = self.decoding.content() | {"seed": self.decoding.seed}
         temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
         sent = {name: value for name, value in content.items() if value not in (None, [], {})}
@@ -140,16 +163,21 @@ class RecordingTask:
 
 
 def answer_kind(dataset: str, named: str | None) -> str:
-    """Return a dataset's answer kind: the one that is named, or its card's; refuse what is not read from texts."""
+    """Return a dataset's answer kind: the one that is named, or its card's; refuse what is not read
+    from texts.
+    """
     card = find_dataset_card(dataset)
     kind = named or (card.answer_kind if card else None)
     if kind is None:
         raise UsageError(
-            f"There is no card for the dataset {dataset!r}, so its kind of answers is not known; pass it, --answer-kind "
-            f"KIND (one of {', '.join(KINDS)})."
+            f"There is no card for the dataset {dataset!r}, so its kind of answers is not known;"
+            f" pass it, --answer-kind KIND (one of {', '.join(KINDS)})."
         )
     if kind not in KINDS:
         raise UnknownNameError.of("answer kind", kind, KINDS)
     if kind == "verbatim":
-        raise UsageError("Verbatim answers are not extracted from texts; choose another answer kind for a recording.")
+        raise UsageError(
+            "Verbatim answers are not extracted from texts; choose another answer kind for a"
+            " recording."
+        )
     return kind

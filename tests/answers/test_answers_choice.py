@@ -12,7 +12,8 @@ from feval.answers.choice import any_of, caseless
 
 PLACES = [("A", "Paris"), ("B", "the cat"), ("C", "chess game"), ("D", "game"), ("E", "New York")]
 SHAPES = [
-    ("A", "circle"), ("B", "heptagon"), ("C", "hexagon"), ("D", "kite"), ("E", "line"), ("F", "octagon"),
+    ("A", "circle"), ("B", "heptagon"), ("C", "hexagon"), ("D", "kite"), ("E", "line"), ("F",
+    "octagon"),
     ("G", "pentagon"), ("H", "rectangle"), ("I", "sector"), ("J", "triangle"), ("K", "trapezoid"),
 ]  # fmt: skip
 NUMBERS = [("A", "1"), ("B", "240"), ("C", "4,000"), ("D", "60 minutes"), ("E", "-2")]
@@ -30,7 +31,8 @@ def answered(text: str, choices: list[tuple[str, str]]) -> str | None:
 @pytest.mark.parametrize(
     "raw",
     [
-        "(B)", "B.", "b", "B", " B) ", "B) the cat", "**B**", "\\text{(B)}", "(b) The cat.", "option B", "the cat",
+        "(B)", "B.", "b", "B", " B) ", "B) the cat", "**B**", "\\text{(B)}", "(b) The cat.",
+        "option B", "the cat",
         "The Cat.", "cat",
     ],
 )  # fmt: skip
@@ -83,9 +85,11 @@ def test_the_chosen_option_of_a_cot(text: str, label: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "B, C, D", "A\nB\nC\nD", "A | B", "A. Paris is old\nB. the cat purrs\nC. so what\nNone fits.",
+        "", "B, C, D", "A\nB\nC\nD", "A | B",
+        "A. Paris is old\nB. the cat purrs\nC. so what\nNone fits.",
         "The answer is B or C", "Neither Paris nor the cat", "The answer is not Paris",
-        "Answer: I am not sure, B came to mind first", "Vitamin C", "e.g. this", "A person would think so.",
+        "Answer: I am not sure, B came to mind first", "Vitamin C", "e.g. this",
+        "A person would think so.",
         "I think so.",
     ],
 )  # fmt: skip
@@ -97,18 +101,16 @@ def test_an_answer_that_names_no_option_has_the_key_of_its_own_text() -> None:
     assert extract("choice", "Paris? The answer is none of them.", PLACES) == "none of them"
     assert canonical("choice", "None of them.", PLACES) == "none of them"
     assert answered("The answer is \\boxed{\\text{Mango}}.", PLACES) == "mango"
-    assert [canonical("choice", raw) for raw in ("mango", "Apple.", "The answer is apple", "a mango")] == [
-        "mango",
-        "apple",
-        "apple",
-        "a mango",
-    ]
+    assert [
+        canonical("choice", raw) for raw in ("mango", "Apple.", "The answer is apple", "a mango")
+    ] == ["mango", "apple", "apple", "a mango"]
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        "B or C", "B, C, D", "not B", "not Paris", "neither", "Paris or New York", "B is wrong", "either B or D", " ",
+        "B or C", "B, C, D", "not B", "not Paris", "neither", "Paris or New York", "B is wrong",
+        "either B or D", " ",
         "...",
     ],
 )  # fmt: skip
@@ -118,7 +120,12 @@ def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw:
 
 @pytest.mark.parametrize("gold", ["mango", "apple", "kiwi", "A", None])
 def test_which_answers_vote_together_does_not_depend_on_the_gold(gold: str | None) -> None:
-    assert keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers == ["mango", "apple", "apple", "apple"]
+    assert keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers == [
+        "mango",
+        "apple",
+        "apple",
+        "apple",
+    ]
 
 
 SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
@@ -146,7 +153,8 @@ def test_labels_may_be_small_letters(text: str, label: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "label"), [("(2)", "2"), ("Option 2 is correct", "2"), ("The answer is 2.", "2"), ("1, 2", None)]
+    ("text", "label"),
+    [("(2)", "2"), ("Option 2 is correct", "2"), ("The answer is 2.", "2"), ("1, 2", None)],
 )
 def test_labels_may_be_digits(text: str, label: str | None) -> None:
     assert answered(text, [("1", "one"), ("2", "two")]) == label
@@ -156,7 +164,8 @@ LABELS = st.one_of(
     st.text(max_size=3),
     st.sampled_from(
         [
-            *"ABCabc123", "True", "False", "valid", "invalid", "a)", "(b)", "I", "ß", "ss", "ſ", "İ", "A B", "\n", " ",
+            *"ABCabc123", "True", "False", "valid", "invalid", "a)", "(b)", "I", "ß", "ss", "ſ",
+            "İ", "A B", "\n", " ",
             ".", "not",
         ]
     ),
@@ -166,8 +175,10 @@ TEXTS = st.one_of(
     st.lists(
         st.sampled_from(
             [
-                "(a)", "(A) ", "A", "b", "B. ", "a ", "the answer is ", "Answer: ", "not ", "but ", "or ", ", ", "\n",
-                "is correct", "mango", "\\boxed{", "}", '{"answer": "', '"}', "1", "True", "neither", "Option ", "ẞ",
+                "(a)", "(A) ", "A", "b", "B. ", "a ", "the answer is ", "Answer: ", "not ", "but ",
+                "or ", ", ", "\n",
+                "is correct", "mango", "\\boxed{", "}", '{"answer": "', '"}', "1", "True",
+                "neither", "Option ", "ẞ",
                 "\\text{", "|", "A:", ".",
             ]
         ),
@@ -178,7 +189,9 @@ TEXTS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(LABELS, TEXTS), max_size=5), TEXTS)
-def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(choices: list[tuple[str, str]], text: str) -> None:
+def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(
+    choices: list[tuple[str, str]], text: str
+) -> None:
     raw = extract("choice", text, choices)
     assert raw is None or raw.strip()
     canonical_gold("choice", text, choices)
@@ -200,7 +213,8 @@ def test_a_list_of_two_options_that_is_cut_off_chooses_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["A. is old\nB. purrs\nD", "A. is old\nB. purrs\nC. so what\n\nD", "B. purrs\nC. so what\nD"]
+    "text",
+    ["A. is old\nB. purrs\nD", "A. is old\nB. purrs\nC. so what\n\nD", "B. purrs\nC. so what\nD"],
 )
 def test_a_label_behind_a_list_that_does_not_continue_it_is_chosen(text: str) -> None:
     assert answered(text, PLACES) == "D"
@@ -249,7 +263,9 @@ def test_labels_beyond_e_and_the_pronoun_i(text: str, label: str) -> None:
         ("May 13, 1985", DATES, "A"),
     ],
 )
-def test_an_option_may_be_named_by_its_number_or_date(text: str, choices: list[tuple[str, str]], label: str) -> None:
+def test_an_option_may_be_named_by_its_number_or_date(
+    text: str, choices: list[tuple[str, str]], label: str
+) -> None:
     assert answered(text, choices) == label
 
 
@@ -275,7 +291,8 @@ def test_a_text_that_two_options_share_chooses_neither() -> None:
 
 
 def test_without_options_any_letter_is_a_label() -> None:
-    assert [answered(text, []) for text in ("B", "b", "(C)", "B. 2", "The answer is Q", "A cat", "")] == [
+    assert [answered(text, []) for text in ("B", "b", "(C)", "B. 2", "The answer is Q", "A cat",
+        "")] == [
         "B", "B", "C", "B", "Q", None, None,
     ]  # fmt: skip
 
@@ -297,7 +314,8 @@ YEARS = [("1", "2019"), ("2", "2020"), ("3", "1")]
         *(
             (gold, CITIES, "B")
             for gold in (
-                "B", "(b)", "1", "1.0", "B.", "B,", "B) 10", "(B) 10", "B: 10", "**B**", r"\boxed{B}", "The answer is B", "paris",
+                "B", "(b)", "1", "1.0", "B.", "B,", "B) 10", "(B) 10", "B: 10", "**B**",
+                r"\boxed{B}", "The answer is B", "paris",
                 "#### B", "Rome is wrong.\nAnswer: Paris",
             )
         ),
@@ -307,7 +325,8 @@ YEARS = [("1", "2019"), ("2", "2020"), ("3", "1")]
         ("1.0", YEARS, "1"),  # a label, as pandas writes it
         ("2020.0", YEARS, "2"),
         ("0", YEARS, None),  # a position or a slip
-        *((gold, CITIES, None) for gold in ("Berlin", "none of them", "C", "A or B", "not B", "2", "-1", "0.5", "9" * 4000)),
+        *((gold, CITIES, None) for gold in ("Berlin", "none of them", "C", "A or B", "not B", "2",
+        "-1", "0.5", "9" * 4000)),
         ("Monsters, Inc", SPLIT, "monsters, inc"),
         ("mango", [], "mango"),
         ("1", [], "1"),
@@ -321,13 +340,22 @@ def test_a_gold_is_a_text_a_label_or_a_position_or_is_read_as_answers_are(
 
 
 def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right() -> None:
-    raw = [extract("choice", text, SPLIT) for text in ("The answer is Monsters, Inc.", "(A)", "So the answer is Inc")]
-    assert keys("choice", raw, "Monsters, Inc", SPLIT) == (["monsters, inc", "A", "B"], "monsters, inc")
+    raw = [
+        extract("choice", text, SPLIT)
+        for text in ("The answer is Monsters, Inc.", "(A)", "So the answer is Inc")
+    ]
+    assert keys("choice", raw, "Monsters, Inc", SPLIT) == (
+        ["monsters, inc", "A", "B"],
+        "monsters, inc",
+    )
 
 
 def alternation(words: set[str]) -> str:
     """What `any_of` stands for: one word after the other, the longest first."""
-    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))) or "(?!)"
+    return (
+        "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+        or "(?!)"
+    )
 
 
 @settings(max_examples=40)
@@ -336,12 +364,16 @@ def alternation(words: set[str]) -> str:
     text=st.text("aAbBsSſkK\u212aiIİıßẞ (|1", max_size=30),
     depth=st.integers(0, 3),
 )
-def test_labels_as_a_tree_match_what_one_after_the_other_does(words: set[str], text: str, depth: int) -> None:
+def test_labels_as_a_tree_match_what_one_after_the_other_does(
+    words: set[str], text: str, depth: int
+) -> None:
     for how, spelled in (("", words), ("(?i)", {caseless(word) for word in words})):
         for around in ("({})", r"({})(?=\W|$)", r"(?<!\w)({})"):
             tree = re.compile(how + around.format(any_of(spelled, depth)))
             referee = re.compile(how + around.format(alternation(words)))
-            assert [m.span() for m in tree.finditer(text)] == [m.span() for m in referee.finditer(text)]
+            assert [m.span() for m in tree.finditer(text)] == [
+                m.span() for m in referee.finditer(text)
+            ]
 
 
 def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
@@ -354,11 +386,15 @@ def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("Therefore, (ii).", "(ii)"), ("it is iii.\x1c!", "iii."), ("it is iii.\u2003!", "iii."), ("so !", "!"),
-        ("It must be \\text{The} cat", "A"), ("It is a  DOG!", "(ii)"), ("the dog's tail, not the cat", None),
+        ("Therefore, (ii).", "(ii)"), ("it is iii.\x1c!", "iii."), ("it is iii.\u2003!", "iii."),
+        ("so !", "!"),
+        ("It must be \\text{The} cat", "A"), ("It is a  DOG!", "(ii)"),
+        ("the dog's tail, not the cat", None),
     ],
 )  # fmt: skip
-def test_an_option_with_marks_of_its_own_is_found_in_the_last_line(line: str, answer: str | None) -> None:
+def test_an_option_with_marks_of_its_own_is_found_in_the_last_line(
+    line: str, answer: str | None
+) -> None:
     choices = [("(ii)", "a dog"), ("iii.", "an eel"), ("!", "a fox"), ("A", "the cat")]
     assert answered(f"Some words.\n\n{line}", choices) == answer
 

@@ -13,7 +13,9 @@ from feval.answers import equality, keys
 from feval.answers.equality import MathWorker
 from feval.errors import AnswerError
 
-pytestmark = pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+pytestmark = pytest.mark.skipif(
+    equality.version() is None, reason="math-verify is not installed (the extra `math`)"
+)
 
 HOPELESS = "9^{9^{9^9}}"
 
@@ -41,7 +43,15 @@ def test_answers_equal_as_mathematics_are_equal(gold: str, answer: str) -> None:
 
 @pytest.mark.parametrize(
     ("gold", "answer"),
-    [("x", "y"), ("2k+2", "2k+1"), ("\\pi", "3.14"), ("(2,3)", "[2,3]"), ("p-q", "q-p"), ("\\frac{", "}"), ("", "")],
+    [
+        ("x", "y"),
+        ("2k+2", "2k+1"),
+        ("\\pi", "3.14"),
+        ("(2,3)", "[2,3]"),
+        ("p-q", "q-p"),
+        ("\\frac{", "}"),
+        ("", ""),
+    ],
 )
 def test_other_answers_are_not(gold: str, answer: str) -> None:
     assert not equality.equal(gold, answer)
@@ -67,7 +77,10 @@ def test_a_worker_that_was_killed_is_replaced() -> None:
 def test_threads_take_turns() -> None:
     with closing(MathWorker(seconds=60)) as worker:
         with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(worker.equal, ["2k+2", "x"] * 4, ["2(k+1)", "y"] * 4)) == [True, False] * 4
+            assert (
+                list(pool.map(worker.equal, ["2k+2", "x"] * 4, ["2(k+1)", "y"] * 4))
+                == [True, False] * 4
+            )
         assert worker.starts == 1
 
 
@@ -111,7 +124,8 @@ def run(program: str) -> str:
 
 def test_a_program_that_ends_ends_its_worker() -> None:
     pid = run(
-        "from feval.answers import equality\nassert equality.equal('x+1', '1+x')\nprint(equality._worker()._process.pid)"
+        "from feval.answers import equality\nassert equality.equal('x+1',"
+        " '1+x')\nprint(equality._worker()._process.pid)"
     )
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
@@ -133,7 +147,8 @@ print(equality.equal("z+1", "1+z"), equality._worker().starts)
 
 
 @pytest.mark.skipif(
-    not hasattr(os, "pidfd_open"), reason="this system has no pidfd to wait for a process that is not a child"
+    not hasattr(os, "pidfd_open"),
+    reason="this system has no pidfd to wait for a process that is not a child",
 )
 def test_a_worker_outlives_no_parent_that_was_killed() -> None:
     import select

@@ -1,4 +1,6 @@
-"""Hostile texts through every answer kind: no exception, the same twice, keys that are their own keys, linear time."""
+"""Hostile texts through every answer kind: no exception, the same twice, keys that are their own
+keys, linear time.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,25 @@ from feval.answers.thoughts import join, split
 
 READ = sorted(set(KINDS) - {"verbatim"})
 MARKS = [
-    "<think>", "</think>", "[THINK]", "<|channel|>analysis<|message|>", "<|end|>", "<|channel|>final<|message|>",
-    "<|start|>assistant", "option ", "(B) is correct. ", "I choose ", "The answer is ", "the ", "cat", "Paris", "B", "1/2",
+    "<think>", "</think>", "[THINK]", "<|channel|>analysis<|message|>", "<|end|>",
+    "<|channel|>final<|message|>",
+    "<|start|>assistant", "option ", "(B) is correct. ", "I choose ", "The answer is ", "the ",
+    "cat", "Paris", "B", "1/2",
     "\\pm", "and", "or", ",", ";", ".", "=", "5", "0", " %", "Final answer\n",
-    # Letters that grow, shrink or move when they are folded or normalised, and blanks that are none.
-    "\ufdfa", "\u0345", "a\u0301\u0327", "\u1100\u1161", "\u212a", "ß", "²", "\u2028", "\x85", "\r\n", "\ufeff", "\u202e",
+    # Letters that grow, shrink or move when they are folded or normalised, and blanks that are
+    # none.
+    "\ufdfa", "\u0345", "a\u0301\u0327", "\u1100\u1161", "\u212a", "ß", "²", "\u2028", "\x85",
+    "\r\n", "\ufeff", "\u202e",
     "𝟘", "٣",
 ]  # fmt: skip
 PIECES = UNITS + MARKS
-CHOICES = [[], OPTIONS, [("yes", "the yes"), ("no", "")], [("1", "5"), ("2", "B")], [("a", "one"), ("A", "two")]]
+CHOICES = [
+    [],
+    OPTIONS,
+    [("yes", "the yes"), ("no", "")],
+    [("1", "5"), ("2", "B")],
+    [("a", "one"), ("A", "two")],
+]
 
 CORPUS = {
     "folding makes a text of 341 characters one of 6,138": "\ufdfa" * 341,
@@ -45,7 +57,9 @@ LARGE = {
 
 
 def hostile(seed: int, most: int) -> str:
-    """A text of pieces that are repeated, mixed or nested; a larger one with `most` repetitions is of the same shape."""
+    """A text of pieces that are repeated, mixed or nested; a larger one with `most` repetitions is
+    of the same shape.
+    """
     draw, parts = Random(seed), []  # noqa: S311  values of a test
     for _ in range(draw.randint(1, 6)):
         some = [draw.choice(PIECES) for _ in range(draw.randint(1, 3))]

@@ -17,9 +17,12 @@ OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "4,000"), ("D", "05/01/2021")
 EXTRACTING = sorted(set(KINDS) - {"verbatim"})
 
 PIECES = [
-    *"0123456789abAB ,.-/+=^_{}()[]$%&*'\"\n", "\\frac", "\\sqrt", "\\text{", "\\boxed{", "\\left", "\\\\", "\\,",
-    "\\pi", "\\begin{pmatrix}", "\\end{pmatrix}", "\\cdot", "e5", "the answer is ", "Answer: ", "#### ", "A: ", "Q: ",
-    "yes", "no", "not ", "valid", "invalid", "May ", "2021", "1/2/2021", " cm", "cat", "½", "²", "−", "°", "π", "é",
+    *"0123456789abAB ,.-/+=^_{}()[]$%&*'\"\n", "\\frac", "\\sqrt", "\\text{", "\\boxed{", "\\left",
+    "\\\\", "\\,",
+    "\\pi", "\\begin{pmatrix}", "\\end{pmatrix}", "\\cdot", "e5", "the answer is ", "Answer: ",
+    "#### ", "A: ", "Q: ",
+    "yes", "no", "not ", "valid", "invalid", "May ", "2021", "1/2/2021", " cm", "cat", "½", "²",
+    "−", "°", "π", "é",
     "İ", "ẞ", "ﬀ", "\u00a0", "٣",
 ]  # fmt: skip
 TEXTS = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -42,7 +45,9 @@ def test_a_key_is_its_own_key(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", EXTRACTING)
 @settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
 @given(text=TEXTS)
-def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(kind: str, text: str) -> None:
+def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(
+    kind: str, text: str
+) -> None:
     raw = extract(kind, text, OPTIONS)
     assert raw is None or raw.strip()
     key = canonical(kind, raw, OPTIONS)
@@ -66,12 +71,17 @@ def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, 
 
 
 def test_a_heading_within_a_gold_closes_nothing() -> None:
-    assert canonical_gold("text", "An essay\n#### On cats\nThey purr.") == "an essay #### on cats they purr"
+    assert (
+        canonical_gold("text", "An essay\n#### On cats\nThey purr.")
+        == "an essay #### on cats they purr"
+    )
 
 
 MARKED = (
-    "{}", "{}.", "**{}**", "The answer is {}", "So 3 + 4 = 7, and the answer is {}.", "#### {}", "Two of 3.\n#### {}",
-    "Answer: {}", r"\boxed{{{}}}", r"$\boxed{{{}}}$", '{{"answer": "{}"}}', "<answer>{}</answer>", "Not 5.\n**Answer:** {}\n",
+    "{}", "{}.", "**{}**", "The answer is {}", "So 3 + 4 = 7, and the answer is {}.", "#### {}",
+    "Two of 3.\n#### {}",
+    "Answer: {}", r"\boxed{{{}}}", r"$\boxed{{{}}}$", '{{"answer": "{}"}}', "<answer>{}</answer>",
+    "Not 5.\n**Answer:** {}\n",
 )  # fmt: skip
 SPELLINGS = {
     "number": st.one_of(
@@ -80,17 +90,24 @@ SPELLINGS = {
         st.fractions(0, 50, max_denominator=20).map(str),
         st.builds("{} {}/{}".format, st.integers(1, 9), st.integers(1, 3), st.integers(4, 9)),
         st.builds(r"\frac{{{}}}{{{}}}".format, st.integers(0, 99), st.integers(1, 99)),
-        st.builds("{}{} {}".format, st.sampled_from(["", "$", "-"]), st.integers(0, 99), st.sampled_from(["km", "%", "m^2", ""])),
-        st.sampled_from(["5e3", "3 x 10^5", "10k", "29,00 €", "2 million", "seven", "x = 5", "2 + 3 = 5", "2:00"]),
-        st.sampled_from(["10^{6}", "10^6", "2^{31}", "2^{10} = 1024", "n+1 = 8", r"0.\overline{3}"]),
+        st.builds("{}{} {}".format, st.sampled_from(["", "$", "-"]), st.integers(0, 99),
+        st.sampled_from(["km", "%", "m^2", ""])),
+        st.sampled_from(["5e3", "3 x 10^5", "10k", "29,00 €", "2 million", "seven", "x = 5",
+        "2 + 3 = 5", "2:00"]),
+        st.sampled_from(["10^{6}", "10^6", "2^{31}", "2^{10} = 1024", "n+1 = 8",
+        r"0.\overline{3}"]),
     ),
-    "choice": st.sampled_from(["A", "(b)", "C.", "C) 4,000", "b: the cat", "option D", "Paris", "the cat", "4000"]),
+    "choice": st.sampled_from(["A", "(b)", "C.", "C) 4,000", "b: the cat", "option D", "Paris",
+    "the cat", "4000"]),
     "yes-no": st.sampled_from(["yes", "No", "Not plausible", "TRUE"]),
     "valid-invalid": st.sampled_from(["valid", "Invalid", "deductively invalid"]),
-    "date": st.dates(date(1900, 1, 1)).map("{:%m/%d/%Y}".format) | st.sampled_from(["May 1, 2021", "2021-05-01"]),
-    "letters": st.from_regex("[a-z]{2,6}", fullmatch=True) | st.sampled_from(["y-A-j-o", "'y', 'a', 'j', 'o'"]),
+    "date": st.dates(date(1900, 1, 1)).map("{:%m/%d/%Y}".format) | st.sampled_from(["May 1, 2021",
+    "2021-05-01"]),
+    "letters": st.from_regex("[a-z]{2,6}", fullmatch=True) | st.sampled_from(["y-A-j-o",
+    "'y', 'a', 'j', 'o'"]),
     "text": st.sampled_from(["the cat", "The  Cat", "'two cats'", "naïve"]),
-    "latex": st.sampled_from([r"$\frac12$", "$x+1$", r"$(3,\infty)$", "$x = 5$", r"\(2^{10}\)", "$1{,}000$"]),
+    "latex": st.sampled_from([r"$\frac12$", "$x+1$", r"$(3,\infty)$", "$x = 5$", r"\(2^{10}\)",
+    "$1{,}000$"]),
 }  # fmt: skip
 
 
@@ -133,9 +150,21 @@ def test_what_a_cot_may_answer_reads_the_same_as_a_gold(kind: str, data: st.Data
         ),
         *(
             (gold, "18")
-            for gold in ("18 (eighteen)", "16 - 3 = 13 eggs; she has 18.\n#### 18", "The answer is 18. She has 9 left.")
+            for gold in (
+                "18 (eighteen)",
+                "16 - 3 = 13 eggs; she has 18.\n#### 18",
+                "The answer is 18. She has 9 left.",
+            )
         ),
-        *((gold, "18") for gold in ("18 m^{2}", "9 x 2 = 18", "3 eggs, so the answer is 18.\nDone.", "eighteen")),
+        *(
+            (gold, "18")
+            for gold in (
+                "18 m^{2}",
+                "9 x 2 = 18",
+                "3 eggs, so the answer is 18.\nDone.",
+                "eighteen",
+            )
+        ),
     ],
 )
 def test_a_number_gold_is_what_it_marks_or_its_only_number(gold: str, key: str | None) -> None:
@@ -153,7 +182,12 @@ def test_a_gold_that_cannot_be_read_has_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [lambda kind: extract(kind, ""), lambda kind: canonical(kind, None), lambda kind: keys(kind, [], None)]
+    "function",
+    [
+        lambda kind: extract(kind, ""),
+        lambda kind: canonical(kind, None),
+        lambda kind: keys(kind, [], None),
+    ],
 )
 def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
     assert callable(function)
@@ -166,9 +200,14 @@ def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_a
 ) -> None:
     monkeypatch.setattr(equality, "version", lambda: None)
     monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
-    with pytest.raises(AnswerError, match=r"math-verify, which is not installed.*--equality normal-form"):
+    with pytest.raises(
+        AnswerError, match=r"math-verify, which is not installed.*--equality normal-form"
+    ):
         keys("latex", ["2(k+1)"], "2k+2")
-    assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2", equality="normal-form") == (["0.5", "2(k+1)"], "2k+2")
+    assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2", equality="normal-form") == (
+        ["0.5", "2(k+1)"],
+        "2k+2",
+    )
 
 
 def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_the_gold_last(
@@ -183,14 +222,35 @@ def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_t
     monkeypatch.setattr(equality, "version", lambda: "0.9.0")
     monkeypatch.setattr(equality, "equal", equal)
     raws = ["2(k+1)", "2k + 2", "2(k + 1)", "7", None, "8", "2k"]
-    assert keys("latex", raws, "k+k+2") == (["2(k+1)", "2(k+1)", "2(k+1)", "7", None, "8", "2k"], "2(k+1)")
-    pairs = [("2(k+1)", "2k"), ("2(k+1)", "2k+2"), ("2(k+1)", "7"), ("2k", "7"), ("2(k+1)", "8"), ("2k", "8")]
+    assert keys("latex", raws, "k+k+2") == (
+        ["2(k+1)", "2(k+1)", "2(k+1)", "7", None, "8", "2k"],
+        "2(k+1)",
+    )
+    pairs = [
+        ("2(k+1)", "2k"),
+        ("2(k+1)", "2k+2"),
+        ("2(k+1)", "7"),
+        ("2k", "7"),
+        ("2(k+1)", "8"),
+        ("2k", "8"),
+    ]
     assert asked == [*pairs, ("k+k+2", "2(k+1)")]  # two numbers are not asked about: 7 is not 8
 
 
 def test_importing_the_answers_imports_nothing_heavy() -> None:
-    heavy = ("sympy", "math_verify", "numpy", "pydantic", "pyarrow", "yaml", "subprocess", "importlib.metadata")
-    program = f"import sys, feval.answers; print([name for name in {heavy!r} if name in sys.modules])"
+    heavy = (
+        "sympy",
+        "math_verify",
+        "numpy",
+        "pydantic",
+        "pyarrow",
+        "yaml",
+        "subprocess",
+        "importlib.metadata",
+    )
+    program = (
+        f"import sys, feval.answers; print([name for name in {heavy!r} if name in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {program}"],
         capture_output=True,

@@ -11,7 +11,8 @@ from feval.answers.latex import LONGEST, comparable
     [
         (
             [
-                "\\frac{1}{2}", "\\frac12", "\\dfrac 12", "\\tfrac{1}{2}", "1/2", "0.5", ".50", "½", "$\\frac{1}{2}$.",
+                "\\frac{1}{2}", "\\frac12", "\\dfrac 12", "\\tfrac{1}{2}", "1/2", "0.5", ".50", "½",
+                "$\\frac{1}{2}$.",
                 "\\boxed{\\frac{1}{2}}",
             ],
             "0.5",
@@ -49,7 +50,8 @@ from feval.answers.latex import LONGEST, comparable
         (["x^{10}", "x^10"], "x^{10}"),
         (["2^{-3}", "2^-3"], "2^{-3}"),
         (["4210_{5}", "4210_5"], "4210_5"),
-        (["\\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\frac\\pi2)", "( 3 , \\dfrac{π}{2} )"], "(3,\\frac{\\pi}{2})"),
+        (["\\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\frac\\pi2)", "( 3 , \\dfrac{π}{2} )"],
+        "(3,\\frac{\\pi}{2})"),
         (["(-\\infty, 2) \\cup (3, \\infty)", "(-∞,2)∪(3,∞)"], "(-\\infty,2)\\cup(3,\\infty)"),
         (["\\{1, 2\\}", "\\left\\{1,2\\right\\}", "\\lbrace 1,2 \\rbrace"], "\\{1,2\\}"),
         (["1,2", "x=1, x=2", "1 \\text{ and } 2", "x = 1 \\text{ or } x = 2"], "1,2"),
@@ -71,7 +73,9 @@ from feval.answers.latex import LONGEST, comparable
     ],
 )  # fmt: skip
 def test_spellings_of_one_answer_have_one_key(spellings: list[str], key: str) -> None:
-    assert {spelling: canonical("latex", spelling) for spelling in spellings} == dict.fromkeys(spellings, key)
+    assert {spelling: canonical("latex", spelling) for spelling in spellings} == dict.fromkeys(
+        spellings, key
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,10 @@ def test_nothing_or_too_much_is_no_answer(raw: str) -> None:
 @pytest.mark.parametrize(
     ("text", "raw"),
     [
-        ("Hence \\[ \\boxed{\\frac{\\sqrt{3}}{2}}. \\] This is about $0.87$.", "\\frac{\\sqrt{3}}{2}"),
+        (
+            "Hence \\[ \\boxed{\\frac{\\sqrt{3}}{2}}. \\] This is about $0.87$.",
+            "\\frac{\\sqrt{3}}{2}",
+        ),
         ("The final answer is $\\boxed{(2,3)}$. I hope it is correct.", "(2,3)"),
         ("The answer is $x = 5$, as $x > 0$.", "x = 5"),
         ("Therefore the answer is\n\\[\n\\frac12\n\\]", "\\frac12"),
@@ -140,5 +147,7 @@ def test_the_mathematics_of_a_cot(text: str, raw: str | None) -> None:
         ("x" * 301, "y", False),
     ],
 )
-def test_algebra_is_asked_only_where_it_could_know_better(key: str, gold: str, worth_asking: bool) -> None:
+def test_algebra_is_asked_only_where_it_could_know_better(
+    key: str, gold: str, worth_asking: bool
+) -> None:
     assert comparable(key, gold) == worth_asking

@@ -8,7 +8,8 @@ from feval.answers import canonical, extract
 @pytest.mark.parametrize(
     "raw",
     [
-        "yajo", "Yajo.", "'yajo'", '"yajo"', "y-a-j-o", "y a j o", "'y', 'a', 'j', 'o'", "ya jo", "ya-jo", "yajo\n",
+        "yajo", "Yajo.", "'yajo'", '"yajo"', "y-a-j-o", "y a j o", "'y', 'a', 'j', 'o'", "ya jo",
+        "ya-jo", "yajo\n",
         "yaj0o",
     ],
 )  # fmt: skip

@@ -9,19 +9,29 @@ import pytest
 from feval.answers import KINDS, canonical, canonical_gold, extract
 
 SIZE = 20_000
-SECONDS = 4.0  # CPU time; linear work takes a tenth of a second, quadratic work at least as long as this
+# CPU time; linear work takes a tenth of a second, quadratic work at least as long as this
+SECONDS = 4.0
 OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "x y"), ("D", "1")]
 
 UNITS = [
-    "1", "1,111,", "11,11,", "1/", "1 ", "1.234", "1e", "1^", "1:00", "2:30", "½", "-", "3 3", "٣", "= 5 + ",
-    "10 - 3 = ", "\\boxed{", "{", "}", "\\frac{", "\\frac", "\\sqrt", "\\sqrt[", "\\text{", "\\text{a}", "^", "_{",
-    "\\\\", "\\", "sqrt(", "\\begin{matrix}", "$", "$x$ ", "\\(", "\\[", "\\( x ", "x=", "\\in", "(", "[", "\n", " ",
-    "\t", "\x00", "*", "_", "answer", "answer to 3", "answer is ", "answer: ", "answer (", "answer\n",
-    "the answer is A, ", "####", "#### 1\n", "A:\n", "Q: ", "choose ", "A", "A\n", "(A) ", "A. x\nB. y\n", "A or B ",
-    "B is ", "not ", "not A but ", "the the ", "yes or ", "no ", "valid or invalid ", "in", "1 000 ", "1,5 ", "1,",
-    "10k ", "$1M", ".000", "not 5 ", "not 5 but ", "it is not ", "(note ", "Answer: (", "A: 5\nNote ", "{\n",
-    '{"answer": ', '{"answer": {\n', '{"a": [', "```", "cannot provide an answer ", "unable to ", "Answers:\n", "ans",
-    "'a' ", '"', "'", '"a', "a ", "a-", "é", "İ", "May 1, ", "12 may ", "1/1/", "01/01/2021 ", "US$", "Rs.",
+    "1", "1,111,", "11,11,", "1/", "1 ", "1.234", "1e", "1^", "1:00", "2:30", "½", "-", "3 3", "٣",
+    "= 5 + ",
+    "10 - 3 = ", "\\boxed{", "{", "}", "\\frac{", "\\frac", "\\sqrt", "\\sqrt[", "\\text{",
+    "\\text{a}", "^", "_{",
+    "\\\\", "\\", "sqrt(", "\\begin{matrix}", "$", "$x$ ", "\\(", "\\[", "\\( x ", "x=", "\\in",
+    "(", "[", "\n", " ",
+    "\t", "\x00", "*", "_", "answer", "answer to 3", "answer is ", "answer: ", "answer (",
+    "answer\n",
+    "the answer is A, ", "####", "#### 1\n", "A:\n", "Q: ", "choose ", "A", "A\n", "(A) ",
+    "A. x\nB. y\n", "A or B ",
+    "B is ", "not ", "not A but ", "the the ", "yes or ", "no ", "valid or invalid ", "in",
+    "1 000 ", "1,5 ", "1,",
+    "10k ", "$1M", ".000", "not 5 ", "not 5 but ", "it is not ", "(note ", "Answer: (",
+    "A: 5\nNote ", "{\n",
+    '{"answer": ', '{"answer": {\n', '{"a": [', "```", "cannot provide an answer ", "unable to ",
+    "Answers:\n", "ans",
+    "'a' ", '"', "'", '"a', "a ", "a-", "é", "İ", "May 1, ", "12 may ", "1/1/", "01/01/2021 ",
+    "US$", "Rs.",
 ]  # fmt: skip
 
 
@@ -49,16 +59,25 @@ def test_a_long_cot_is_read(kind: str) -> None:
         "text": "cat",
         "latex": "$2k+2$",
     }[kind]
-    text = "First 3 (A) apples, then $x = 2$ more; is it valid, no or yes?\n" * 4_000 + f"The answer is {answer}."
+    text = (
+        "First 3 (A) apples, then $x = 2$ more; is it valid, no or yes?\n" * 4_000
+        + f"The answer is {answer}."
+    )
     start = time.process_time()
-    assert canonical(kind, extract(kind, text, OPTIONS), OPTIONS) == canonical(kind, answer, OPTIONS)
+    assert canonical(kind, extract(kind, text, OPTIONS), OPTIONS) == canonical(
+        kind, answer, OPTIONS
+    )
     assert time.process_time() - start < SECONDS
 
 
 @pytest.mark.parametrize(("depth", "answer"), [(400, "5"), (600, "9"), (2_000, "9"), (50_000, "9")])
 def test_deep_json_is_read_alike_by_every_python(depth: int, answer: str) -> None:
-    """Python 3.13 reads ten times the depth that earlier ones do; beyond 500 the object's answer is no answer to any."""
-    assert extract("number", '{"answer": ' + "[" * depth + "5" + "]" * depth + ', "x": 9}') == answer
+    """Python 3.13 reads ten times the depth that earlier ones do; beyond 500 the object's answer is
+    no answer to any.
+    """
+    assert (
+        extract("number", '{"answer": ' + "[" * depth + "5" + "]" * depth + ', "x": 9}') == answer
+    )
 
 
 def test_deep_nesting_does_not_exhaust_the_stack() -> None:
@@ -66,6 +85,11 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
         raw = opening * 500 + "1" + "}" * 500
         assert isinstance(canonical("latex", raw), str | None)
         assert isinstance(extract("latex", raw), str | None)
-    for opening, closing in (('{"answer": ', "}"), ('{"a": ', "}"), ("[", "]"), ('{"answer": [', "]}")):
+    for opening, closing in (
+        ('{"answer": ', "}"),
+        ('{"a": ', "}"),
+        ("[", "]"),
+        ('{"answer": [', "]}"),
+    ):
         text = opening * 100_000 + "5" + closing * 100_000 + "}"
         assert isinstance(extract("number", text), str | None)

@@ -145,26 +145,34 @@ def test_a_raw_number_has_its_exact_value_as_key(raw: str, key: str | None) -> N
         ("", None),
     ],
 )
-def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(text: str, raw: str | None) -> None:
+def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(
+    text: str, raw: str | None
+) -> None:
     assert extract("number", text) == raw
 
 
 @pytest.mark.parametrize(
     "expression",
     [
-        "n+1", "1+n", "n - 1", "x-3", "n/2", "3x", "2n", "5i", "7\\pi", "\\pi", "\\frac{\\pi}{6}", "-\\frac{n}{2}", "2\\sqrt{3}",
-        "\\sqrt{16}", "5 + 3", "2 \\cdot 3", "2^{10} - 1", "(-2)^2", "10!", "\\binom{5}{2}", "\\log_2 8", "f(3)", "x = n+1",
+        "n+1", "1+n", "n - 1", "x-3", "n/2", "3x", "2n", "5i", "7\\pi", "\\pi", "\\frac{\\pi}{6}",
+        "-\\frac{n}{2}", "2\\sqrt{3}",
+        "\\sqrt{16}", "5 + 3", "2 \\cdot 3", "2^{10} - 1", "(-2)^2", "10!", "\\binom{5}{2}",
+        "\\log_2 8", "f(3)", "x = n+1",
         "n \\geq 3", "9^{9^{9}}", "0x1F", "5(√3 + 1)", "1/2^{10}", "17_{16}",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("frame", ["First 3 steps.\n\\boxed{{{}}}", "First 3 steps.\nThe answer is ${}$."])
+@pytest.mark.parametrize(
+    "frame", ["First 3 steps.\n\\boxed{{{}}}", "First 3 steps.\nThe answer is ${}$."]
+)
 def test_an_expression_that_is_no_number_is_no_answer(expression: str, frame: str) -> None:
     if not (expression == "10!" and "boxed" not in frame):  # there it may be an exclamation
         assert extract("number", frame.format(expression)) is None
 
 
 def test_equal_numbers_vote_together_and_unequal_ones_do_not() -> None:
-    assert len({canonical("number", raw) for raw in ("0.5", "1/2", "½", "50e-2", "0.500", "2/4")}) == 1
+    assert (
+        len({canonical("number", raw) for raw in ("0.5", "1/2", "½", "50e-2", "0.500", "2/4")}) == 1
+    )
     assert canonical("number", "0.333") != canonical("number", "1/3")
 
 
@@ -220,11 +228,14 @@ LOCALES = [
 @pytest.mark.parametrize(
     "frame",
     [
-        "{}", "First 3 steps.\nThe answer is {}.", "First 3 steps.\nAnswer: {}", "First 3 steps, then \\boxed{{{}}}.",
+        "{}", "First 3 steps.\nThe answer is {}.", "First 3 steps.\nAnswer: {}",
+        "First 3 steps, then \\boxed{{{}}}.",
         "First 3 steps, so there are {}", '{{"steps": [1, 2], "answer": "{}"}}',
     ],
 )  # fmt: skip
-def test_a_number_is_read_alike_in_text_box_phrase_and_bare(written: str, key: str, frame: str) -> None:
+def test_a_number_is_read_alike_in_text_box_phrase_and_bare(
+    written: str, key: str, frame: str
+) -> None:
     if frame.startswith("{{") and "\\" in written:
         pytest.skip("not JSON")
     text = frame.format(written)
@@ -245,7 +256,9 @@ def test_a_number_is_read_alike_in_text_box_phrase_and_bare(written: str, key: s
         ("A column 10\t200", "200"),
     ],
 )
-def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(text: str, raw: str) -> None:
+def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(
+    text: str, raw: str
+) -> None:
     assert extract("number", text) == raw
 
 
@@ -253,7 +266,8 @@ def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(text: 
     "text",
     [
         "We have 3.\nThe answer is not 5.", "\\boxed{not 5}", "not 5",
-        "We have 3. I cannot answer this question with 2 clues.", "Without 7 of them we can't provide an exact answer.",
+        "We have 3. I cannot answer this question with 2 clues.",
+        "Without 7 of them we can't provide an exact answer.",
         "We have 3. So the answer is", "We have 3.\nAnswer: ???",
     ],
 )  # fmt: skip
@@ -279,7 +293,9 @@ def test_a_denied_number_a_refusal_and_a_sentence_cut_off_are_no_answer(text: st
         ("A: There are 3.\nNote that 5 more come. So the answer is 8. That is 2 more.", "8"),
     ],
 )
-def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(text: str, raw: str) -> None:
+def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(
+    text: str, raw: str
+) -> None:
     assert extract("number", text) == raw
 
 
@@ -288,7 +304,10 @@ def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(text: 
     [
         ('{"answer": 5, "confidence": 0.9}', "5"),
         ('{"reasoning": "7 - 2, so the answer is 4?", "answer": 5, "check": 12}', "5"),
-        ('I count.\n```json\n{\n  "reasoning": "3 + 2",\n  "final_answer": "1,234.50"\n}\n```', "1,234.50"),
+        (
+            'I count.\n```json\n{\n  "reasoning": "3 + 2",\n  "final_answer": "1,234.50"\n}\n```',
+            "1,234.50",
+        ),
         ('{"result": {"answer": {"value": 5, "unit": "km"}}, "n": 3}', "5"),
         ('{"Final Answer": ["5"]}', "5"),
         ('{"answer": "\\\\boxed{5} of 7"}', "5"),
@@ -354,7 +373,11 @@ def test_the_key_of_a_fraction_reads_back_as_that_fraction(value: Fraction) -> N
 @given(st.integers(-(10**30), 10**30), st.integers(0, 12))
 def test_decimals_have_one_key_however_they_are_written(digits: int, places: int) -> None:
     value = Decimal(f"{digits}e-{places}")
-    assert canonical("number", f"{value:f}") == canonical("number", f"{value:,f}") == decimal_key(value)
+    assert (
+        canonical("number", f"{value:f}")
+        == canonical("number", f"{value:,f}")
+        == decimal_key(value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -380,7 +403,9 @@ def test_decimals_have_one_key_however_they_are_written(digits: int, places: int
         (10 ** (MAX_DIGITS + 1), None),
     ],
 )
-def test_stored_numbers_have_decimal_keys(number: float | Decimal | Fraction, key: str | None) -> None:
+def test_stored_numbers_have_decimal_keys(
+    number: float | Decimal | Fraction, key: str | None
+) -> None:
     assert decimal_key(number) == key
 
 
@@ -395,15 +420,20 @@ def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
     assert canonical("number", f"1e-{MAX_DIGITS + 1}") is None
 
 
-@pytest.mark.parametrize(("raw", "key"), [("4,200", "4200"), ("15 kmph", "15"), ("8pm to 10pm", None), ("x", None)])
-def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(raw: str, key: str | None) -> None:
+@pytest.mark.parametrize(
+    ("raw", "key"), [("4,200", "4200"), ("15 kmph", "15"), ("8pm to 10pm", None), ("x", None)]
+)
+def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(
+    raw: str, key: str | None
+) -> None:
     assert whole(raw) == key
 
 
 NUMERALS = st.lists(
     st.sampled_from(
         [
-            *"0123456789  ,,..'/-%=()$", "000", " 000", ",5", "k", "M", "e", "not ", "but ", "\\,", "{,}", "\\frac{",
+            *"0123456789  ,,..'/-%=()$", "000", " 000", ",5", "k", "M", "e", "not ", "but ", "\\,",
+            "{,}", "\\frac{",
             "}{", "}",
         ]
     )

@@ -22,7 +22,19 @@ from feval.errors import UsageError
 
 FORMS = st.lists(st.text("abcdef", min_size=1, max_size=2), max_size=9)
 GOLDS = st.one_of(st.none(), st.text("abcdef", min_size=1, max_size=2))
-MATHEMATICS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}", "2(x+1)-x-1", "7", "\\sqrt{2}", "no", "x=3", "3"]
+MATHEMATICS = [
+    "x+1",
+    "1+x",
+    "x+2",
+    "2+x",
+    "\\frac{2x+4}{2}",
+    "2(x+1)-x-1",
+    "7",
+    "\\sqrt{2}",
+    "no",
+    "x=3",
+    "3",
+]
 needs_math_verify = pytest.mark.skipif(
     equality.version() is None, reason="math-verify is not installed (the extra `math`)"
 )
@@ -42,10 +54,14 @@ def unruly(left: str, right: str) -> bool | None:
 
 
 @given(forms=FORMS, golds=st.lists(GOLDS, min_size=2, max_size=4))
-def test_the_gold_never_changes_which_forms_are_one_party(forms: list[str], golds: list[str | None]) -> None:
+def test_the_gold_never_changes_which_forms_are_one_party(
+    forms: list[str], golds: list[str | None]
+) -> None:
     how = Comparison(unruly, costly=True)
     divisions = [divide(set(forms), gold, how)[0] for gold in golds]
-    assert len({str(partition([parties.key(form) for form in forms])) for parties in divisions}) == 1
+    assert (
+        len({str(partition([parties.key(form) for form in forms])) for parties in divisions}) == 1
+    )
     for parties, gold in zip(divisions, golds, strict=True):
         assert (parties.gold is None) == (gold is None)
         if gold in forms:
@@ -66,14 +82,18 @@ def test_known_verdicts_are_not_asked_for_again(forms: list[str], gold: str | No
         return unruly(left, right) is True
 
     parties, division = divide(set(forms), gold, Comparison(decided, costly=True))
-    asked = Comparison(lambda left, right: pytest.fail(f"asked about {left} and {right}"), costly=True)
+    asked = Comparison(
+        lambda left, right: pytest.fail(f"asked about {left} and {right}"), costly=True
+    )
     again, second = divide(set(forms), gold, asked, known=division.verdicts)
     assert (again, second.verdicts) == (parties, division.verdicts)
 
 
 def test_a_form_joins_the_first_representative_that_it_is_equal_to() -> None:
     groups = {"a": 1, "b": 2, "c": 1, "d": 2}
-    parties, division = divide(set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True))
+    parties, division = divide(
+        set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True)
+    )
     assert (dict(parties.joined), parties.gold) == ({"c": "a", "d": "b"}, "e")
     pairs = [(v.left, v.right, v.gold, v.equal) for v in division.verdicts]
     assert pairs == [
@@ -94,9 +114,13 @@ def test_the_gold_joins_one_party_and_merges_none() -> None:
 
 def test_pairs_beyond_the_budget_count_as_different_and_are_counted() -> None:
     forms = {f"f{i}" for i in range(5)}  # ten pairs
-    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4))
+    _, division = divide(
+        forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4)
+    )
     assert (len(division.verdicts), division.not_asked) == (4, 6)
-    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(pairs=3))
+    _, division = divide(
+        forms, None, Comparison(lambda *_: False, costly=True), PairBudget(pairs=3)
+    )
     assert (len(division.verdicts), division.not_asked) == (3, 7)
 
 
@@ -112,18 +136,26 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Comparison]:
     return comparison
 
 
-def test_a_question_and_its_gold_have_so_many_seconds_each(slowly: Callable[[float], Comparison]) -> None:
+def test_a_question_and_its_gold_have_so_many_seconds_each(
+    slowly: Callable[[float], Comparison],
+) -> None:
     forms = {f"f{i}" for i in range(9)}  # 36 pairs, and nine with the gold
     _, division = divide(forms, "gold", slowly(SECONDS_PER_QUESTION / 4))
-    assert [(verdict.gold, verdict.equal) for verdict in division.verdicts] == [(False, None)] * 4 + [(True, None)] * 4
+    assert [(verdict.gold, verdict.equal) for verdict in division.verdicts] == [
+        (False, None)
+    ] * 4 + [(True, None)] * 4
     assert division.not_asked == 32 + 5
 
 
-def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly: Callable[[float], Comparison]) -> None:
+def test_hostile_questions_end_when_the_seconds_of_the_command_do(
+    slowly: Callable[[float], Comparison],
+) -> None:
     budget, spent = PairBudget(), 0
     for question in range(200):
         budget.next_question()
-        _, division = divide({f"{question} a", f"{question} b"}, "gold", slowly(equality.SECONDS), budget)
+        _, division = divide(
+            {f"{question} a", f"{question} b"}, "gold", slowly(equality.SECONDS), budget
+        )
         spent += len(division.verdicts)
     assert spent * equality.SECONDS == SECONDS
     assert division.not_asked == 3
@@ -131,14 +163,22 @@ def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly: Callab
 
 def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only() -> None:
     budget = PairBudget(question=0)
-    _, division = divide({"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget)
+    _, division = divide(
+        {"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget
+    )
     assert division.verdicts == [Verdict("a", "c", False, True)]
     assert division.not_asked == 0
 
 
 def test_a_live_question_divides_answers_as_they_come() -> None:
     division = Division(Comparison(lambda x, y: x[0] == y[0]))
-    assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == ["b2", "a1", "b2", "a1", "b2"]
+    assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == [
+        "b2",
+        "a1",
+        "b2",
+        "a1",
+        "b2",
+    ]
 
 
 @needs_math_verify
@@ -156,7 +196,9 @@ def test_equal_wrong_answers_vote_together_as_right_ones_do() -> None:
     answers=st.lists(st.sampled_from(MATHEMATICS), max_size=5),
     golds=st.lists(st.sampled_from([*MATHEMATICS, "1+1+x", "(", ""]), min_size=2, max_size=3),
 )
-def test_mathematics_is_divided_alike_under_every_gold(answers: list[str], golds: list[str]) -> None:
+def test_mathematics_is_divided_alike_under_every_gold(
+    answers: list[str], golds: list[str]
+) -> None:
     assert len({str(partition(keys("latex", answers, gold).answers)) for gold in golds}) == 1
 
 
@@ -164,15 +206,22 @@ def test_mathematics_is_divided_alike_under_every_gold(answers: list[str], golds
 @settings(deadline=None)
 @given(
     answers=st.lists(
-        st.sampled_from(["mango", "apple", "A", "(b)", "b", "7", "7.0", "yes", "5/1/2021", "", "1.5"]), max_size=6
+        st.sampled_from(
+            ["mango", "apple", "A", "(b)", "b", "7", "7.0", "yes", "5/1/2021", "", "1.5"]
+        ),
+        max_size=6,
     ),
-    golds=st.lists(st.sampled_from(["mango", "A", "b", "7", "apple.", "", None]), min_size=2, max_size=4),
+    golds=st.lists(
+        st.sampled_from(["mango", "A", "b", "7", "apple.", "", None]), min_size=2, max_size=4
+    ),
     choices=st.sampled_from([(), (("A", "apple"), ("B", "pear"))]),
 )
 def test_every_kind_divides_answers_alike_under_every_gold(
     kind: str, answers: list[str], golds: list[str | None], choices: tuple[tuple[str, str], ...]
 ) -> None:
-    partitions = [keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds]
+    partitions = [
+        keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds
+    ]
     assert all(own == partitions[0] for own in partitions)
 
 

@@ -9,7 +9,16 @@ from feval.errors import AnswerError
 
 @pytest.mark.parametrize(
     "raw",
-    ["the cat", " The  Cat. ", '"the cat"', "**The cat**", "(the cat)", "“THE CAT”", "the\u00a0cat!", "ｔｈｅ ｃａｔ"],
+    [
+        "the cat",
+        " The  Cat. ",
+        '"the cat"',
+        "**The cat**",
+        "(the cat)",
+        "“THE CAT”",
+        "the\u00a0cat!",
+        "ｔｈｅ ｃａｔ",
+    ],
 )
 def test_texts_differ_in_words_not_in_dress(raw: str) -> None:
     assert canonical("text", raw) == "the cat"

@@ -1,4 +1,6 @@
-"""Answers do not change while `EXTRACTOR_VERSION` does not: digests of what an older commit read in fuzzed texts."""
+"""Answers do not change while `EXTRACTOR_VERSION` does not: digests of what an older commit read in
+fuzzed texts.
+"""
 
 from __future__ import annotations
 

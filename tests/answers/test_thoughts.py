@@ -1,4 +1,6 @@
-"""Thoughts that a model wrote inline: where they begin and end, and that nothing of the raw text is lost."""
+"""Thoughts that a model wrote inline: where they begin and end, and that nothing of the raw text is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -41,31 +43,46 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<|START_THINKING|>hm<|END_THINKING|>4", "4", "hm"),
     (
         (
-            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Let me see.<|end|>"
-            "<|start|>assistant<|channel|>final<|message|>4<|return|>"
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Let"
+            " me see.<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>"
         ),
         "4",
         "hm",
     ),
-    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4", "4", "hm"),
+    (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4",
+        "4",
+        "hm",
+    ),
     ("Here is my thought process: hm\nHere is my response: 4", "4", "hm"),
     ("Here's my thought process: hm\nHere's my response: 4", "4", "hm"),
     # gpt-oss without special tokens, and without the one that ends a message.
     ("analysisLet me see. So 5? No.assistantfinal**7**", "**7**", "Let me see. So 5? No."),
     ("analysis of it: 5?assistantfinal7", "7", "of it: 5?"),
-    ('analysisI call.assistantcommentary to=f json{"x": 5}assistantanalysisSo 6.assistantfinal7', "7", "I call.So 6."),
+    (
+        'analysisI call.assistantcommentary to=f json{"x": 5}assistantanalysisSo 6.assistantfinal7',
+        "7",
+        "I call.So 6.",
+    ),
     ("analysisSo 5.assistantcommentaryI say 6.assistantfinal7", "7", "So 5."),
     ("So 5? No.assistantfinal7", "7", "So 5? No."),
-    ("<|channel|>analysis<|message|>So 5.<|start|>assistant<|channel|>final<|message|>7", "7", "So 5."),
+    (
+        "<|channel|>analysis<|message|>So 5.<|start|>assistant<|channel|>final<|message|>7",
+        "7",
+        "So 5.",
+    ),
     ("<|channel|>analysis<|message|>So 5.<|channel|>final<|message|>7<|return|>", "7", "So 5."),
     # Prompted tags, in any case.
     *(
         (f"<{tag}>\nSo 5.\n</{tag}>\n7", "7", "So 5.")
-        for tag in "reasoning Thought thought THINK Think thinking scratchpad reflection inner_monologue REASONING".split()  # noqa: SIM905
+        for tag in "reasoning Thought thought THINK Think thinking scratchpad reflection inner_monologue REASONING".split()  # noqa: E501, SIM905
     ),
     ("<|begin_of_thought|>\n\nSo 5.\n\n<|end_of_thought|>\n\n7", "7", "So 5."),
     (
-        "<|begin_of_thought|>So 5.<|end_of_thought|>\n\n<|begin_of_solution|>\n\n7\n\n<|end_of_solution|>",
+        (
+            "<|begin_of_thought|>So"
+            " 5.<|end_of_thought|>\n\n<|begin_of_solution|>\n\n7\n\n<|end_of_solution|>"
+        ),
         "7\n\n",
         "So 5.",
     ),
@@ -74,8 +91,19 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("Okay, <scratchpad>So 5.</scratchpad>7", "Okay, 7", "So 5."),
     ("I think first:\n<reasoning>\nSo 5.\n</reasoning>\n7", "I think first:\n7", "So 5."),
     # JSON texts of content blocks.
-    ('[{"text": "So \\"5\\".\\n", "thought": true}, {"text": "It is "}, {"text": "\\u0037"}]', "It is 7", 'So "5".\n'),
-    ('[{"type": "thinking", "thinking": "So 5.", "signature": "x"}, {"type": "text", "text": "7"}]\n', "7", "So 5."),
+    (
+        '[{"text": "So \\"5\\".\\n", "thought": true}, {"text": "It is "}, {"text": "\\u0037"}]',
+        "It is 7",
+        'So "5".\n',
+    ),
+    (
+        (
+            '[{"type": "thinking", "thinking": "So 5.", "signature": "x"}, {"type": "text", "text":'
+            ' "7"}]\n'
+        ),
+        "7",
+        "So 5.",
+    ),
     ('[{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "7"}]', "7", None),
 ]
 
@@ -83,12 +111,26 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
 def test_every_family_is_split(text: str, reply: str, thoughts: str | None) -> None:
     parts = split(text)
-    assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (reply, thoughts, True, True)
+    assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (
+        reply,
+        thoughts,
+        True,
+        True,
+    )
     assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
 @pytest.mark.parametrize(
-    "closing", ["</think>", "</thought>", "[/THINK]", "</seed:think>", "</mm:think>", "◁/think▷", "<channel|>"]
+    "closing",
+    [
+        "</think>",
+        "</thought>",
+        "[/THINK]",
+        "</seed:think>",
+        "</mm:think>",
+        "◁/think▷",
+        "<channel|>",
+    ],
 )
 def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: str) -> None:
     parts = split(f"First I add.\nThen 7.\n{closing}\n\nThe answer is 4.")
@@ -99,7 +141,8 @@ def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: s
 @pytest.mark.parametrize(
     ("text", "reply", "thoughts"),
     [
-        # Interleaved: what stands between and after thoughts is the reply, and its parts do not run into each other.
+        # Interleaved: what stands between and after thoughts is the reply, and its parts do not run
+        # into each other.
         ("<think>a</think>\nIt is 4.\n\n<think>b</think>\n\n2 cats.", "It is 4.\n\n2 cats.", "ab"),
         ("<think>a</think>x<think>b</think>y", "xy", "ab"),
         # A special token may follow a sentence of reply.
@@ -108,7 +151,11 @@ def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: s
         # Marks do not nest: the first closing mark closes.
         ("<think>a <think> b</think> 4 </think>", "4 </think>", "a <think> b"),
         # What a reply quotes after its thoughts stays in it.
-        ("<think>a</think>The tag <think> opens a thought.", "The tag <think> opens a thought.", "a"),
+        (
+            "<think>a</think>The tag <think> opens a thought.",
+            "The tag <think> opens a thought.",
+            "a",
+        ),
         # A thought of a template that quotes the opening mark.
         ("What does <think> mean?\n</think>\nIt opens.", "It opens.", "What does <think> mean?"),
         # White space before the mark, and thoughts that were switched off.
@@ -126,13 +173,18 @@ def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: st
     [
         "", "The answer is 4.", "Write `<think>` first, then `</think>`. The answer is 4.",
         "The tags <think> and </think> mark thoughts. The answer is 4.",
-        'It prints "</think>" and stops. The answer is 4.', "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
+        'It prints "</think>" and stops. The answer is 4.',
+        "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
         "Press `[THINK]` to go on. The answer is 4.", "The answer is 4.<|end|>",
-        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.", "I use <thinking>words</thinking> here.",
+        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.",
+        "I use <thinking>words</thinking> here.",
         "So: Here is my thought process: hm. Here is my response: 4",
-        "Write `x = <think> + </think>` there. It is 4.", "So:\n```\n</think>\n```\nIt is 4.", "analysis of it gives 4.",
-        "Use <think> and </think> around it. It is 4.", "analysis", '[{"type": "text", "text": "7"}]', "[1, 2]",
-        '[{"thought": true}, 5]', '[{"thought": true, "text": "5"}', '[{"type": "thinking"}, {"answer": 4}]',
+        "Write `x = <think> + </think>` there. It is 4.", "So:\n```\n</think>\n```\nIt is 4.",
+        "analysis of it gives 4.",
+        "Use <think> and </think> around it. It is 4.", "analysis",
+        '[{"type": "text", "text": "7"}]', "[1, 2]",
+        '[{"thought": true}, 5]', '[{"thought": true, "text": "5"}',
+        '[{"type": "thinking"}, {"answer": 4}]',
     ],
 )  # fmt: skip
 def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
@@ -208,7 +260,8 @@ def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None
 @pytest.mark.parametrize("text", ["4", "", "a > b", None, *(text for text, *_ in EVERY_FAMILY)])
 def test_a_column_without_marks_is_read_as_one_with_marks(text: str | None) -> None:
     alone, both = (
-        split_columns(texts, None, ["unknown"] * len(texts), None) for texts in ([text], [text, "<think>hm"])
+        split_columns(texts, None, ["unknown"] * len(texts), None)
+        for texts in ([text], [text, "<think>hm"])
     )
     assert [alone.texts, alone.finish_reasons, alone.readable] == [
         column[:1] for column in (both.texts, both.finish_reasons, both.readable)
@@ -226,23 +279,29 @@ def test_marks_that_are_not_of_a_text_are_noticed() -> None:
 
 PIECES = [
     *(
-        "<think>", "</think>", "<thought>", "</thought>", "<thinking>", "</thinking>", "[THINK]", "[/THINK]",
+        "<think>", "</think>", "<thought>", "</thought>", "<thinking>", "</thinking>", "[THINK]",
+        "[/THINK]",
         "<seed:think>",
     ),
     *(
-        "</seed:think>", "◁think▷", "◁/think▷", "<|channel>thought\n", "<channel|>", "<|START_THINKING|>",
+        "</seed:think>", "◁think▷", "◁/think▷", "<|channel>thought\n", "<channel|>",
+        "<|START_THINKING|>",
         "<|END_THINKING|>",
     ),
     *(
-        "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|channel|>", "analysis", "commentary", "final", "<|message|>",
+        "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|channel|>", "analysis", "commentary", "final",
+        "<|message|>",
         "<|end|>",
     ),
     *(
-        "<|start|>assistant", "<|return|>", "Here is my thought process:", "Here's my response:", "`", "```", '"', "\n",
+        "<|start|>assistant", "<|return|>", "Here is my thought process:", "Here's my response:",
+        "`", "```", '"', "\n",
         " ",
     ),
-    *(".", "word", "\x85", "\u2003", "<r>", "</r>", "assistantfinal", "assistantcommentary", "<REASONING>", "</Reasoning>"),
-    *('[{"thought": true, "text": "a"}', ', {"text": "b"}', "]", "<|begin_of_thought|>", "<|end_of_thought|>"),
+    *(".", "word", "\x85", "\u2003", "<r>", "</r>", "assistantfinal", "assistantcommentary",
+    "<REASONING>", "</Reasoning>"),
+    *('[{"thought": true, "text": "a"}', ', {"text": "b"}', "]", "<|begin_of_thought|>",
+    "<|end_of_thought|>"),
 ]  # fmt: skip
 
 
@@ -252,7 +311,9 @@ PIECES = [
     st.sampled_from([None, *FAMILIES, ("<r>", "</r>")]),
     st.integers(0, 80),
 )
-def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[str, str] | None, length: int) -> None:
+def test_any_raw_text_comes_back_byte_for_byte(
+    text: str, thoughts: str | tuple[str, str] | None, length: int
+) -> None:
     parts = split(text, thoughts)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
     first = beginning(parts.reply, parts.reasoning, parts.marks, length)
@@ -268,7 +329,8 @@ def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[
 @pytest.mark.parametrize(
     "piece",
     [
-        "a <think> ", "<think>", "<|channel|>final", "<|channel|>commentary", " \n", "``` [THINK]", "<|return|>",
+        "a <think> ", "<think>", "<|channel|>final", "<|channel|>commentary", " \n", "``` [THINK]",
+        "<|return|>",
         "<|end|> ",
     ],
 )  # fmt: skip

@@ -50,7 +50,8 @@ PAPER_DATASETS = {
     "bbh_temporal_sequences": ("commonsense", 250),
 }
 OTHER_DATASETS = {
-    "bigbench_date": ("date", 369), "last_letters": ("letters", 500), "mmlu": ("choice", 14_042), "aime24": ("number", 30),
+    "bigbench_date": ("date", 369), "last_letters": ("letters", 500), "mmlu": ("choice", 14_042),
+    "aime24": ("number", 30),
     "aime25": ("number", 30), "hmmt25": ("latex", 30),
 }  # fmt: skip
 
@@ -112,7 +113,12 @@ def test_the_sixteen_datasets_of_the_paper_six_more_and_our_own_have_cards() -> 
         assert card.reference_name
     for dataset_id, (kind, questions) in OTHER_DATASETS.items():
         card = dataset_card(dataset_id)
-        assert (card.answer_kind, card.questions, card.constant, card.reference_name) == (kind, questions, None, None)
+        assert (card.answer_kind, card.questions, card.constant, card.reference_name) == (
+            kind,
+            questions,
+            None,
+            None,
+        )
 
 
 def test_the_fourteen_llms_have_cards() -> None:
@@ -123,7 +129,9 @@ def test_the_fourteen_llms_have_cards() -> None:
     assert {card.cots_to_record for card in all_cards if not card.reasoning} == {40}
     assert {(card.temperature, card.max_tokens) for card in all_cards} == {(0.7, 2048)}
     assert {card.family for card in all_cards} == {"LLaMA", "QWEN", "Deepseek", "Mistral", "GPT"}
-    assert [card.name for card in all_cards if card.paper_name is None] == ["meta-llama/Meta-Llama-3.1-8B-Instruct"]
+    assert [card.name for card in all_cards if card.paper_name is None] == [
+        "meta-llama/Meta-Llama-3.1-8B-Instruct"
+    ]
 
 
 @pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
@@ -140,24 +148,38 @@ def test_a_dataset_card_is_complete(dataset_id: str) -> None:
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
 def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path) -> None:
     rows = [
-        json.loads(line) for line in (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
+        json.loads(line)
+        for line in (
+            (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
+        )
     ]
     card = dataset_card(dataset_id)
-    assert (card.questions, card.first_question_id, card.last_question_id) == (len(rows), rows[0]["id"], rows[-1]["id"])
+    assert (card.questions, card.first_question_id, card.last_question_id) == (
+        len(rows),
+        rows[0]["id"],
+        rows[-1]["id"],
+    )
     digest = hashlib.sha256()
     for row in rows:
         choices = [[choice["label"], choice["text"]] for choice in row.get("choices", [])]
         line = json.dumps(
-            [row["id"], row["question"], row["answer"], choices], ensure_ascii=False, separators=(",", ":")
+            [row["id"], row["question"], row["answer"], choices],
+            ensure_ascii=False,
+            separators=(",", ":"),
         )
         digest.update(line.encode() + b"\n")
     assert card.questions_sha256 == digest.hexdigest()
 
 
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
-def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id: str, shared: Path) -> None:
+def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(
+    dataset_id: str, shared: Path
+) -> None:
     card = dataset_card(dataset_id)
-    rows = map(json.loads, (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines())
+    rows = map(
+        json.loads,
+        (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines(),
+    )
     matches = [row for row in rows if row["question"] == card.example.question]
     body = card_files("datasets")[dataset_id][-1].read_text("utf-8").split("---\n", 2)[2]
     if "our own" in " ".join(body.split()):
@@ -174,20 +196,28 @@ def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(data
 
 
 @pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
-def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(dataset_id: str) -> None:
+def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(
+    dataset_id: str,
+) -> None:
     card = dataset_card(dataset_id)
     choices = [(choice.label, choice.text) for choice in card.example.choices]
-    assert answers.canonical(card.answer_kind, card.example.raw_answer, choices) == card.example.answer
+    assert (
+        answers.canonical(card.answer_kind, card.example.raw_answer, choices) == card.example.answer
+    )
     assert answers.canonical(card.answer_kind, card.example.answer, choices) == card.example.answer
 
 
 def facts_digest(path: Path) -> str:
-    facts = json.dumps(read_front_matter(path), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    facts = json.dumps(
+        read_front_matter(path), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
     return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def test_published_cards_do_not_change() -> None:
-    """A fact that was wrong is corrected with its digest here, in one reviewed change; a price list never is."""
+    """A fact that was wrong is corrected with its digest here, in one reviewed change; a price list
+    never is.
+    """
     published = json.loads((DATA / "published_cards.json").read_text("utf-8"))
     present = {
         f"{kind}/{path.name}": facts_digest(path)
@@ -209,7 +239,9 @@ def test_every_card_has_prose_under_its_title() -> None:
 
 def test_revisions_are_commits_or_unknown() -> None:
     unknown = {
-        dataset_id for dataset_id in dataset_ids() if (hub := dataset_card(dataset_id).hub) and hub.revision is None
+        dataset_id
+        for dataset_id in dataset_ids()
+        if (hub := dataset_card(dataset_id).hub) and hub.revision is None
     }
     assert unknown == {"bigbench_date", "aime24", "aime25", "hmmt25"}
     assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == [
@@ -234,7 +266,9 @@ def test_a_name_without_a_card_is_unknown(name: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -> None:
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'gsm8k'.*Known: aime24,.*FEVAL_CARDS") as caught:
+    with pytest.raises(
+        UnknownNameError, match=r"Did you mean 'gsm8k'.*Known: aime24,.*FEVAL_CARDS"
+    ) as caught:
         dataset_card("gsm8")
     assert caught.value.exit_code == 2
     with pytest.raises(UnknownNameError, match="Did you mean 'gpt-4o-mini'"):
@@ -323,7 +357,10 @@ BAD_LLMS = {
     "has 0 in the field 'cots_to_record'": ("cots_to_record: 8", "cots_to_record: 0"),
     "has -1 in the field 'temperature'": ("temperature: 1", "temperature: -1"),
     "has '.inf' in the field 'temperature'": ("temperature: 1", "temperature: .inf"),
-    "has 'my-org/my-llm@t=1' in the field 'name'": ("name: my-org/my-llm", "name: my-org/my-llm@t=1"),
+    "has 'my-org/my-llm@t=1' in the field 'name'": (
+        "name: my-org/my-llm",
+        "name: my-org/my-llm@t=1",
+    ),
     "has 'my--org/my-llm' in the field 'name'": ("name: my-org/my-llm", "name: my--org/my-llm"),
     "lacks the field 'max_tokens'": ("max_tokens: null\n", ""),
 }
@@ -365,21 +402,35 @@ def test_cards_are_frozen_values() -> None:
 
 
 def test_nothing_is_read_at_import(tmp_path: Path) -> None:
-    code = "import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens, sys\n"
+    code = (
+        "import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens, sys\n"
+    )
     code += "assert not {'tiktoken'} & set(sys.modules)"
     env = {**os.environ, "FEVAL_CARDS": str(tmp_path / "absent")}
-    assert subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=False).returncode
+        == 0
+    )
 
 
 def test_the_readme_of_the_cards_lists_every_field() -> None:
     tables = (card_folder() / "README.md").read_text("utf-8")
     fields = set(re.findall(r"`(\w+)`", tables))
-    assert {*DatasetCard.model_fields, *LLMCard.model_fields, "prices", "date", "source", "notes"} <= fields
+    assert {
+        *DatasetCard.model_fields,
+        *LLMCard.model_fields,
+        "prices",
+        "date",
+        "source",
+        "notes",
+    } <= fields
     for family in FAMILIES:
         assert f"`{family}`" in tables
 
 
-def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_folder_can_be_copied_and_used_as_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(card_folder(), tmp_path / "cards")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
     assert [cards.dataset_card(name).id for name in dataset_ids()] == dataset_ids()

@@ -41,11 +41,21 @@ def either_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def test_reads_the_facts_between_the_two_lines(tmp_path: Path, either_loader: object) -> None:
-    path = write(tmp_path, "---\nid: gsm8k\nquestions: 1319\nhub: {split: test, revision: null}\n---\n\n# GSM8K\n---\n")
-    assert read_front_matter(path) == {"id": "gsm8k", "questions": 1319, "hub": {"split": "test", "revision": None}}
+    path = write(
+        tmp_path,
+        "---\nid: gsm8k\nquestions: 1319\nhub: {split: test, revision: null}\n---\n\n#"
+        " GSM8K\n---\n",
+    )
+    assert read_front_matter(path) == {
+        "id": "gsm8k",
+        "questions": 1319,
+        "hub": {"split": "test", "revision": None},
+    }
 
 
-def test_reads_json_values_and_leaves_all_other_words_as_text(tmp_path: Path, either_loader: object) -> None:
+def test_reads_json_values_and_leaves_all_other_words_as_text(
+    tmp_path: Path, either_loader: object
+) -> None:
     lines = {
         "no": "no",
         "Yes": "Yes",
@@ -79,10 +89,9 @@ def test_reads_json_values_and_leaves_all_other_words_as_text(tmp_path: Path, ei
 
 
 def test_reads_a_file_with_a_byte_order_mark_and_foreign_line_ends(tmp_path: Path) -> None:
-    assert read_front_matter(write(tmp_path, b"\xef\xbb\xbf---\r\nid: a\r\nb: |-\r\n  x\r\n  y\r\n---\r\n")) == {
-        "id": "a",
-        "b": "x\ny",
-    }
+    assert read_front_matter(
+        write(tmp_path, b"\xef\xbb\xbf---\r\nid: a\r\nb: |-\r\n  x\r\n  y\r\n---\r\n")
+    ) == {"id": "a", "b": "x\ny"}
     assert read_front_matter(write(tmp_path, b"---\rid: a\r---\r")) == {"id": "a"}
 
 
@@ -116,7 +125,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_card_is_refused_with_file_and_line(name: str, tmp_path: Path, either_loader: object) -> None:
+def test_a_broken_card_is_refused_with_file_and_line(
+    name: str, tmp_path: Path, either_loader: object
+) -> None:
     text, fragment = BROKEN[name]
     path = write(tmp_path, text)
     with pytest.raises(CardError) as caught:
@@ -140,7 +151,10 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_the_largest_cards_are_read_in_bounded_time(tmp_path: Path) -> None:
-    for text in ("a: [" + "b," * (MAX_CARD_BYTES // 2 - 20) + "]", "\n".join(f"k{n}: v" for n in range(25_000))):
+    for text in (
+        "a: [" + "b," * (MAX_CARD_BYTES // 2 - 20) + "]",
+        "\n".join(f"k{n}: v" for n in range(25_000)),
+    ):
         started = time.process_time()
         assert read_front_matter(write(tmp_path, f"---\n{text}\n---\n"))
         assert time.process_time() - started < 30
@@ -159,12 +173,15 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
             read_front_matter(tmp_path / name)
 
 
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(path: Path, flags: int) -> NoReturn:
         raise PermissionError(13, "Permission denied", str(path))
 
     path = write(tmp_path, "---\nid: a\n---\n")
-    monkeypatch.setattr("feval.cards.reading.os.open", refuse)  # root, who runs many a container, may read any file
+    # root, who runs many a container, may read any file
+    monkeypatch.setattr("feval.cards.reading.os.open", refuse)
     with pytest.raises(CardError, match="cannot be read: Permission denied"):
         read_front_matter(path)
 
@@ -175,7 +192,9 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
         st.text(max_size=200).map(lambda text: f"---\n{text}\n---\n".encode("utf-8", "replace")),
     )
 )
-def test_whatever_a_file_holds_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_whatever_a_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = write(tmp_path_factory.getbasetemp(), data)
     try:
         read = read_front_matter(path)
@@ -187,30 +206,48 @@ def test_whatever_a_file_holds_it_is_read_or_refused(tmp_path_factory: pytest.Te
 def json_values() -> st.SearchStrategy[object]:
     text = st.text(
         st.characters(
-            codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="\ufeff\ufffe\uffff"
+            codec="utf-8",
+            exclude_categories=["Cc", "Cs", "Zl", "Zp"],
+            exclude_characters="\ufeff\ufffe\uffff",
         ),
         max_size=20,
     )
     scalars = st.one_of(
-        st.none(), st.booleans(), st.integers(-(10**18), 10**18), st.floats(allow_nan=False, allow_infinity=False), text
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**18), 10**18),
+        st.floats(allow_nan=False, allow_infinity=False),
+        text,
     )
     return st.dictionaries(
         text,
         st.recursive(
-            scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=6
+            scalars,
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+            max_leaves=6,
         ),
     )
 
 
 @given(json_values().filter(bool))
-def test_json_in_the_front_matter_is_read_as_json(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_json_in_the_front_matter_is_read_as_json(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
     assume(depth(value) <= front_matter.MAX_CARD_DEPTH)
-    path = write(tmp_path_factory.getbasetemp(), f"---\n{json.dumps(value, ensure_ascii=False)}\n---\n")
+    path = write(
+        tmp_path_factory.getbasetemp(), f"---\n{json.dumps(value, ensure_ascii=False)}\n---\n"
+    )
     assert read_front_matter(path) == value
 
 
 def depth(value: object) -> int:
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    inner = (
+        list(value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else None
+    )
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
@@ -218,17 +255,23 @@ def test_the_folder_of_cards_is_found() -> None:
     assert (card_folder() / "prices" / "2025-06-02.md").is_file()
 
 
-def test_folders_named_by_the_environment_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_named_by_the_environment_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    monkeypatch.setenv("FEVAL_CARDS", os.pathsep.join([str(tmp_path / "a"), "", str(tmp_path / "b")]))
+    monkeypatch.setenv(
+        "FEVAL_CARDS", os.pathsep.join([str(tmp_path / "a"), "", str(tmp_path / "b")])
+    )
     assert card_folders() == (tmp_path / "a", tmp_path / "b", card_folder())
     monkeypatch.setenv("FEVAL_CARDS", "")
     assert card_folders() == (card_folder(),)
 
 
 @pytest.mark.parametrize("named", ["absent", "file.txt"])
-def test_a_named_folder_that_is_none_is_an_error(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_folder_that_is_none_is_an_error(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file.txt").touch()
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / named))
     with pytest.raises(CardError, match=f"FEVAL_CARDS.*{named}.*not a folder"):
@@ -236,7 +279,9 @@ def test_a_named_folder_that_is_none_is_an_error(named: str, tmp_path: Path, mon
 
 
 def test_a_damaged_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_matter, "__file__", str(tmp_path / "feval" / "cards" / "front_matter.py"))
+    monkeypatch.setattr(
+        front_matter, "__file__", str(tmp_path / "feval" / "cards" / "front_matter.py")
+    )
     with pytest.raises(CardError, match="Install feval again"):
         card_folder()
     (tmp_path / "feval" / "data_cards").mkdir(parents=True)  # as in a wheel
@@ -253,7 +298,18 @@ def test_only_markdown_files_are_cards(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "name", ["../prices/2025-06-02", "GSM8K", "", ".", "gsm8k.md", "a\0b", "/etc/passwd", "gsm8k/", "x" * 5000]
+    "name",
+    [
+        "../prices/2025-06-02",
+        "GSM8K",
+        "",
+        ".",
+        "gsm8k.md",
+        "a\0b",
+        "/etc/passwd",
+        "gsm8k/",
+        "x" * 5000,
+    ],
 )
 def test_a_name_that_is_no_card_leads_nowhere(name: str) -> None:
     assert find_card("datasets", name) is None

@@ -11,13 +11,17 @@ from feval.cards.prices import price_list
 
 def test_dataset_constants_are_those_of_the_cards() -> None:
     cards = [dataset_card(dataset_id) for dataset_id in dataset_ids()]
-    assert {card.constant: card.id for card in cards if card.constant} == {one.name: one.value for one in DatasetType}
+    assert {card.constant: card.id for card in cards if card.constant} == {
+        one.name: one.value for one in DatasetType
+    }
     assert len(DatasetType) == 16
 
 
 def test_llm_constants_are_those_of_the_cards() -> None:
     cards = [llm_card(name) for name in llm_names()]
-    assert {card.constant: card.name for card in cards if card.constant} == {one.name: one.value for one in LLMType}
+    assert {card.constant: card.name for card in cards if card.constant} == {
+        one.name: one.value for one in LLMType
+    }
     assert len(LLMType) == 14
 
 
@@ -29,7 +33,10 @@ def test_the_reference_package_writes_each_dataset_its_own_way() -> None:
     names = [dataset_card(one).reference_name for one in DatasetType]
     assert len(set(names)) == 16
     assert dataset_card(DatasetType.MATH_500).reference_name == "Math_500"
-    assert dataset_card(DatasetType.BIGBENCH_MOVIE_RECOMENDATION).reference_name == "Bigbench_Movie_Recommendation"
+    assert (
+        dataset_card(DatasetType.BIGBENCH_MOVIE_RECOMENDATION).reference_name
+        == "Bigbench_Movie_Recommendation"
+    )
 
 
 def test_a_constant_is_its_text() -> None:
@@ -40,5 +47,8 @@ def test_a_constant_is_its_text() -> None:
 
 
 def test_importing_the_names_reads_no_card() -> None:
-    code = "import sys, feval.cards.names; assert not {'feval.cards.cards', 'pydantic', 'yaml'} & set(sys.modules)"
+    code = (
+        "import sys, feval.cards.names; assert not {'feval.cards.cards', 'pydantic', 'yaml'} &"
+        " set(sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,7 +18,14 @@ from feval.cards.billing import BILLINGS, Price, billed_prompts, usd
 from feval.cards.front_matter import card_folder
 from feval.cards.names import LLMType
 from feval.cards.prices import PriceList, price_list
-from feval.errors import CardError, FevalError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.errors import (
+    CardError,
+    FevalError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    UnknownNameError,
+    UsageError,
+)
 
 # A published price list is never edited. Newer prices are a new list with a new digest.
 PUBLISHED = {
@@ -50,14 +57,19 @@ def card_text(facts: dict[str, Any]) -> str:
 
 
 def test_published_price_lists_never_change() -> None:
-    assert {path.stem: price_list(path.stem).digest for path in (card_folder() / "prices").glob("*.md")} == PUBLISHED
+    assert {
+        path.stem: price_list(path.stem).digest for path in (card_folder() / "prices").glob("*.md")
+    } == PUBLISHED
 
 
 def test_the_published_list_holds_the_papers_table_3() -> None:
     prices = price_list("2025-06-02")
     assert (prices.id, prices.date) == ("2025-06-02", "2025-06-02")
     assert "Table 3" in prices.source
-    assert {llm: (price.input_usd_per_mtok, price.output_usd_per_mtok) for llm, price in prices.prices.items()} == {
+    assert {
+        llm: (price.input_usd_per_mtok, price.output_usd_per_mtok)
+        for llm, price in prices.prices.items()
+    } == {
         "meta-llama/Llama-3.2-1B-Instruct": (0.005, 0.01),
         "meta-llama/Llama-3.2-3B-Instruct": (0.01, 0.02),
         "meta-llama/Llama-3.3-70B-Instruct": (0.13, 0.40),
@@ -85,13 +97,20 @@ def test_the_published_list_agrees_with_the_reference_package(shared: Path) -> N
 def test_the_digest_is_over_id_date_and_prices_alone() -> None:
     prices = price_list("2025-06-02")
     assert (
-        PriceList(prices.id, prices.date, "somewhere else", dict(reversed(prices.prices.items()))).digest
+        PriceList(
+            prices.id, prices.date, "somewhere else", dict(reversed(prices.prices.items()))
+        ).digest
         == prices.digest
     )
     for other in (
         PriceList("2025-06-03", prices.date, prices.source, prices.prices),
         PriceList(prices.id, "2025-06-03", prices.source, prices.prices),
-        PriceList(prices.id, prices.date, prices.source, {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)}),
+        PriceList(
+            prices.id,
+            prices.date,
+            prices.source,
+            {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)},
+        ),
     ):
         assert other.digest != prices.digest
     assert (
@@ -107,7 +126,9 @@ def test_price_lists_are_values() -> None:
         price_list("2025-06-02").id = "other"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3])
+@pytest.mark.parametrize(
+    "llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3]
+)
 def test_a_variant_costs_what_its_base_costs(llm: str) -> None:
     assert price_list("2025-06-02").price(llm) == Price(0.5, 1.5)
     assert price_list("2025-06-02").find(llm) == Price(0.5, 1.5)
@@ -116,14 +137,17 @@ def test_a_variant_costs_what_its_base_costs(llm: str) -> None:
 def test_an_llm_without_a_price_is_named_with_list_and_contents() -> None:
     assert price_list("2025-06-02").find("gpt-4") is None
     with pytest.raises(
-        PriceNotFoundError, match=r"price list '2025-06-02' has no price for the LLM 'gpt-4@pot'.*gpt-4o-mini.*'none'"
+        PriceNotFoundError,
+        match=r"price list '2025-06-02' has no price for the LLM 'gpt-4@pot'.*gpt-4o-mini.*'none'",
     ):
         price_list("2025-06-02").price("gpt-4@pot")
     with pytest.raises(PriceNotFoundError, match="It has: none"):
         PriceList("empty", "2026-01-01", "nowhere", {}).price("gpt-4")
 
 
-@pytest.mark.parametrize("price", [-1, -1e-300, 1.1e9, float("nan"), float("inf"), float("-inf"), 10**400, "a", None])
+@pytest.mark.parametrize(
+    "price", [-1, -1e-300, 1.1e9, float("nan"), float("inf"), float("-inf"), 10**400, "a", None]
+)
 def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
     for pair in ((price, 1), (1, price)):
         with pytest.raises(OutOfRangeError, match="A price cannot be"):
@@ -146,7 +170,10 @@ def test_what_stands_for_a_price_becomes_one(price: Any) -> None:
     assert made == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5)})
     assert made.price("my-llm@t=1") == Price(0.5, 1.5)
     assert usd(made.price("my-llm"), 1_000_000, 2_000_000) == 3.5
-    assert made.digest == PriceList("mine", "2026-01-31", "elsewhere", {"my-llm": Price(0.5, 1.5)}).digest
+    assert (
+        made.digest
+        == PriceList("mine", "2026-01-31", "elsewhere", {"my-llm": Price(0.5, 1.5)}).digest
+    )
 
 
 def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
@@ -165,27 +192,42 @@ def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
         ("prices", [("my-llm", (0.5, 1.5))], "in the field 'prices' .*mapping"),
         ("prices", {"my-llm": 0.5}, "has 0.5 in the field 'prices.my-llm' .*two numbers"),
         ("prices", {"my-llm": (0.5,)}, r"has \(0.5,\) in the field"),
-        ("prices", {"my-llm": {"input": 0.5, "output": 1.5}}, "input_usd_per_mtok and output_usd_per_mtok"),
+        (
+            "prices",
+            {"my-llm": {"input": 0.5, "output": 1.5}},
+            "input_usd_per_mtok and output_usd_per_mtok",
+        ),
         ("prices", {7: (0.5, 1.5)}, "has the key 7 in the field 'prices'"),
         ("notes", {"other": "dear"}, "a note on 'other'"),
     ],
 )
-def test_a_list_that_could_not_price_is_refused_when_it_is_made(field: str, value: Any, message: str) -> None:
-    fields = {"id": "mine", "date": "2026-01-31", "source": "an invoice", "prices": {"my-llm": (0.5, 1.5)}}
+def test_a_list_that_could_not_price_is_refused_when_it_is_made(
+    field: str, value: Any, message: str
+) -> None:
+    fields = {
+        "id": "mine",
+        "date": "2026-01-31",
+        "source": "an invoice",
+        "prices": {"my-llm": (0.5, 1.5)},
+    }
     with pytest.raises(UsageError, match=message):
         PriceList(**{**fields, field: value})
 
 
 def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path: Path) -> None:
     read = price_list(write_json(tmp_path, JSON))
-    assert read == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5), "free": Price(0, 0)})
+    assert read == PriceList(
+        "mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5), "free": Price(0, 0)}
+    )
     assert price_list(str(tmp_path / "prices.json")) == read
     (tmp_path / "other.md").write_text(card_text(JSON), encoding="utf-8")
     assert price_list(tmp_path / "other.md") == read
     assert price_list(str(tmp_path / "other.md")).digest == read.digest
 
 
-def test_a_relative_path_and_a_home_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_and_a_home_are_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_json(tmp_path, JSON)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -193,7 +235,9 @@ def test_a_relative_path_and_a_home_are_paths(tmp_path: Path, monkeypatch: pytes
         assert price_list(path).id == "mine"
 
 
-def test_a_list_in_a_folder_of_ones_own_is_read_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_in_a_folder_of_ones_own_is_read_by_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "prices").mkdir()
     (tmp_path / "prices/mine.md").write_text(card_text(JSON), encoding="utf-8")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
@@ -204,7 +248,9 @@ def test_a_list_in_a_folder_of_ones_own_is_read_by_id(tmp_path: Path, monkeypatc
         price_list("yours")
 
 
-def test_a_published_list_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_published_list_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "prices").mkdir()
     mine = tmp_path / "prices/2025-06-02.md"
     published = (card_folder() / "prices/2025-06-02.md").read_text("utf-8")
@@ -232,7 +278,9 @@ def test_an_unknown_list_is_answered_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("path", ["absent.md", "absent.json", "a/b", "..", "../2025-06-02"])
-def test_a_path_that_leads_nowhere_is_an_error(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_leads_nowhere_is_an_error(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FevalError, match=r"absent|a/b|\.\."):
         price_list(path)
@@ -265,7 +313,10 @@ BAD: dict[str, tuple[str, object]] = {
     "has [1, None] in": ("prices", {"a": [1, None]}),
     "has 1 in": ("prices", {"a": 1}),
     "has {'input': 1, 'output': 2} in": ("prices", {"a": {"input": 1, "output": 2}}),
-    "has [-0.1, 1] in the field 'prices.a' (a price is a number from 0": ("prices", {"a": [-0.1, 1]}),
+    "has [-0.1, 1] in the field 'prices.a' (a price is a number from 0": (
+        "prices",
+        {"a": [-0.1, 1]},
+    ),
     "in the field 'prices.a' (a price is a number from 0": ("prices", {"a": [1, 10**400]}),
     "has the key 'a@b' in the field 'prices' (a price belongs to a base name, without '@')": (
         "prices",
@@ -291,7 +342,9 @@ def test_a_list_with_a_wrong_field_is_refused(fragment: str, tmp_path: Path) -> 
 
 def test_a_card_with_a_wrong_price_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.md").write_text(card_text({**JSON, "prices": {"my-llm": [1]}}), "utf-8")
-    with pytest.raises(CardError, match=r"mine\.md has \[1\] in the field 'prices\.my-llm' .*two numbers"):
+    with pytest.raises(
+        CardError, match=r"mine\.md has \[1\] in the field 'prices\.my-llm' .*two numbers"
+    ):
         price_list(tmp_path / "mine.md")
 
 
@@ -320,7 +373,9 @@ def json_values() -> st.SearchStrategy[object]:
     scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10))
     return st.recursive(
         scalars,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+        ),
         max_leaves=5,
     )
 
@@ -340,7 +395,9 @@ def test_a_list_with_any_value_in_any_field_is_read_or_refused(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
     path.write_bytes(data)
     with pytest.raises(CardError):
@@ -364,7 +421,9 @@ def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
     old = price_list("2025-06-02")
     new = price_list(write_json(tmp_path, {**JSON, "prices": {"o3-mini": [2.2, 8.8]}}))
     tokens = np.array([[100, 250], [0, 7]])
-    assert np.array_equal(2 * usd(old.price("o3-mini@low"), 30, tokens), usd(new.price("o3-mini@low"), 30, tokens))
+    assert np.array_equal(
+        2 * usd(old.price("o3-mini@low"), 30, tokens), usd(new.price("o3-mini@low"), 30, tokens)
+    )
 
 
 def test_the_example_of_eq_1_by_hand() -> None:
@@ -375,7 +434,9 @@ def test_the_example_of_eq_1_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 20])
-def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(n: int, shared: Path) -> None:
+def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(
+    n: int, shared: Path
+) -> None:
     import gzip
 
     from feval.cards.tokens import count_words
@@ -386,7 +447,9 @@ def test_self_consistency_on_the_recorded_date_questions_costs_what_the_referenc
     with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz") as file:
         questions = json.load(file)
     prompts = np.array([count_words(question["question"]) for question in questions])
-    outputs = np.array([sum(count_words(text) for text in question["generated"][:n]) for question in questions])
+    outputs = np.array(
+        [sum(count_words(text) for text in question["generated"][:n]) for question in questions]
+    )
     rounds = np.ones_like(prompts)
     assert int((prompts + outputs).sum()) == expected["expected"]["tokens"]
     total = usd(price, prompts * billed_prompts("once", rounds, rounds * n), outputs).sum()
@@ -411,7 +474,9 @@ def test_more_tokens_never_cost_less(price: Price, prompt: int, output: int, mor
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), tokens, tokens)
-def test_eq_1_is_exact_to_the_last_digits(per_input: int, per_output: int, prompt: int, output: int) -> None:
+def test_eq_1_is_exact_to_the_last_digits(
+    per_input: int, per_output: int, prompt: int, output: int
+) -> None:
     price = Price(per_input / 1000, per_output / 1000)
     exact = (Fraction(per_input, 1000) * prompt + Fraction(per_output, 1000) * output) / 10**6
     assert usd(price, prompt, output) == pytest.approx(float(exact), rel=1e-14)
@@ -445,13 +510,19 @@ def test_billing_works_on_arrays_of_any_shape() -> None:
         [[0, 5, 15]],
     ]
     assert rounds.tolist() == [[0, 1, 3]]
-    assert billed_prompts("once", np.array([], dtype=np.int64), np.array([], dtype=np.int64)).shape == (0,)
+    assert billed_prompts(
+        "once", np.array([], dtype=np.int64), np.array([], dtype=np.int64)
+    ).shape == (0,)
 
 
 @given(st.lists(st.integers(0, 9), max_size=5))
-def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds: list[int]) -> None:
+def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(
+    cots_of_rounds: list[int],
+) -> None:
     requests = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
-    once, per_round, per_sample = (billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS)
+    once, per_round, per_sample = (
+        billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS
+    )
     assert once <= per_round <= per_sample
     assert (once == 0) == (not requests)
     assert once == min(1, per_round)

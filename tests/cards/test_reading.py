@@ -1,4 +1,6 @@
-"""Files that may come from strangers: every reader refuses what is no file, is too large, or says two things."""
+"""Files that may come from strangers: every reader refuses what is no file, is too large, or says
+two things.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_what_is_no_regular_file_is_an_error_and_no_wait(name: str, tmp_path: Pa
     for place in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/zero"), Path("/dev/null")):
         link = tmp_path / f"{place.name}-{name}"
         link.symlink_to(place)
-        with pytest.raises(FevalError, match=r"cannot be read.*(it is no regular file|Is a directory)"):
+        with pytest.raises(
+            FevalError, match=r"cannot be read.*(it is no regular file|Is a directory)"
+        ):
             READERS[name](link)
 
 
@@ -74,10 +78,15 @@ DEEP = {
     "toml keys": ("plan.toml", ".".join("a" * 5000) + " = 1"),
     "toml fields": (
         "plan.toml",
-        'dataset = "a"\nrecordings = "b"\n[[method]]\nname = "c"\nllms = "d"\nfields.a' + ".a" * 3000 + " = 1",
+        'dataset = "a"\nrecordings = "b"\n[[method]]\nname = "c"\nllms = "d"\nfields.a'
+        + ".a" * 3000
+        + " = 1",
     ),
     "json": ("receipt.json", "[" * 100_000),
-    "json within Python's limit": ("receipt.json", '{"feval_receipt": ' + "[" * 300 + "]" * 300 + "}"),
+    "json within Python's limit": (
+        "receipt.json",
+        '{"feval_receipt": ' + "[" * 300 + "]" * 300 + "}",
+    ),
     "answers": ("answers.jsonl", '{"a":' * 300 + "1" + "}" * 300),
     "prices": ("prices.json", '{"prices":' * 300 + "1" + "}" * 300),
 }

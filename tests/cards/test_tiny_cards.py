@@ -17,10 +17,19 @@ QUESTIONS = problems.test_questions()
 
 def test_the_dataset_card_pins_the_questions() -> None:
     card = dataset_card(DATASET_ID)
-    rows = [[f"{DATASET_ID}/{index}", q.question, str(q.answer), []] for index, q in enumerate(QUESTIONS)]
-    lines = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    rows = [
+        [f"{DATASET_ID}/{index}", q.question, str(q.answer), []]
+        for index, q in enumerate(QUESTIONS)
+    ]
+    lines = "".join(
+        json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows
+    )
     assert card.questions_sha256 == hashlib.sha256(lines.encode()).hexdigest()
-    assert (card.questions, card.first_question_id, card.last_question_id) == (len(rows), rows[0][0], rows[-1][0])
+    assert (card.questions, card.first_question_id, card.last_question_id) == (
+        len(rows),
+        rows[0][0],
+        rows[-1][0],
+    )
     assert card.answer_kind == "number"
     assert card.example.question not in {question.question for question in QUESTIONS}
 

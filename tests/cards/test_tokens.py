@@ -42,7 +42,9 @@ def test_words_is_the_exact_product_rounded_half_to_even(words: int) -> None:
     assert count_words("w " * words) == round(Fraction(1365, 1000) * words)
 
 
-@pytest.mark.parametrize(("words", "tokens"), [(0, 0), (1, 1), (2, 3), (100, 136), (300, 410), (500, 682), (700, 956)])
+@pytest.mark.parametrize(
+    ("words", "tokens"), [(0, 0), (1, 1), (2, 3), (100, 136), (300, 410), (500, 682), (700, 956)]
+)
 def test_words_rounds_a_half_to_the_even_neighbour(words: int, tokens: int) -> None:
     assert count_words(" ".join(["word"] * words)) == tokens
 
@@ -65,7 +67,8 @@ def test_the_counters_are_documented() -> None:
 @pytest.mark.parametrize("name", ["", "Words", "word", "tiktoken", "characters"])
 def test_an_unknown_counter_is_refused(name: str) -> None:
     with pytest.raises(
-        UnknownNameError, match=r"no token counter.*tiktoken:ENCODING, usage, usage, split by length, words"
+        UnknownNameError,
+        match=r"no token counter.*tiktoken:ENCODING, usage, usage, split by length, words",
     ):
         token_counter(name)
 
@@ -76,7 +79,9 @@ def test_usage_counts_no_text() -> None:
 
 
 class Storage:
-    """A local server that stands in for the publisher of vocabularies; `requests` counts what it was asked for."""
+    """A local server that stands in for the publisher of vocabularies; `requests` counts what it
+    was asked for.
+    """
 
     def __init__(self, content: bytes) -> None:
         storage, self.requests = self, 0
@@ -104,7 +109,9 @@ class Storage:
 
 def vocabulary() -> bytes:
     tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
-    return b"".join(base64.b64encode(token) + f" {rank}\n".encode() for rank, token in enumerate(tokens))
+    return b"".join(
+        base64.b64encode(token) + f" {rank}\n".encode() for rank, token in enumerate(tokens)
+    )
 
 
 @pytest.fixture
@@ -127,7 +134,9 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """tiktoken with encodings of ours, one in a file and the others to be fetched; the cache, which is empty."""
+    """tiktoken with encodings of ours, one in a file and the others to be fetched; the cache, which
+    is empty.
+    """
     import tiktoken
     from tiktoken import registry
     from tiktoken.load import load_tiktoken_bpe
@@ -138,7 +147,12 @@ def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch)
 
     def encoding(name: str, place: str, digest: str | None = None) -> dict[str, Any]:
         ranks = load_tiktoken_bpe(place, digest)
-        return {"name": name, "pat_str": r"\S+|\s+", "mergeable_ranks": ranks, "special_tokens": {"<|end|>": 258}}
+        return {
+            "name": name,
+            "pat_str": r"\S+|\s+",
+            "mergeable_ranks": ranks,
+            "special_tokens": {"<|end|>": 258},
+        }
 
     tiktoken.list_encoding_names()
     constructors = {
@@ -147,7 +161,11 @@ def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch)
         "gone": lambda: encoding("gone", storage.address + ".old", digest),
         "damaged": lambda: encoding("damaged", storage.address, "0" * 64),
     }
-    monkeypatch.setattr(registry, "ENCODING_CONSTRUCTORS", {**(registry.ENCODING_CONSTRUCTORS or {}), **constructors})
+    monkeypatch.setattr(
+        registry,
+        "ENCODING_CONSTRUCTORS",
+        {**(registry.ENCODING_CONSTRUCTORS or {}), **constructors},
+    )
     monkeypatch.setattr(registry, "ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -162,7 +180,15 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tiktoken_counts_the_tokens_of_its_encoding(encodings: object) -> None:
     count = travelled(token_counter("tiktoken:tiny"))
-    assert [count(text) for text in ("", "a", "ab", "abab", "ab ab", "ababab", "é")] == [0, 1, 1, 1, 3, 2, 2]
+    assert [count(text) for text in ("", "a", "ab", "abab", "ab ab", "ababab", "é")] == [
+        0,
+        1,
+        1,
+        1,
+        3,
+        2,
+        2,
+    ]
 
 
 def test_special_tokens_in_a_cot_are_plain_text(encodings: object) -> None:
@@ -176,15 +202,20 @@ def test_a_lone_surrogate_is_counted(encodings: object) -> None:
 @pytest.mark.parametrize(
     ("text", "tokens", "kept", "count"),
     [
-        ("ababab", 1, "abab", 1), ("ababab", 2, "ababab", 2), ("ababab", 9, "ababab", 2), ("abab", 0, "", 0),
+        ("ababab", 1, "abab", 1), ("ababab", 2, "ababab", 2), ("ababab", 9, "ababab", 2), ("abab",
+        0, "", 0),
         ("aé", 2, "a", 2), ("aé", 3, "aé", 3),  # half of a character is none
     ],
 )  # fmt: skip
-def test_the_first_tokens_of_a_text(text: str, tokens: int, kept: str, count: int, encodings: object) -> None:
+def test_the_first_tokens_of_a_text(
+    text: str, tokens: int, kept: str, count: int, encodings: object
+) -> None:
     assert beginnings("tiktoken:tiny")(text, tokens) == (kept, count)
 
 
-@given(st.lists(st.sampled_from(["a", "bc", "\u3000", " ", "\n\t"])).map("".join), st.integers(0, 40))
+@given(
+    st.lists(st.sampled_from(["a", "bc", "\u3000", " ", "\n\t"])).map("".join), st.integers(0, 40)
+)
 def test_the_first_words_are_as_many_as_fit(text: str, tokens: int) -> None:
     kept, count = beginnings("words")(text, tokens)
     assert text.startswith(kept)
@@ -203,7 +234,9 @@ def test_whoever_cuts_a_cot_fetches_nothing(encodings: Path, storage: Storage) -
     assert beginnings("tiktoken:remote")("ab ab", 2) == ("ab ", 2)
 
 
-def test_tiktoken_fetches_a_vocabulary_once(encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiktoken_fetches_a_vocabulary_once(
+    encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert token_counter("tiktoken:remote")("ab abab") == 3
     assert storage.requests == 1
     name = hashlib.sha1(storage.address.encode(), usedforsecurity=False).hexdigest()
@@ -221,7 +254,9 @@ def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
     message = str(caught.value)
     assert f"TIKTOKEN_CACHE_DIR is '{encodings}'" in message
     assert "'words'" in message
-    named = re.search(r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message)
+    named = re.search(
+        r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message
+    )
     assert named is not None
     assert named[1] == storage.address
     (tmp_path / "placed").mkdir()
@@ -233,13 +268,20 @@ def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
 
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2"])
 def test_what_could_not_be_fetched_is_named(encoding: str, encodings: Path, closed: None) -> None:
-    with pytest.raises(TokenCounterError, match=rf"encoding '{encoding}'.*could not fetch https://\S+, .*get_encoding"):
+    with pytest.raises(
+        TokenCounterError,
+        match=rf"encoding '{encoding}'.*could not fetch https://\S+, .*get_encoding",
+    ):
         token_counter(f"tiktoken:{encoding}")
     assert not encodings.exists()
 
 
-@pytest.mark.parametrize(("encoding", "why"), [("gone", "HTTPError: 404"), ("damaged", "ValueError: Hash mismatch")])
-def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(encoding: str, why: str, encodings: Path) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "why"), [("gone", "HTTPError: 404"), ("damaged", "ValueError: Hash mismatch")]
+)
+def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(
+    encoding: str, why: str, encodings: Path
+) -> None:
     with pytest.raises(TokenCounterError, match=why):
         token_counter(f"tiktoken:{encoding}")
 
@@ -259,7 +301,9 @@ def test_an_import_fetches_and_no_reader_does(
     """After the import tiktoken cannot even be imported, and its storage would notice."""
     samples = tmp_path / "samples.jsonl"
     texts = [{"text": "abab is 1"}, {"text": "ab is 2"}, {"text": "1"}]
-    samples.write_text(json.dumps({"id": "a", "question": "ab?", "answer": "1", "samples": texts}) + "\n", "utf-8")
+    samples.write_text(
+        json.dumps({"id": "a", "question": "ab?", "answer": "1", "samples": texts}) + "\n", "utf-8"
+    )
     recording = str(tmp_path / "recording")
 
     def feval(*arguments: str) -> str:
@@ -268,12 +312,27 @@ def test_an_import_fetches_and_no_reader_does(
         return result.output
 
     counter = ["--counter", "tiktoken:remote", "--answer-kind", "number"]
-    feval("import", "jsonl", str(samples), "--dataset", "ab", "--llm", "gpt-4o-mini", "--out", recording, *counter)
+    feval(
+        "import",
+        "jsonl",
+        str(samples),
+        "--dataset",
+        "ab",
+        "--llm",
+        "gpt-4o-mini",
+        "--out",
+        recording,
+        *counter,
+    )
     assert storage.requests == 1
 
     def replayed(**fields: Any) -> Any:
         with replay_http_client(recording) as client:
-            body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
+            body = {
+                "model": "gpt-4o-mini",
+                "messages": [{"role": "user", "content": "ab?"}],
+                "n": 3,
+            }
             return client.post("http://replay/v1/chat/completions", json=body | fields).json()
 
     cut = replayed(max_tokens=3)
@@ -296,8 +355,22 @@ def test_an_import_fetches_and_no_reader_does(
 def test_a_recording_fetches_before_it_asks_anything(
     encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["record", "--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "2"]
-    arguments += ["--out", str(tmp_path / "recording"), *settings_file(tmp_path, 'counter = "tiktoken:gone"')]
+    arguments = [
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        "feval/tiny-30k",
+        "--first",
+        "2",
+        "--samples",
+        "2",
+    ]
+    arguments += [
+        "--out",
+        str(tmp_path / "recording"),
+        *settings_file(tmp_path, 'counter = "tiktoken:gone"'),
+    ]
     refused = CliRunner().invoke(app, arguments)
     assert (refused.exit_code, "which it keeps as" in refused.output) == (1, True)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["settings.toml", "tiny.tiktoken"]
@@ -313,7 +386,10 @@ def test_a_recording_fetches_before_it_asks_anything(
 
 def test_threads_may_ask_for_counters_together(encodings: Path) -> None:
     counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab"))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab")))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -42,7 +42,9 @@ def feval(*arguments: str | Path) -> Result:
 MAIN = "from feval.cli import main; main()"
 
 
-def spawn(*arguments: str | Path, code: str = MAIN, **options: Any) -> subprocess.CompletedProcess[str]:
+def spawn(
+    *arguments: str | Path, code: str = MAIN, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run the command line, or other code, as a program."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
@@ -51,7 +53,9 @@ def spawn(*arguments: str | Path, code: str = MAIN, **options: Any) -> subproces
 
 
 def failed(result: Result, code: int, *pieces: str) -> str:
-    """Assert that a command failed with one sentence on standard error and nothing on standard output."""
+    """Assert that a command failed with one sentence on standard error and nothing on standard
+    output.
+    """
     assert (result.exit_code, result.stdout) == (code, ""), result.output
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
@@ -71,11 +75,15 @@ def write(
     question: Callable[[int], str] = "q{}".format,
     notes: tuple[str, ...] = (),
 ) -> Path:
-    """Write a recording: `llms` gives, per LLM, the answers of each question; every gold is "1", every CoT has 20 tokens."""
+    """Write a recording: `llms` gives, per LLM, the answers of each question; every gold is "1",
+    every CoT has 20 tokens.
+    """
     rows = len(next(iter(llms.values())))
     with RecordingWriter(out, operation={"name": "test"}, prices=prices, notes=notes) as writer:
         info = DatasetInfo(dataset, "A toy", "verbatim", "feval-answers-1")
-        writer.add_dataset(info, [Question(question(row), f"Question {row}?", "1", "1") for row in range(rows)])
+        writer.add_dataset(
+            info, [Question(question(row), f"Question {row}?", "1", "1") for row in range(rows)]
+        )
         for name, answers in llms.items():
             pools = [
                 PoolRows(
@@ -110,19 +118,20 @@ def two(tmp_path: Path) -> Path:
 
 def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys\n"
-        "sys.argv = ['feval', *sys.argv[1:]]\n"
-        "from feval.cli import main\n"
-        "try:\n    main()\n"
-        "except SystemExit as end:\n    assert end.code == 0, end.code\n"
-        "heavy = 'numpy scipy pyarrow matplotlib rich tiktoken yaml huggingface_hub orjson math_verify'.split()\n"
-        "found = [name for name in heavy if name in sys.modules]\n"
-        "assert not found, found\n"
+        "import sys\nsys.argv = ['feval', *sys.argv[1:]]\nfrom feval.cli import main\ntry:\n   "
+        " main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\nheavy = 'numpy"
+        " scipy pyarrow matplotlib rich tiktoken yaml huggingface_hub orjson"
+        " math_verify'.split()\nfound = [name for name in heavy if name in sys.modules]\nassert not"
+        " found, found\n"
     )
     for arguments in (["--help"], ["--version"]):
         done = spawn(*arguments, code=code)
@@ -131,9 +140,15 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_commands_load_the_client_of_the_hub_on_use() -> None:
     modules = (
-        "compare, evaluating, known, record, servers\nfrom feval.cli.recordings import derive, files, score, verify"
+        "compare, evaluating, known, record, servers\nfrom feval.cli.recordings import derive,"
+        " files, score, verify"
     )
-    done = spawn(code=f"import sys\nfrom feval.cli import {modules}\nassert 'huggingface_hub' not in sys.modules")
+    done = spawn(
+        code=(
+            f"import sys\nfrom feval.cli import {modules}\nassert 'huggingface_hub' not in"
+            " sys.modules"
+        )
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -155,7 +170,11 @@ def test_help_lists_the_commands() -> None:
 
 
 def test_help_of_servers_does_not_need_the_extra() -> None:
-    arguments = {"serve": ["."], "proxy": ["--upstream", "http://127.0.0.1:9/v1", "--record", "x"], "tiny-server": []}
+    arguments = {
+        "serve": ["."],
+        "proxy": ["--upstream", "http://127.0.0.1:9/v1", "--record", "x"],
+        "tiny-server": [],
+    }
     lines = [line for name, own in arguments.items() for line in ([name, "--help"], [name, *own])]
     without = f"""
 import json, sys
@@ -168,7 +187,9 @@ for line in {lines}:
 """
     results = [json.loads(line) for line in spawn(code=without).stdout.splitlines()]
     assert len(results) == len(lines)
-    for (name, *_), (_, page, _), (code, _, error) in zip(lines[::2], results[::2], results[1::2], strict=True):
+    for (name, *_), (_, page, _), (code, _, error) in zip(
+        lines[::2], results[::2], results[1::2], strict=True
+    ):
         assert page.startswith(f"Usage: feval {name}")
         assert code == 2
         assert "pip install 'feval[serve]'" in error
@@ -214,7 +235,9 @@ def test_counts(text: str, counts: list[int]) -> None:
     assert parse_counts(text) == counts
 
 
-@pytest.mark.parametrize("text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"]
+)
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--n takes numbers of CoTs such as"):
         parse_counts(text)
@@ -239,7 +262,17 @@ def test_a_billion_points_are_refused_at_once() -> None:
 
 def test_info_shows_what_is_there(two: Path) -> None:
     shown = feval("info", two).stdout
-    for piece in ("toy", "gpt-3.5-turbo", "gpt-4", "words", "2025-06-02", "8.33", "A toy", "not stated", "made by"):
+    for piece in (
+        "toy",
+        "gpt-3.5-turbo",
+        "gpt-4",
+        "words",
+        "2025-06-02",
+        "8.33",
+        "A toy",
+        "not stated",
+        "made by",
+    ):
         assert piece in shown
     assert feval("info", two, "--quiet").output == ""
 
@@ -260,12 +293,20 @@ def test_info_of_something_else(tmp_path: Path) -> None:
     for name in ("half", "half.journal"):
         out = tmp_path / "half"
         failed(
-            feval("info", tmp_path / name), 1, f"{out} is unfinished: its CoTs so far are in {out}.journal", "goes on"
+            feval("info", tmp_path / name),
+            1,
+            f"{out} is unfinished: its CoTs so far are in {out}.journal",
+            "goes on",
         )
 
 
 def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
-    failed(feval("info", two.parent), 1, "has no manifest.json", f"There is one in {two}; name the folder itself.")
+    failed(
+        feval("info", two.parent),
+        1,
+        "has no manifest.json",
+        f"There is one in {two}; name the folder itself.",
+    )
 
 
 def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
@@ -276,7 +317,9 @@ def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
 def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
     evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question="q\u202e{}".format, notes=(EVIL,))
     manifest = json.loads((evil / "manifest.json").read_text())
-    manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"]["questions"] = EVIL
+    manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"][
+        "questions"
+    ] = EVIL
     put_manifest(evil, manifest)
     for result in (
         feval("info", evil),
@@ -331,16 +374,23 @@ def test_merge_needs_two(toy: Path, tmp_path: Path) -> None:
 
 def test_select_keeps_what_is_asked_for(two: Path, tmp_path: Path) -> None:
     out = tmp_path / "small"
-    result = feval("select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json")
+    result = feval(
+        "select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json"
+    )
     output = json.loads(result.stdout)
-    assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [("gpt-4", 6, 2)]
+    assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [
+        ("gpt-4", 6, 2)
+    ]
 
 
 def test_select_by_a_file_of_ids(two: Path, tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.write_text("q2\n\nq0\n")
     assert feval("select", two, "--out", tmp_path / "small", "--questions-file", ids).exit_code == 0
-    assert json.loads(feval("info", tmp_path / "small", "--json").stdout)["datasets"][0]["questions"] == 2
+    assert (
+        json.loads(feval("info", tmp_path / "small", "--json").stdout)["datasets"][0]["questions"]
+        == 2
+    )
 
 
 def test_select_refuses(two: Path, tmp_path: Path) -> None:
@@ -369,7 +419,11 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
         ids.write_bytes(data)
         failed(feval("select", two, "--out", out, "--questions-file", ids), 1, "is empty")
     ids.write_bytes(b"\xff\xfe")
-    failed(feval("select", two, "--out", out, "--questions-file", ids), 1, "one question id per line as UTF-8")
+    failed(
+        feval("select", two, "--out", out, "--questions-file", ids),
+        1,
+        "one question id per line as UTF-8",
+    )
     assert not out.exists()
 
 
@@ -395,7 +449,11 @@ def test_ls(what: str, known: str) -> None:
     assert known in feval("ls", what).stdout
     rows = json.loads(feval("ls", what, "--json").stdout)[what]
     assert any(known in row.values() for row in rows)
-    assert all(all(value for key, value in row.items() if key != "fields") for row in rows if "description" in row)
+    assert all(
+        all(value for key, value in row.items() if key != "fields")
+        for row in rows
+        if "description" in row
+    )
     assert feval("ls", what, "--quiet").output == ""
 
 
@@ -407,7 +465,8 @@ def test_ls_of_something_else() -> None:
 
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
 POINT_KEYS = {
-    "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question", "pass_at_n", "kind",
+    "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question",
+    "pass_at_n", "kind",
     "calls_per_question", "usd_per_question_per_round", "tokens_per_question_per_round",
 }  # fmt: skip
 
@@ -417,7 +476,9 @@ def curve(*arguments: str | Path) -> Result:
 
 
 def test_curve_as_json_is_one_object_and_nothing_else(toy: Path) -> None:
-    result = curve("--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json")
+    result = curve(
+        "--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json"
+    )
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.count("\n") == 1
     output = json.loads(result.stdout)
@@ -439,10 +500,16 @@ def test_curve_table(toy: Path) -> None:
 
 def test_one_dataset_and_one_llm_need_no_name(toy: Path, two: Path) -> None:
     assert json.loads(curve("--recording", toy, "--json").stdout)["points"][-1]["n"] == 4
-    failed(curve("--recording", two), 2, "2 LLMs are recorded; choose one with --llm: gpt-3.5-turbo, gpt-4")
+    failed(
+        curve("--recording", two),
+        2,
+        "2 LLMs are recorded; choose one with --llm: gpt-3.5-turbo, gpt-4",
+    )
 
 
-def test_recordings_can_be_named_by_the_environment(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recordings_can_be_named_by_the_environment(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed(curve(), 2, "No recording was named")
     monkeypatch.setenv("FEVAL_RECORDING", str(toy))
     assert curve().exit_code == 0
@@ -479,7 +546,9 @@ def test_without_a_price_dollars_are_null_and_a_note_says_why(two: Path) -> None
     assert {point["usd_per_question"] for point in json.loads(result.stdout)["points"]} == {None}
     assert result.stderr.startswith("note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'")
     assert curve("--recording", two, "--llm", "gpt-4", "--json", "--quiet").stderr == ""
-    compared = feval("curve", "self-consistency", "single-call", "--recording", two, "--llm", "gpt-4", "--json")
+    compared = feval(
+        "curve", "self-consistency", "single-call", "--recording", two, "--llm", "gpt-4", "--json"
+    )
     assert "note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'" in compared.stderr
 
 
@@ -498,8 +567,14 @@ def test_a_recording_without_price_list_says_so(tmp_path: Path) -> None:
 
 def test_a_price_file_prices_again(two: Path, tmp_path: Path) -> None:
     prices = tmp_path / "mine.json"
-    prices.write_text(json.dumps({"id": "mine", "date": "2026-01-31", "source": "me", "prices": {"gpt-4": [30, 60]}}))
-    result = json.loads(curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout)
+    prices.write_text(
+        json.dumps(
+            {"id": "mine", "date": "2026-01-31", "source": "me", "prices": {"gpt-4": [30, 60]}}
+        )
+    )
+    result = json.loads(
+        curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout
+    )
     assert result["prices"] == "mine"
     assert result["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
 
@@ -520,22 +595,39 @@ def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
     ]
     for code, options, *pieces in refused:
         failed(curve("--recording", toy, *options), code, *pieces)
-    failed(feval("curve", "majority", "--recording", toy), 2, "no method 'majority'", "self-consistency")
+    failed(
+        feval("curve", "majority", "--recording", toy),
+        2,
+        "no method 'majority'",
+        "self-consistency",
+    )
     failed(curve("--recording", tmp_path / "absent"), 1, "does not exist")
 
 
 def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1", "2"], ["1", "2"]]})
     assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
-    failed(curve("--recording", ragged, "--n", "3"), 1, "2 recorded CoTs on question 'q1'", "3 were asked for")
+    failed(
+        curve("--recording", ragged, "--n", "3"),
+        1,
+        "2 recorded CoTs on question 'q1'",
+        "3 were asked for",
+    )
 
 
 def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1"], []]})
-    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'", "Select the other questions")
+    failed(
+        curve("--recording", ragged),
+        1,
+        "0 recorded CoTs on question 'q1'",
+        "Select the other questions",
+    )
 
 
-def test_nothing_is_written_without_out(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_without_out(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     before = content(tmp_path)
     assert curve("--recording", toy).exit_code == 0
@@ -556,19 +648,29 @@ def test_curve_files(toy: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((out / "curve.csv").read_text())))
     table = pq.read_table(out / "curve.parquet")
     assert table.column_names == list(rows[0])
-    assert [[str(value) for value in row.values()] for row in table.to_pylist()] == [list(row.values()) for row in rows]
+    assert [[str(value) for value in row.values()] for row in table.to_pylist()] == [
+        list(row.values()) for row in rows
+    ]
     assert (out / "curve.svg").read_text().startswith("<?xml")
     before = content(out)
     assert curve("--recording", toy, "--out", out, "--quiet").output == ""
     assert content(out) == before
-    failed(curve("--recording", toy, "--out", out, "--n", "1"), 1, "already holds curve.csv, curve.parquet, curve.json")
+    failed(
+        curve("--recording", toy, "--out", out, "--n", "1"),
+        1,
+        "already holds curve.csv, curve.parquet, curve.json",
+    )
     assert content(out) == before
     assert curve("--recording", toy, "--out", out, "--n", "1", "--force").exit_code == 0
 
 
 def test_out_that_cannot_be_written(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
-    failed(curve("--recording", toy, "--out", tmp_path / "file"), 1, "is a file; reports are written to a folder")
+    failed(
+        curve("--recording", toy, "--out", tmp_path / "file"),
+        1,
+        "is a file; reports are written to a folder",
+    )
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 
@@ -583,15 +685,25 @@ def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
 def line(row: int, **fields: object) -> str:
     """A line of the generic JSONL format: one question with three CoTs."""
     samples = [{"text": f"The answer is {answer}.", "answer": answer} for answer in ("1", "2", "1")]
-    result = {"id": f"q{row}", "question": f"Question {row}?", "answer": "1", "llm": "gpt-4", "samples": samples}
+    result = {
+        "id": f"q{row}",
+        "question": f"Question {row}?",
+        "answer": "1",
+        "llm": "gpt-4",
+        "samples": samples,
+    }
     return json.dumps(result | fields)
 
 
-def imported(tmp_path: Path, text: str | bytes, *options: str, name: str = "source.jsonl") -> Result:
+def imported(
+    tmp_path: Path, text: str | bytes, *options: str, name: str = "source.jsonl"
+) -> Result:
     source = tmp_path / name
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
     kind = [] if "--answer-kind" in options else ["--answer-kind", "verbatim"]
-    return feval("import", "jsonl", source, "--dataset", "mine", "--out", tmp_path / "out", *kind, *options)
+    return feval(
+        "import", "jsonl", source, "--dataset", "mine", "--out", tmp_path / "out", *kind, *options
+    )
 
 
 def whole(*rows: int) -> str:
@@ -608,7 +720,9 @@ def test_import_says_what_was_made(tmp_path: Path) -> None:
 def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
     result = imported(tmp_path, whole(0), "--llm", "gpt-5")
     assert result.exit_code == 0, result.output
-    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as requested" in " ".join(result.stderr.split())
+    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as requested" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_import_as_json_and_quiet(tmp_path: Path) -> None:
@@ -623,13 +737,20 @@ def test_import_as_json_and_quiet(tmp_path: Path) -> None:
     ("text", "options", "code", "pieces"),
     [
         (whole(*range(16)) + "{broken\n" + whole(17), [], 1, ["Line 17 of source.jsonl"]),
-        (whole(0) + line(1, llm="gpt-4o"), ["--llm", "gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
+        (
+            whole(0) + line(1, llm="gpt-4o"),
+            ["--llm", "gpt-5"],
+            2,
+            ["gpt-5", "Known: gpt-4, gpt-4o."],
+        ),
         (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
         (whole(0), ["--questions", "absent.jsonl"], 1, ["absent.jsonl"]),
     ],
     ids=["line 17", "llm", "kind", "questions"],
 )
-def test_import_refuses(tmp_path: Path, text: str, options: list[str], code: int, pieces: list[str]) -> None:
+def test_import_refuses(
+    tmp_path: Path, text: str, options: list[str], code: int, pieces: list[str]
+) -> None:
     failed(imported(tmp_path, text, *options), code, *pieces)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source.jsonl"]
 
@@ -644,7 +765,13 @@ def broken(error: BaseException) -> Callable[..., Any]:
 def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
-    failed(feval("info", toy), 1, "This is a bug in feval: please report it", "FEVAL_DEBUG=1", "RuntimeError: oh \\x1b")
+    failed(
+        feval("info", toy),
+        1,
+        "This is a bug in feval: please report it",
+        "FEVAL_DEBUG=1",
+        "RuntimeError: oh \\x1b",
+    )
     monkeypatch.setenv("FEVAL_DEBUG", "1")
     assert "Traceback" in feval("info", toy).stderr
 
@@ -680,11 +807,15 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-@pytest.mark.parametrize(("folder", "code"), [("toy", 0), pytest.param("absent", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("folder", "code"), [("toy", 0), pytest.param("absent", 1, marks=pytest.mark.slow)]
+)
 def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
     script = f"'{sys.executable}' -c '{MAIN}' info '{toy.parent / folder}' --json {closed}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == "" or json.loads(done.stdout)["path"] == str(toy)
@@ -697,17 +828,19 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
     assert "\\u4e2d" in done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
 def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (
         "import os, signal\n"
         # Who started the tests may ignore signals (nohup does), and children inherit that.
-        f"signal.signal({int(number)}, {'signal.default_int_handler' if number == signal.SIGINT else 'signal.SIG_DFL'})\n"
-        "from feval.cli import main\n"
-        "from feval.recording.writer import RecordingWriter\n"
-        f"RecordingWriter._seal = lambda self: os.kill(os.getpid(), {int(number)})\n"
-        "main()\n"
+        f"signal.signal({int(number)},"
+        f" {'signal.default_int_handler' if number == signal.SIGINT else 'signal.SIG_DFL'})\nfrom"
+        " feval.cli import main\nfrom feval.recording.writer import"
+        " RecordingWriter\nRecordingWriter._seal = lambda self: os.kill(os.getpid(),"
+        f" {int(number)})\nmain()\n"
     )
     options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
     done = spawn("import", "jsonl", tmp_path / "source.jsonl", *options, code=code)
@@ -789,7 +922,9 @@ def test_a_pipe_gets_plain_text(toy: Path) -> None:
     assert done.stdout.isascii()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a disk that is always full"
+)
 @pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
 def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
     arguments = [asked, "methods"] if asked == "ls" else [asked]
@@ -813,4 +948,7 @@ def test_ctrl_c_while_modules_are_loaded_ends_with_a_sentence() -> None:
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "error: Interrupted. Nothing half-done was left behind.\n")
+    assert (done.returncode, done.stderr) == (
+        130,
+        "error: Interrupted. Nothing half-done was left behind.\n",
+    )

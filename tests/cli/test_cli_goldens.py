@@ -1,4 +1,6 @@
-"""From a stranger's file to a curve with two commands: the numbers are those the methods' own authors get."""
+"""From a stranger's file to a curve with two commands: the numbers are those the methods' own
+authors get.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,19 @@ def recordings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A price list that gives gpt-3.5-turbo the price the reference values were computed at."""
     path = tmp_path_factory.mktemp("prices") / "mixtral.json"
-    prices = {"id": "as-mixtral", "date": "2025-06-02", "source": "a test", "prices": {"gpt-3.5-turbo": MIXTRAL}}
+    prices = {
+        "id": "as-mixtral",
+        "date": "2025-06-02",
+        "source": "a test",
+        "prices": {"gpt-3.5-turbo": MIXTRAL},
+    }
     path.write_text(json.dumps(prices))
     return path
 
 
-def points(recording: Path, dataset: str, counts: list[int], *options: str | Path) -> dict[int, dict[str, Any]]:
+def points(
+    recording: Path, dataset: str, counts: list[int], *options: str | Path
+) -> dict[int, dict[str, Any]]:
     named = ["--recording", recording, "--dataset", dataset, "--llm", "gpt-3.5-turbo"]
     result = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
     return {point["n"]: point for point in result["points"]}
@@ -64,13 +73,19 @@ def points(recording: Path, dataset: str, counts: list[int], *options: str | Pat
 
 def of(goldens: dict[str, dict[str, Any]], prefix: str) -> dict[int, dict[str, Any]]:
     """N -> what is expected, for the goldens whose id starts so."""
-    found = {golden["params"]["N"]: golden["expected"] for name, golden in goldens.items() if name.startswith(prefix)}
+    found = {
+        golden["params"]["N"]: golden["expected"]
+        for name, golden in goldens.items()
+        if name.startswith(prefix)
+    }
     assert found, prefix
     return found
 
 
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
-def test_exact_curve(name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+def test_exact_curve(
+    name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
+) -> None:
     expected = of(goldens, f"sc.exact.{name}.")
     found = points(recordings[name], RECORDINGS[name][2], sorted(expected))
     for count, golden in expected.items():
@@ -79,7 +94,9 @@ def test_exact_curve(name: str, recordings: dict[str, Path], goldens: dict[str, 
 
 
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
-def test_recorded_order(name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+def test_recorded_order(
+    name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
+) -> None:
     expected = of(goldens, f"sc.prefix.{name}.")
     found = points(recordings[name], RECORDINGS[name][2], sorted(expected), "--order", "recorded")
     for count, golden in expected.items():
@@ -87,33 +104,47 @@ def test_recorded_order(name: str, recordings: dict[str, Path], goldens: dict[st
         assert found[count]["kind"] == "recorded"
 
 
-def test_no_answer_casts_no_vote(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+def test_no_answer_casts_no_vote(
+    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
+) -> None:
     expected = of(goldens, "sc.none.date_pot1.")
     exact = points(recordings["date_pot1"], "bigbench_date", sorted(expected))
-    recorded = points(recordings["date_pot1"], "bigbench_date", sorted(expected), "--order", "recorded")
+    recorded = points(
+        recordings["date_pot1"], "bigbench_date", sorted(expected), "--order", "recorded"
+    )
     for count, golden in expected.items():
         assert exact[count]["accuracy"] == pytest.approx(golden["drop"], abs=1e-9)
         assert recorded[count]["accuracy"] == golden["prefix_drop_correct"] / 369
 
 
-def test_no_answer_as_one_more_candidate(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+def test_no_answer_as_one_more_candidate(
+    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
+) -> None:
     dataset, [llm] = load("bigbench_date", "gpt-3.5-turbo", recordings["date_pot1"])
     pool = llm.pool.with_no_answer_as_vote()
     counts = vote_counts(pool.codes, dataset.gold)
     for count, golden in of(goldens, "sc.none.date_pot1.").items():
-        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [count]).mean()[0]
+        exact = subset_plurality_accuracy(
+            counts.gold, counts.rivals, counts.no_answer, [count]
+        ).mean()[0]
         assert exact == pytest.approx(golden["vote"], abs=1e-9)
-        decided = SelfConsistency(count).decide([pool], list(drawn_orders(llm, "recorded", 1, count)))
+        decided = SelfConsistency(count).decide(
+            [pool], list(drawn_orders(llm, "recorded", 1, count))
+        )
         assert int((decided.answer == dataset.gold).sum()) == golden["prefix_vote_correct"]
 
 
-def test_cost_of_the_first_n(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]], prices: Path) -> None:
+def test_cost_of_the_first_n(
+    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]], prices: Path
+) -> None:
     expected = of(goldens, "cost.first_n.date_cot1_40.")
     options = ["--order", "recorded", "--prices", prices, "--billing", "once"]
     found = points(recordings["date_cot1_40"], "bigbench_date", sorted(expected), *options)
     for count, golden in expected.items():
         assert found[count]["usd_per_question"] * 369 == pytest.approx(golden["usd"], abs=1e-9)
-        assert found[count]["tokens_per_question"] * 369 == pytest.approx(golden["tokens"], abs=1e-6)
+        assert found[count]["tokens_per_question"] * 369 == pytest.approx(
+            golden["tokens"], abs=1e-6
+        )
         assert found[count]["accuracy"] * 369 == pytest.approx(golden["correct"], abs=1e-9)
 
 
@@ -138,7 +169,9 @@ def test_the_curve_says_what_it_rests_on(recordings: dict[str, Path]) -> None:
     assert feval("verify", recording)["ok"]
 
 
-def test_select_then_curve_sees_the_first_samples_only(recordings: dict[str, Path], tmp_path: Path) -> None:
+def test_select_then_curve_sees_the_first_samples_only(
+    recordings: dict[str, Path], tmp_path: Path
+) -> None:
     feval("select", recordings["date_cot1_40"], "--samples", "10", "--out", tmp_path / "ten")
     whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order", "recorded")
     assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order", "recorded") == whole

@@ -1,4 +1,6 @@
-"""`feval record` from the command line: real samples of the built-in models, and sentences where it cannot work."""
+"""`feval record` from the command line: real samples of the built-in models, and sentences where it
+cannot work.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from recorders.asking.engine import Progress
 from recorders.errors import Fatal
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
-TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
+TINY = (
+    "--dataset",
+    "tiny_sums",
+    "--llm",
+    "feval/tiny-30k",
+    "--temperature",
+    "1",
+    "--max-tokens",
+    "100",
+)
 
 
 def feval(*arguments: str | Path) -> Result:
@@ -47,12 +58,20 @@ def test_a_recording_is_made_and_made_once(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
     for name, seed in (("a", "3"), ("b", "3"), ("c", "400")):
         assert record(tmp_path / name, "--seed", seed, "--quiet").exit_code == 0
-    answers = [[p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in "abc"]
+    answers = [
+        [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")]
+        for n in "abc"
+    ]
     assert answers[0] == answers[1] != answers[2]
 
 
 def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
-    assert record(tmp_path / "r", "--logprobs", "2", "--quiet", *settings_file(tmp_path, "top_p = 0.9")).exit_code == 0
+    assert (
+        record(
+            tmp_path / "r", "--logprobs", "2", "--quiet", *settings_file(tmp_path, "top_p = 0.9")
+        ).exit_code
+        == 0
+    )
     recording = open_recording(tmp_path / "r")
     info = recording.llm_info("feval/tiny-30k")
     assert (info.temperature, info.max_tokens, info.decoding["top_p"]) == (1.0, 100, 0.9)
@@ -94,7 +113,9 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path: Path) -> None
 
 def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
     record(tmp_path / "r", "--quiet")
-    curve = feval("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json")
+    curve = feval(
+        "curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json"
+    )
     assert [point["n"] for point in json.loads(curve.stdout)["points"]] == [1, 2, 3]
 
 
@@ -112,7 +133,9 @@ def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
         (["--backend", "transformers"], 2, "--model"),
     ],
 )
-def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
+def test_what_cannot_work_is_said(
+    tmp_path: Path, options: list[str], code: int, words: str
+) -> None:
     result = record(tmp_path / "r", *options)
     assert result.exit_code == code, result.output
     assert result.stderr.startswith("error: ")
@@ -122,14 +145,33 @@ def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int,
 
 def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> None:
     result = feval(
-        "record", "--dataset", "tiny_sums", "--llm", "feval/tiny-9000", "--first", "1", "--out", tmp_path / "r"
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        "feval/tiny-9000",
+        "--first",
+        "1",
+        "--out",
+        tmp_path / "r",
     )
     assert result.exit_code == 1
     assert "tiny-9000" in result.stderr
     assert not (tmp_path / "r").exists()
 
 
-GSM8K = ("--dataset", "gsm8k", "--llm", "feval/tiny-30k", "--first", "1", "--samples", "1", "--max-tokens", "8")
+GSM8K = (
+    "--dataset",
+    "gsm8k",
+    "--llm",
+    "feval/tiny-30k",
+    "--first",
+    "1",
+    "--samples",
+    "1",
+    "--max-tokens",
+    "8",
+)
 
 
 ROWS = 'train_rows = "train.jsonl"'
@@ -154,14 +196,28 @@ def gsm8k_file(shared: Path) -> tuple[str, Path]:
 
 def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -> None:
     rows = train_file(tmp_path)
-    train = settings_file(tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3")
-    result = feval("record", *GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run", "--json")
+    train = settings_file(
+        tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3"
+    )
+    result = feval(
+        "record",
+        *GSM8K,
+        *gsm8k_file(shared),
+        *train,
+        "--out",
+        tmp_path / "r",
+        "--dry-run",
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
     assert output["prompt"].startswith("gsm8k/1/train#")
     asked = load_questions("gsm8k", gsm8k_file(shared)[1], 1)
     made = make_task(
-        RecordingSettings("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked
+        RecordingSettings(
+            "gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3
+        ),
+        asked,
     )
     assert made.prompt_version == output["prompt"]
     exemplars = [turn.content for turn in made.messages(asked[0]) if turn.role == "assistant"]
@@ -179,9 +235,18 @@ def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -
         (['exemplars = "train"', 'prompt = "bbh_snarks"', ROWS], "no split"),
     ],
 )
-def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, lines: list[str], words: str) -> None:
+def test_exemplars_that_cannot_be_had_are_said(
+    tmp_path: Path, shared: Path, lines: list[str], words: str
+) -> None:
     train_file(tmp_path)
-    result = feval("record", *GSM8K, *gsm8k_file(shared), *settings_file(tmp_path, *lines), "--out", tmp_path / "r")
+    result = feval(
+        "record",
+        *GSM8K,
+        *gsm8k_file(shared),
+        *settings_file(tmp_path, *lines),
+        "--out",
+        tmp_path / "r",
+    )
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert not (tmp_path / "r").exists()
@@ -190,17 +255,39 @@ def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, lin
 def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
     source = tmp_path / "mine.jsonl"
     source.write_text(
-        '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer": "four"}\n'
+        '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer":'
+        ' "four"}\n'
     )
-    own = ("--dataset", "mine", "--answer-kind", "number", "--questions", str(source), "--samples", "1")
+    own = (
+        "--dataset",
+        "mine",
+        "--answer-kind",
+        "number",
+        "--questions",
+        str(source),
+        "--samples",
+        "1",
+    )
     for more in ([], ["--dry-run"]):
-        result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r", *more)
+        result = feval(
+            "record",
+            *own,
+            "--llm",
+            "feval/tiny-30k",
+            "--prompt",
+            "none",
+            "--out",
+            tmp_path / "r",
+            *more,
+        )
         assert result.exit_code == 0, result.output
         assert result.stderr.count("no gold answer, which accuracies need: 1 (a).") == 1
     notes = open_recording(tmp_path / "r").manifest.raw["notes"]
     assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
     source.write_text('{"id": "a", "question": " \\n "}\n')
-    result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2")
+    result = feval(
+        "record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2"
+    )
     assert "has no text for the question 'a'" in result.stderr
 
 
@@ -216,7 +303,8 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
     assert not (tmp_path / "five.journal").exists()
     assert record(tmp_path / "five", *start, "--quiet").exit_code == 0
     texts = [
-        [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in ("three", "five")
+        [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")]
+        for n in ("three", "five")
     ]
     assert [pool[:3] for pool in texts[1][:4]] == texts[0]
     assert [len(pool) for pool in texts[1]] == [5] * 6
@@ -225,14 +313,19 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
+        (
+            ["--samples", "3000000000"],
+            "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for",
+        ),
         (["--max-tokens", "99999999999999999999999"], "max_tokens must be 1 to 2^63 - 1"),
         (["--seed", "99999999999999999999999"], "seed must be 0 to"),
         (["--llm", ""], "LLM names have 1 to"),
         (["--first", "0"], "Ask for 1 to 200"),
     ],
 )
-def test_settings_that_cannot_work_leave_nothing(tmp_path: Path, options: list[str], words: str) -> None:
+def test_settings_that_cannot_work_leave_nothing(
+    tmp_path: Path, options: list[str], words: str
+) -> None:
     result = record(tmp_path / "r", *options)
     assert result.exit_code == 2, result.output
     assert words in result.stderr
@@ -259,7 +352,10 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     state = Progress(1, 9, 1, 3, 16, 2.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)
-    assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
+    assert (
+        capsys.readouterr().err
+        == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
+    )
 
 
 def test_what_was_there_before_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,8 +374,9 @@ def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     shown = RunDisplay(show.progress("recording"), show)
     for seconds in (0.0, 7.0, 300.0, 299.0, 0.0, 90.0):
         shown(Progress(1, 9, 1, 0, 16, 2.0, None, seconds))
-    assert capsys.readouterr().err == (
-        "note: The server asks to wait 5 min; nothing is sent until then.\n"
+    assert (
+        capsys.readouterr().err
+        == "note: The server asks to wait 5 min; nothing is sent until then.\n"
         "note: The server asks to wait 90 s; nothing is sent until then.\n"
     )
 
@@ -289,17 +386,41 @@ def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> No
         taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         result = record(
-            tmp_path / "r", "--backend", "openai", "--base-url", address, *settings_file(tmp_path, "retries = 1")
+            tmp_path / "r",
+            "--backend",
+            "openai",
+            "--base-url",
+            address,
+            *settings_file(tmp_path, "retries = 1"),
         )
     assert result.exit_code == 1
-    assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
+    assert (
+        result.stderr.count(
+            "note: A request failed and is sent again: the connection to 127.0.0.1:"
+        )
+        == 1
+    )
     assert "nothing is recorded yet" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
 
 
 def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
-    lines = ['dataset = "tiny_sums"', 'llm = "feval/tiny-30k"', "first = 2", "samples = 2", "retries = 3", "seed = 5"]
-    command = ("record", *settings_file(tmp_path, *lines), "--samples", "3", "--out", tmp_path / "r")
+    lines = [
+        'dataset = "tiny_sums"',
+        'llm = "feval/tiny-30k"',
+        "first = 2",
+        "samples = 2",
+        "retries = 3",
+        "seed = 5",
+    ]
+    command = (
+        "record",
+        *settings_file(tmp_path, *lines),
+        "--samples",
+        "3",
+        "--out",
+        tmp_path / "r",
+    )
     shown = feval(*command, "--dry-run", "--json")
     assert json.loads(shown.stdout)["cots"] == 6
     assert json.loads(shown.stdout)["settings"] == {
@@ -307,7 +428,18 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
     }  # fmt: skip
     assert "first = 2, retries = 3, seed = 5" in shown.stderr
     assert feval(*command, "--quiet").exit_code == 0
-    named = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "3", "--seed", "5")
+    named = (
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        "feval/tiny-30k",
+        "--first",
+        "2",
+        "--samples",
+        "3",
+        "--seed",
+        "5",
+    )
     assert feval("record", *named, "--out", tmp_path / "s", "--quiet").exit_code == 0
     assert (
         open_recording(tmp_path / "r").manifest.raw["operation"]
@@ -317,7 +449,9 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
 
 def test_paths_in_a_file_start_from_its_folder(tmp_path: Path) -> None:
     assert record(tmp_path / "three", "--quiet").exit_code == 0
-    estimate = record(tmp_path / "r", "--dry-run", "--json", *settings_file(tmp_path, 'from = "three"'))
+    estimate = record(
+        tmp_path / "r", "--dry-run", "--json", *settings_file(tmp_path, 'from = "three"')
+    )
     assert json.loads(estimate.stdout)["cots"] == 0
 
 
@@ -340,7 +474,9 @@ def test_paths_in_a_file_start_from_its_folder(tmp_path: Path) -> None:
         ('counter = "abacus"', 2, "abacus"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_said(tmp_path: Path, line: str, code: int, words: str) -> None:
+def test_a_file_that_cannot_be_used_is_said(
+    tmp_path: Path, line: str, code: int, words: str
+) -> None:
     result = record(tmp_path / "r", *settings_file(tmp_path, line))
     assert result.exit_code == code, result.output
     assert result.stderr.startswith("error: ")
@@ -349,7 +485,10 @@ def test_a_file_that_cannot_be_used_is_said(tmp_path: Path, line: str, code: int
 
 
 def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_path: Path) -> None:
-    assert "cannot be read: No such file" in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
+    assert (
+        "cannot be read: No such file"
+        in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
+    )
     result = feval("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r")
     assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
 
@@ -357,7 +496,9 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
 def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xef\xbb\xbftop_p = 0.5\n")
-    result = feval("record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run", "--json")
+    result = feval(
+        "record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run", "--json"
+    )
     assert json.loads(result.stdout)["settings"] == {"top_p": 0.5}
 
 
@@ -379,6 +520,13 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "own.md").write_text((card_folder() / "prices" / "tiny-2026-11.md").read_text())
-    result = feval("record", *TINY, *settings_file(tmp_path, 'prices = "own.md"'), "--out", tmp_path / "r", "--dry-run")
+    result = feval(
+        "record",
+        *TINY,
+        *settings_file(tmp_path, 'prices = "own.md"'),
+        "--out",
+        tmp_path / "r",
+        "--dry-run",
+    )
     assert result.exit_code == 0, result.output
     assert f"by price list {tmp_path / 'own.md'}" in result.output

@@ -1,4 +1,6 @@
-"""Keys at the doors of the commands: where they may not be, what is said about it, and that it does not show them."""
+"""Keys at the doors of the commands: where they may not be, what is said about it, and that it does
+not show them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,17 @@ def feval(*arguments: str | Path) -> Result:
 
 def record(folder: Path, lines: list[str], *more: str | Path) -> Result:
     named = () if any(line.startswith("llm") for line in lines) else ("--llm", "feval/tiny-30k")
-    run = ("record", "--dataset", "tiny_sums", "--first", "1", "--samples", "1", "--out", folder / "r")
+    run = (
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--first",
+        "1",
+        "--samples",
+        "1",
+        "--out",
+        folder / "r",
+    )
     return feval(*run, *named, *settings_file(folder, *lines), *more)
 
 
@@ -49,7 +61,9 @@ def record(folder: Path, lines: list[str], *more: str | Path) -> Result:
         (f'base_url = "http://u:{KEY.replace("/", "%2F")}@127.0.0.1:9/v1"', "base_url"),
     ],
 )
-def test_a_known_key_is_refused_in_what_is_stored(tmp_path: Path, line: str, place: str, more: tuple[str, ...]) -> None:
+def test_a_known_key_is_refused_in_what_is_stored(
+    tmp_path: Path, line: str, place: str, more: tuple[str, ...]
+) -> None:
     result = record(tmp_path, [line], *more)
     assert result.exit_code == 2, result.output
     assert "environment variable NEBIUS_API_KEY is in" in result.stderr
@@ -66,9 +80,23 @@ def test_the_variable_that_a_command_names_is_known_whatever_its_name(tmp_path: 
 def test_a_known_key_is_refused_in_questions(tmp_path: Path, named: list[str]) -> None:
     source = tmp_path / "mine.jsonl"
     secret = ODD if named else KEY
-    source.write_text(json.dumps({"id": "mine/0", "question": f"Is {secret} a key?", "answer": "5"}))
-    own = ('dataset = "mine"', 'answer_kind = "number"', 'prompt = "none"', f'questions = "{source}"')
-    run = ("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r", *settings_file(tmp_path, *own, *named))
+    source.write_text(
+        json.dumps({"id": "mine/0", "question": f"Is {secret} a key?", "answer": "5"})
+    )
+    own = (
+        'dataset = "mine"',
+        'answer_kind = "number"',
+        'prompt = "none"',
+        f'questions = "{source}"',
+    )
+    run = (
+        "record",
+        "--llm",
+        "feval/tiny-30k",
+        "--out",
+        tmp_path / "r",
+        *settings_file(tmp_path, *own, *named),
+    )
     result = feval(*run, "--dry-run")
     assert (result.exit_code, "is in the questions" in result.stderr) == (2, True), result.output
 
@@ -76,12 +104,17 @@ def test_a_known_key_is_refused_in_questions(tmp_path: Path, named: list[str]) -
 def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
     body = 'extra_body = { extra_headers = { "X-Api-Key" = "shorter" } }'
     result = record(tmp_path, [body], "--dry-run")
-    assert (result.exit_code, "name it in allow_fields = ['X-Api-Key']" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "name it in allow_fields = ['X-Api-Key']" in result.stderr) == (
+        2,
+        True,
+    ), result.output
     assert record(tmp_path, [body, "allow_fields = ['X-Api-Key']"], "--dry-run").exit_code == 0
 
 
 @pytest.mark.parametrize("way", ["option", "file", "proxy", "score"])
-def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_path: Path, way: str) -> None:
+def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(
+    tmp_path: Path, way: str
+) -> None:
     given = "A3F9" * 8  # which a shell would take as a name
     dry, named = ("--dry-run", "--json"), ("--api-key-env", given)
     if way == "option":
@@ -89,7 +122,9 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_pa
     elif way == "file":
         result = record(tmp_path, [f'api_key_env = "{given}"'], *dry)
     elif way == "proxy":
-        result = feval("proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "o", *named)
+        result = feval(
+            "proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "o", *named
+        )
     else:
         toy = write_toy(tmp_path / "toy", {"m": [["4"]]}, ["4"])
         result = feval("score", toy, "--scorer", "judge:m", "--out", tmp_path / "o", *named, *dry)
@@ -99,8 +134,12 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_pa
 
 
 def test_a_proxy_stores_no_known_key(tmp_path: Path) -> None:
-    result = feval("proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "r", "--dataset", KEY)
-    assert (result.exit_code, "NEBIUS_API_KEY is in --dataset" in result.stderr) == (2, True), result.output
+    result = feval(
+        "proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "r", "--dataset", KEY
+    )
+    assert (result.exit_code, "NEBIUS_API_KEY is in --dataset" in result.stderr) == (2, True), (
+        result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,19 +168,28 @@ def test_the_password_of_a_url_in_the_settings_is_not_printed(tmp_path: Path) ->
     ("said", "printed"),
     [
         (f"HTTPError: 401 for {KEY}.", "HTTPError: 401 for [key]."),
-        (f"https://joe:pass@host/x?token=abc&q=1 {SHAPED}", "https://[key]@host/x?token=[key]&q=1 sk-[key]"),
+        (
+            f"https://joe:pass@host/x?token=abc&q=1 {SHAPED}",
+            "https://[key]@host/x?token=[key]&q=1 sk-[key]",
+        ),
         ("Authorization: Bearer abcdefgh1234567890123456", "Authorization: Bearer[key]"),
         ("max_tokens=2048, a task-based risk", "max_tokens=2048, a task-based risk"),
     ],
 )
-def test_what_is_printed_shows_no_key(capsys: pytest.CaptureFixture[str], said: str, printed: str) -> None:
+def test_what_is_printed_shows_no_key(
+    capsys: pytest.CaptureFixture[str], said: str, printed: str
+) -> None:
     say(said)
     assert capsys.readouterr().err == f"{printed}\n"
 
 
-def test_an_error_of_a_library_shows_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_library_shows_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(_: str) -> str:
-        raise RuntimeError(f"401 for https://joe:pass@host/x?key=opensesame, with the header Bearer {KEY}")
+        raise RuntimeError(
+            f"401 for https://joe:pass@host/x?key=opensesame, with the header Bearer {KEY}"
+        )
 
     monkeypatch.setattr("feval.cli.record.default_prices", fails)
     monkeypatch.setenv("FEVAL_DEBUG", "1")

@@ -1,4 +1,6 @@
-"""`feval import table`: what it understood comes first; then the recording, or with --dry-run nothing."""
+"""`feval import table`: what it understood comes first; then the recording, or with --dry-run
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,20 @@ from hub_settings import run_feval
 from feval.recording import open_recording
 
 TABLE = "prompt,target,model,output,tokens,reward,note\n" + "".join(
-    f"What is 1 + {number}?,{number + 1},m,The answer is {number + 1 + number % 2}.,5,0.{number},x\n"
+    f"What is 1 + {number}?,{number + 1},m,The answer is"
+    f" {number + 1 + number % 2}.,5,0.{number},x\n"
     for number in range(4)
 )
-NAMED = ["--dataset", "sums", "--answer-kind", "number", "--map", "question=prompt", "--map", "answer=target"]
+NAMED = [
+    "--dataset",
+    "sums",
+    "--answer-kind",
+    "number",
+    "--map",
+    "question=prompt",
+    "--map",
+    "answer=target",
+]
 
 
 @pytest.fixture
@@ -25,7 +37,9 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_shows_what_it_understood_and_makes_the_recording(table: Path, tmp_path: Path) -> None:
-    result = run_feval("import", "table", table, *NAMED, "--score", "prm=reward", "--out", tmp_path / "out")
+    result = run_feval(
+        "import", "table", table, *NAMED, "--score", "prm=reward", "--out", tmp_path / "out"
+    )
     assert result.exit_code == 0, result.output
     shown = [line.split() for line in result.stdout.splitlines()]
     assert shown[3][:4] == ["target", "gold", "the", "gold"]
@@ -40,7 +54,8 @@ def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
     result = run_feval("import", "table", table, *NAMED, "--ignore", "note", "--dry-run", "--json")
     columns = json.loads(result.stdout)["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
-        "prompt": "question", "target": "gold", "model": "llm", "output": "text", "tokens": "tokens", "reward": "", "note": ""
+        "prompt": "question", "target": "gold", "model": "llm", "output": "text",
+        "tokens": "tokens", "reward": "", "note": ""
     }  # fmt: skip
     assert (columns[0]["example"], columns[-1]["meaning"]) == ("What is 1 + 0?", "ignored")
     assert [path.name for path in tmp_path.iterdir()] == ["samples.csv"]
@@ -49,17 +64,33 @@ def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["table", "TABLE", "--dataset", "sums", "--map", "question=promt", "--dry-run"], "no column 'promt'"),
-        (["table", "TABLE", "--answer-kind", "number", "--out", "OUT"], "does not name its dataset"),
-        (["jsonl", "TABLE", "--dataset", "sums", "--map", "question=prompt", "--out", "OUT"], "are for tables"),
+        (
+            ["table", "TABLE", "--dataset", "sums", "--map", "question=promt", "--dry-run"],
+            "no column 'promt'",
+        ),
+        (
+            ["table", "TABLE", "--answer-kind", "number", "--out", "OUT"],
+            "does not name its dataset",
+        ),
+        (
+            ["jsonl", "TABLE", "--dataset", "sums", "--map", "question=prompt", "--out", "OUT"],
+            "are for tables",
+        ),
         (["jsonl", "TABLE", "--answer-kind", "number", "--out", "OUT"], "--dataset ID"),
-        (["table", "TABLE", "--dataset", "sums", "--layout", "nothing", "--out", "OUT"], "no layout 'nothing'"),
+        (
+            ["table", "TABLE", "--dataset", "sums", "--layout", "nothing", "--out", "OUT"],
+            "no layout 'nothing'",
+        ),
         (["table", "TABLE", *NAMED, "--ignore", "model", "--out", "OUT"], "map llm=COLUMN"),
         (["table", "MISSING", "--dataset", "sums", "--dry-run"], "there is nothing"),
     ],
 )
 def test_says_what_to_do(table: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    places = {"TABLE": str(table), "OUT": str(tmp_path / "out"), "MISSING": str(tmp_path / "missing")}
+    places = {
+        "TABLE": str(table),
+        "OUT": str(tmp_path / "out"),
+        "MISSING": str(tmp_path / "missing"),
+    }
     result = run_feval("import", *(places.get(argument, argument) for argument in arguments))
     assert result.exit_code in {1, 2}
     assert sentence in result.output

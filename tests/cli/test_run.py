@@ -30,7 +30,9 @@ def agree(question, llm):
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
-    return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": POOLS}, ["a", "y", "b"])
+    return write_toy(
+        tmp_path / "toy", {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": POOLS}, ["a", "y", "b"]
+    )
 
 
 def run(*arguments: object) -> Any:
@@ -38,11 +40,14 @@ def run(*arguments: object) -> Any:
 
 
 def test_run_prints_one_json_object(toy: Path) -> None:
-    done = run("self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json")
+    done = run(
+        "self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json"
+    )
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     keys = {
-        "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question",
+        "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high",
+        "samples_per_question",
         "usd_per_question", "tokens_per_question", "calls_per_question",
     }  # fmt: skip
     assert keys <= set(result)
@@ -66,11 +71,22 @@ def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
     result = json.loads(
-        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--order", "recorded", "--json").stdout
+        run(
+            f"{file}:agree",
+            "--recording",
+            toy,
+            "--llm",
+            "gpt-4o-mini",
+            "--order",
+            "recorded",
+            "--json",
+        ).stdout
     )
     assert (result["method"], result["correct"], result["samples"]) == ("agree", 2, 2 + 3 + 2)
     seeded = [
-        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json").stdout
+        run(
+            f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json"
+        ).stdout
         for n in (1, 2)
     ]
     assert seeded[0] == seeded[1]
@@ -78,17 +94,40 @@ def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
 
 
 def test_run_shows_tables(toy: Path) -> None:
-    shown = run("self-consistency", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "seeded")
+    shown = run(
+        "self-consistency",
+        "--set",
+        "n=2",
+        "--recording",
+        toy,
+        "--llm",
+        "gpt-3.5-turbo",
+        "--order",
+        "seeded",
+    )
     assert "self-consistency(n=2" in shown.stdout
     assert "How wrong answers came about" in shown.stdout
     assert "mean over 100 seeded draws" in shown.stdout
-    assert "pass" not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
+    assert (
+        "pass"
+        not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
+    )
 
 
 def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path) -> None:
-    arguments = ("adaptive-consistency", "--set", "budget=3", "--recording", str(toy), "--llm", "gpt-3.5-turbo")
+    arguments = (
+        "adaptive-consistency",
+        "--set",
+        "budget=3",
+        "--recording",
+        str(toy),
+        "--llm",
+        "gpt-3.5-turbo",
+    )
     ran = run(*arguments)
-    swept = CliRunner().invoke(app, ["curve", *arguments[:1], *arguments[3:], "--sweep", "budget=1,3"])
+    swept = CliRunner().invoke(
+        app, ["curve", *arguments[:1], *arguments[3:], "--sweep", "budget=1,3"]
+    )
     for done in (ran, swept):
         assert done.exit_code == 0, done.output
         assert "Only 3 questions: below 10" in done.stdout
@@ -104,13 +143,21 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["self-consistency", "--set", "k=3"], 2, "fields of self-consistency"),
         (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
         (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
-        (["self-consistency", "--set", "n=many"], 2, "takes a whole number, 1 or more; n='many' was given"),
+        (
+            ["self-consistency", "--set", "n=many"],
+            2,
+            "takes a whole number, 1 or more; n='many' was given",
+        ),
         (["self-consistency", "--set", "n=2.5"], 2, "takes a whole number"),
         (["self-consistency", "--set", "n=0"], 2, "n='0' was given"),
         (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
         (["self-consistency", "--order", "sorted"], 2, "sorted"),
         (["oracle", "--order", "seeded"], 2, "oracle"),
-        (["path-consistency"], 1, "was recorded as whole CoTs, which cannot be expanded step by step"),
+        (
+            ["path-consistency"],
+            1,
+            "was recorded as whole CoTs, which cannot be expanded step by step",
+        ),
         (["self-consistency", "--sandbox"], 2, "--sandbox is for a method of your own"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
@@ -130,10 +177,24 @@ def test_a_sandbox_that_cannot_be_is_refused(
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
-    arguments = [f"{file}:agree", "--recording", str(toy), "--llm", "gpt-4o-mini", "--replicates", "1"]
+    arguments = [
+        f"{file}:agree",
+        "--recording",
+        str(toy),
+        "--llm",
+        "gpt-4o-mini",
+        "--replicates",
+        "1",
+    ]
     if command == "verify":
         assert run(*arguments, "--receipt", tmp_path / "receipt.json").exit_code == 0
-        arguments = [str(tmp_path / "receipt.json"), "--recording", str(toy), "--method", f"{file}:agree"]
+        arguments = [
+            str(tmp_path / "receipt.json"),
+            "--recording",
+            str(toy),
+            "--method",
+            f"{file}:agree",
+        ]
     monkeypatch.setenv("PATH", str(tmp_path))
     done = CliRunner().invoke(app, [command, *arguments, "--sandbox"])
     assert (done.exit_code, "--sandbox runs a method in bubblewrap" in done.stderr) == (2, True)
@@ -147,7 +208,9 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no fields"):
         make_method(f"{file}:method", {"n": 1})
     file.write_text("1 / 0\n")
-    with pytest.raises(MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"):
+    with pytest.raises(
+        MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"
+    ):
         make_method(f"{file}:method").learns()
 
 
@@ -173,12 +236,28 @@ class Popular:
 """
 
 
-def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy: Path, tmp_path: Path) -> None:
+def test_a_users_method_that_learns_is_fitted_on_the_training_questions(
+    toy: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "mine.py"
     file.write_text(LEARNER)
-    common = [f"{file}:Popular", "--recording", toy, "--llm", "gpt-3.5-turbo", "--train-fraction", 0.5, "--json"]
-    result = json.loads(run(*common, "--out", tmp_path / "out").stdout)  # unfitted, it would ask for 9 CoTs of 4
-    assert (result["method"], result["train_questions"], result["samples_per_question"]) == ("Popular", 2, 0)
+    common = [
+        f"{file}:Popular",
+        "--recording",
+        toy,
+        "--llm",
+        "gpt-3.5-turbo",
+        "--train-fraction",
+        0.5,
+        "--json",
+    ]
+    # unfitted, it would ask for 9 CoTs of 4
+    result = json.loads(run(*common, "--out", tmp_path / "out").stdout)
+    assert (result["method"], result["train_questions"], result["samples_per_question"]) == (
+        "Popular",
+        2,
+        0,
+    )
     check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
     assert CliRunner().invoke(app, check).exit_code == 0
     many = run(*common[:-2], 0.4, "--workers", 2, "--json")
@@ -188,7 +267,9 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy: Pat
 
 def test_settings_are_read_as_their_fields_want_them() -> None:
     assert (
-        make_method("self-consistency", {"n": "7"}) == make_method("self-consistency", {"n": 7}) == SelfConsistency(7)
+        make_method("self-consistency", {"n": "7"})
+        == make_method("self-consistency", {"n": 7})
+        == SelfConsistency(7)
     )
     assert make_method("cascade", {"thresholds": "0.5", "order": "0,1"}).thresholds == (0.5,)
     assert make_method("cascade", {"samples": "5"}).samples == 5
@@ -225,7 +306,9 @@ def test_a_badly_behaved_method_ends_in_a_sentence(
     function: str, code: int, words: str, toy: Path, tmp_path: Path
 ) -> None:
     (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
-    done = run(f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded")
+    done = run(
+        f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded"
+    )
     assert done.exit_code == code, done.output
     assert words in done.stderr
     assert "Traceback" not in done.output
@@ -235,7 +318,16 @@ def test_what_a_method_prints_does_not_spoil_the_json(
     toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (file := tmp_path / "mine.py").write_text(f"print('at import')\n{BADLY_BEHAVED}")
-    done = run(f"{file}:prints", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json")
+    done = run(
+        f"{file}:prints",
+        "--recording",
+        toy,
+        "--llm",
+        "gpt-3.5-turbo",
+        "--order",
+        "recorded",
+        "--json",
+    )
     assert json.loads(done.stdout)["method"] == "prints"
     printed = capfd.readouterr()
     assert printed.err.splitlines() == ["at import", *["spoilt"] * 3]
@@ -246,10 +338,15 @@ def test_an_infinite_field_is_text_in_json() -> None:
     method = make_method("confidence-weighted", {"temperature": "inf"})
     assert method.temperature == float("inf")
     assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
-    with pytest.raises(UsageError, match="takes a number above 0 or none; temperature='nan' was given"):
+    with pytest.raises(
+        UsageError, match="takes a number above 0 or none; temperature='nan' was given"
+    ):
         make_method("confidence-weighted", {"temperature": "nan"})
     assert json_field(method.temperature) == "inf"
-    assert make_method("confidence-weighted", {"temperature": json_field(method.temperature)}) == method
+    assert (
+        make_method("confidence-weighted", {"temperature": json_field(method.temperature)})
+        == method
+    )
 
 
 def test_a_list_of_one_is_given_as_its_value() -> None:
@@ -262,7 +359,9 @@ def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> 
     from feval.evaluation.method_names import method_fields
     from feval.methods.stopping.adaptive_consistency import THRESHOLDS
 
-    [field] = [field for field in method_fields("adaptive-consistency") if field["field"] == "threshold"]
+    [field] = [
+        field for field in method_fields("adaptive-consistency") if field["field"] == "threshold"
+    ]
     own = field["about"].partition("the criterion's own: ")[2]
     for criterion, value in THRESHOLDS.items():
         assert re.search(rf"{re.escape(value)} \([^)]*\b{criterion}\b[^)]*\)", own)
@@ -280,5 +379,7 @@ def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
 
 
 def test_a_file_without_a_function_says_what_to_add() -> None:
-    with pytest.raises(UsageError, match=r"mine\.py is a file; name the function in it as well: mine\.py:FUNCTION"):
+    with pytest.raises(
+        UsageError, match=r"mine\.py is a file; name the function in it as well: mine\.py:FUNCTION"
+    ):
         make_method("mine.py", {})

@@ -1,8 +1,10 @@
-"""Self-consistency on the date questions as anybody would write it: this file was never told about feval.
+"""Self-consistency on the date questions as anybody would write it: this file was never told about
+feval.
 
     python plain_openai.py QUESTIONS.json N        OPENAI_BASE_URL and OPENAI_API_KEY say where
 
-Prints one JSON object: how many votes of N replies are right; with 40 replies also how many of 20 drawn by `random.sample`.
+Prints one JSON object: how many votes of N replies are right; with 40 replies also how many of 20
+drawn by `random.sample`.
 """
 
 from __future__ import annotations

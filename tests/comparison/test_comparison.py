@@ -1,4 +1,6 @@
-"""Plans and comparisons: TOML, methods that fail, and numbers against the evaluations they are made from."""
+"""Plans and comparisons: TOML, methods that fail, and numbers against the evaluations they are made
+from.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.comparison.statistics import BestPoint
-from feval.errors import NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.estimators.inference.intervals import difference_test
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.methods import SelfConsistency
@@ -46,7 +54,12 @@ from feval.report.tables.tables import curve_table
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
+WEAK = [
+    ["a", "b", "a", "c", "b", "a"],
+    ["x", "y", None, "y", "y", "x"],
+    ["b", "c", "b", "a", "c", "c"],
+    ["d"] * 6,
+]
 STRONG = [
     ["a"] * 5 + ["b"],
     ["y", "x", "y", "y", None, "y"],
@@ -56,7 +69,8 @@ STRONG = [
 GOLDS = ["a", "y", "b", "d"]
 SC = {"name": "self-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"n": [1, 3, 5]}}
 USERS = (
-    "def first(question, llm):\n    return llm.sample(1).answers[0]\n\ndef broken(question, llm):\n    return 1 / 0\n"
+    "def first(question, llm):\n    return llm.sample(1).answers[0]\n\ndef broken(question, llm):\n"
+    "    return 1 / 0\n"
 )
 
 
@@ -76,7 +90,12 @@ def toy(original: Path, tmp_path: Path) -> Path:
 
 
 def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
-    content = {"dataset": "toy", "recordings": ["rec"], "resamples": 500, "method": list(methods) or [SC]}
+    content = {
+        "dataset": "toy",
+        "recordings": ["rec"],
+        "resamples": 500,
+        "method": list(methods) or [SC],
+    }
     return Plan.from_dict(content | settings)
 
 
@@ -110,28 +129,48 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(FULL)
     read = Plan.read(tmp_path / "plan.toml")
     assert read.entries[0] == ComparedMethod(
-        label='a "quoted" label \x7f ü', method="self-consistency", llms=("one", "two@t=0.8"), sweep=("n", (1, 2))
+        label='a "quoted" label \x7f ü',
+        method="self-consistency",
+        llms=("one", "two@t=0.8"),
+        sweep=("n", (1, 2)),
     )
     assert read.entries[1].label == "my/file.py:method"
     assert read.entries[1].fields["shares"] == ("0.5", "0.9")
-    assert (read.order, read.train_fraction, read.costs, read.cost) == ("seeded", 0.25, (0.001, 2), "usd")
+    assert (read.order, read.train_fraction, read.costs, read.cost) == (
+        "seeded",
+        0.25,
+        (0.001, 2),
+        "usd",
+    )
     (tmp_path / "again.toml").write_text(read.to_toml())
     assert Plan.read(tmp_path / "again.toml") == read
     assert Plan.from_dict(json.loads(json.dumps(read.to_dict()))) == read
 
 
-VALUES = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False), st.text(max_size=8))
+VALUES = st.one_of(
+    st.booleans(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False), st.text(max_size=8)
+)
 
 
 @given(
     label=st.text(min_size=1, max_size=20).filter(str.strip),
-    settings=st.dictionaries(st.text(max_size=6), st.one_of(VALUES, st.lists(VALUES, max_size=3)), max_size=3),
+    settings=st.dictionaries(
+        st.text(max_size=6), st.one_of(VALUES, st.lists(VALUES, max_size=3)), max_size=3
+    ),
     values=st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True),
 )
 def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: list[int]) -> None:
     import tomllib
 
-    result = plan({"name": "m", "label": label, "llms": ["x"], "fields": settings, "budgets": {"no field": values}})
+    result = plan(
+        {
+            "name": "m",
+            "label": label,
+            "llms": ["x"],
+            "fields": settings,
+            "budgets": {"no field": values},
+        }
+    )
     assert Plan.from_dict(tomllib.loads(result.to_toml())) == result
 
 
@@ -158,14 +197,22 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
         ({"costs": ["a"]}, {}, "'costs.0'.*number"),
         ({"costs": [math.inf]}, {}, "'costs.0'.*finite"),
         ({}, {"fields": {"k": math.nan}}, "Method 1 .*'fields' .nan is not text, a number"),
-        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, "Method 1 .*'budgets.*1979, 5, 27. is not text"),
+        (
+            {},
+            {"budgets": {"n": [1, date(1979, 5, 27)]}},
+            "Method 1 .*'budgets.*1979, 5, 27. is not text",
+        ),
         ({"accuracies": [1.5]}, {}, "'accuracies.0'.*less than or equal to 1"),
         ({"seed": -1}, {}, "'seed'.*greater than or equal to 0"),
         ({"recordings": []}, {}, "'recordings' .name at least one"),
         ({"method": []}, {}, "'method' .name at least one"),
         ({"method": {"name": "x"}}, {}, r"\[\[method\]\]"),
         ({}, {"nam": "x"}, "method 1 .*'nam'.*'name'"),
-        ({}, {"dataset": "other"}, r"Method 1 of the comparison file \(self-consistency\) has a dataset of its own"),
+        (
+            {},
+            {"dataset": "other"},
+            r"Method 1 of the comparison file \(self-consistency\) has a dataset of its own",
+        ),
         ({}, {"name": ""}, "Method 1 of the comparison file.*'name'"),
         ({}, {"llms": []}, "'llms' .name at least one"),
         ({}, {"fields": 3}, "3 in the field 'fields'"),
@@ -183,7 +230,11 @@ def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], w
 
 
 def test_infinite_fields_survive_every_file(toy: Path) -> None:
-    mot = {"name": "mixture-of-thoughts", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "fields": {"samples": 3}}
+    mot = {
+        "name": "mixture-of-thoughts",
+        "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
+        "fields": {"samples": 3},
+    }
     made = plan(mot | {"budgets": {"threshold": [0.5, math.inf]}}, replicates=2)
     assert Plan.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
     done = run(written(toy, made), "--out", toy / "out")
@@ -241,13 +292,16 @@ def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
     assert comparison.smallest_p == 3 * difference_test(np.ones((questions, 1))).p_value[0]
 
 
-def test_significant_differences_that_few_questions_decide_are_warned_of(comparison: Comparison) -> None:
+def test_significant_differences_that_few_questions_decide_are_warned_of(
+    comparison: Comparison,
+) -> None:
     first, *others = comparison.differences
     decided = replace(first, p_holm=0.01, skewness=-0.3)
     clear = [replace(row, p_holm=0.01, skewness=0.1) for row in others]
     warnings = replace(comparison, differences=(decided, *clear)).warnings
     assert any(
-        text.startswith("Few questions with large differences on one side decide 1 of the 3") for text in warnings
+        text.startswith("Few questions with large differences on one side decide 1 of the 3")
+        for text in warnings
     )
     doubtful = replace(comparison, differences=(replace(decided, p_holm=0.2), *clear))
     assert not any("on one side" in text for text in doubtful.warnings)
@@ -260,7 +314,9 @@ def test_columns_in_a_file_give_the_same_comparison(
     stored = compare(comparison.plan, base=toy)
     assert not {"right", "usd", "no_answer"} & vars(stored.curves[0].points[0]).keys()
     assert stored.to_dict() == comparison.to_dict()
-    for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
+    for one, other in zip(
+        stored.per_question().values(), comparison.per_question().values(), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     assert len(stored.curves[1].points[2].right) == 20
     split = comparison.plan.changed(train_fraction=0.25)
@@ -276,7 +332,8 @@ def test_columns_in_a_file_give_the_same_comparison(
         written = pq.ParquetFile(files[0])
         assert written.num_row_groups == groups
         ids = [written.read_row_group(group).column("question").chunk(0) for group in range(groups)]
-        assert max(len(column.dictionary) for column in ids) <= min(rows, 20)  # those of its rows, not of all questions
+        # those of its rows, not of all questions
+        assert max(len(column.dictionary) for column in ids) <= min(rows, 20)
 
 
 def test_a_temporary_folder_without_space_is_named(
@@ -301,24 +358,38 @@ def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path
         )
         assert (back.p_value, back.flips) == pytest.approx((row.p_value, row.flips))
     for saving, back in zip(comparison.savings, swapped.savings, strict=True):
-        assert (back.cost_a, back.cost_b, back.never_a) == pytest.approx((saving.cost_b, saving.cost_a, saving.never_b))
-    assert [rank.strength for rank in comparison.ranking] == pytest.approx([rank.strength for rank in swapped.ranking])
+        assert (back.cost_a, back.cost_b, back.never_a) == pytest.approx(
+            (saving.cost_b, saving.cost_a, saving.never_b)
+        )
+    assert [rank.strength for rank in comparison.ranking] == pytest.approx(
+        [rank.strength for rank in swapped.ranking]
+    )
 
 
 def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
     result = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
     for row in result.differences:
         assert (row.difference, row.low, row.flips) == (0, -row.high, 0.5)
-        assert 0 < row.high < 1  # equal answers to so many questions leave room for a difference on others
+        # equal answers to so many questions leave room for a difference on others
+        assert 0 < row.high < 1
     assert [row.p_value for row in result.differences] == [None, 1, 1]  # the first is no test
     assert {saving.ratio for saving in result.savings} == {1.0}
-    assert [(rank.rank, rank.strength, rank.first) for rank in result.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
+    assert [(rank.rank, rank.strength, rank.first) for rank in result.ranking] == [
+        (1, 0, 0.5),
+        (1, 0, 0.5),
+    ]
     assert len(result.frontier) % 2 == 0  # equal points are on it together
 
 
 def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
-    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
-    result = compare(plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy)
+    stopping = {
+        "name": "adaptive-consistency",
+        "llms": ["gpt-3.5-turbo"],
+        "budgets": {"budget": [1, 5]},
+    }
+    result = compare(
+        plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy
+    )
     pair = {"self-consistency (gpt-3.5-turbo)", "adaptive-consistency"}
     alike = [row for row in result.differences if {row.a, row.b} == pair]
     assert [row.p_value is None for row in alike] == [True] + [False] * (len(alike) - 1)
@@ -333,7 +404,11 @@ def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
 
 
 def test_three_questions_are_never_significant(tmp_path: Path) -> None:
-    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}, ["a"] * 3)
+    write_toy(
+        tmp_path / "rec",
+        {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3},
+        ["a"] * 3,
+    )
     result = compare(plan(SC, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=tmp_path)
     for row in result.differences:
         assert row.p_value is not None
@@ -344,18 +419,27 @@ def test_three_questions_are_never_significant(tmp_path: Path) -> None:
     assert "Only 3 questions" in run(written(tmp_path, result.plan)).stdout
 
 
-SWITCH = {"name": "model-switch", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "budgets": {"samples": [1, 2]}}
+SWITCH = {
+    "name": "model-switch",
+    "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
+    "budgets": {"samples": [1, 2]},
+}
 
 
 def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
     result = compare(
-        plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy
+        plan(
+            SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}
+        ),
+        base=toy,
     )
     assert result.kinds == ("exact",)
     assert [point.kind for point in result.baselines] == ["exact", "exact"]
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
     curve = self_consistency_curve(dataset, weak, [1, 3, 5])
-    assert [point.accuracy for point in result.curves[0].points] == [point.accuracy for point in curve.points]
+    assert [point.accuracy for point in result.curves[0].points] == [
+        point.accuracy for point in curve.points
+    ]
 
 
 def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
@@ -380,14 +464,20 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert result.kinds == ("exact", "seeded")
     labels = ["self-consistency [exact]", "model-switch [seeded]"]
     assert [curve.label for curve in result.curves] == labels
-    assert {row.a for row in result.differences} | {row.b for row in result.differences} == set(labels)
+    assert {row.a for row in result.differences} | {row.b for row in result.differences} == set(
+        labels
+    )
     assert {row.label for row in result.ranking} == set(labels)
     assert set(labels) <= set(_entries(result))  # of the legend
-    assert any(sentence.startswith("Exact and seeded methods are mixed") for sentence in result.warnings)
+    assert any(
+        sentence.startswith("Exact and seeded methods are mixed") for sentence in result.warnings
+    )
     assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
     plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--receipt", "none"])
-    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--receipt", "none"])
+    mixed = CliRunner().invoke(
+        app, ["compare", str(file), "--order", "mixed", "--json", "--receipt", "none"]
+    )
     assert json.loads(plain.stdout)["kinds"] == ["seeded"]
     assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
@@ -403,16 +493,26 @@ def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
 
 
 def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
-    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
+    stopping = {
+        "name": "adaptive-consistency",
+        "llms": ["gpt-3.5-turbo"],
+        "budgets": {"budget": [1, 5]},
+    }
     result = compare(plan(SC, stopping), base=toy)
     dearest = compare(plan(SC, stopping, billing="per_round"), base=toy).curves[1].points[1]
     shown = result.curves[1].points[1]
     assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
     [sentence] = [sentence for sentence in result.warnings if "per_round" in sentence]
-    assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
+    assert sentence.startswith(
+        f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question"
+    )
     printed = (
         CliRunner()
-        .invoke(app, ["compare", str(written(toy, result.plan)), "--all", "--receipt", "none"], terminal_width=400)
+        .invoke(
+            app,
+            ["compare", str(written(toy, result.plan)), "--all", "--receipt", "none"],
+            terminal_width=400,
+        )
         .stdout
     )
     assert "USD/question, per_round" in printed
@@ -421,11 +521,17 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
 
 
 def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
-    one, two = SC | {"label": "one", "budgets": {"n": [1, 2]}}, SC | {"label": "two", "budgets": {"n": [5]}}
+    one, two = (
+        SC | {"label": "one", "budgets": {"n": [1, 2]}},
+        SC | {"label": "two", "budgets": {"n": [5]}},
+    )
     result = compare(plan(one, two), base=toy)
     assert (result.differences, result.tests) == ((), 0)
     [row] = result.unequal_costs
-    costs = (result.curves[0].points[1].usd_per_question, result.curves[1].points[0].usd_per_question)
+    costs = (
+        result.curves[0].points[1].usd_per_question,
+        result.curves[1].points[0].usd_per_question,
+    )
     assert (row.cost_a, row.cost_b) == pytest.approx(costs)
     assert row.p_holm == row.p_value  # a family of its own
     assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
@@ -471,7 +577,8 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
     first = result.curves[0]
     assert len(first.points) == 2
     assert reasons[f"{first.label}, n=7"].startswith(
-        "The method self-consistency cannot be evaluated: gpt-3.5-turbo has 6 recorded CoTs on question 'toy/"
+        "The method self-consistency cannot be evaluated: gpt-3.5-turbo has 6 recorded CoTs on"
+        " question 'toy/"
     )
     expected = {
         "zero, n=0": "1 or more; n=0 was given",
@@ -483,14 +590,18 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
         "ceiling": "cannot be compared with methods",
     }
     for label, words in expected.items():
-        found = [reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])]
+        found = [
+            reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])
+        ]
         assert found, label
         assert words in found[0]
     assert result.to_dict()["missing"][0].keys() == {"label", "reason"}
 
 
 def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
-    with pytest.raises(UsageError, match=r"No method of the comparison could be evaluated.*7 were asked for"):
+    with pytest.raises(
+        UsageError, match=r"No method of the comparison could be evaluated.*7 were asked for"
+    ):
         compare(plan(SC | {"budgets": {"n": [7]}}), base=toy)
     with pytest.raises(UsageError, match="No LLM of the comparison is recorded"):
         compare(plan(SC | {"llms": ["gpt-4o"]}), base=toy)
@@ -517,7 +628,9 @@ def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
 
 
 def test_without_dollars_another_axis_is_named(toy: Path) -> None:
-    with pytest.raises(UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"):
+    with pytest.raises(
+        UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"
+    ):
         compare(plan(SC, prices="none"), base=toy)
     result = compare(plan(SC, prices="none", cost="tokens"), base=toy)
     assert result.curves[0].points[0].usd is None
@@ -526,14 +639,18 @@ def test_without_dollars_another_axis_is_named(toy: Path) -> None:
 
 def test_a_split_is_the_same_for_all(toy: Path) -> None:
     result = compare(
-        plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2),
+        plan(
+            SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2
+        ),
         base=toy,
         methods=[f"{toy}/mine.py:first"],
     )
-    everything = [point for curve in (*result.curves, *result.ceilings) for point in curve.points] + list(
-        result.baselines
-    )
-    assert {tuple(point.question_ids) for point in everything} == {tuple(everything[0].question_ids)}
+    everything = [
+        point for curve in (*result.curves, *result.ceilings) for point in curve.points
+    ] + list(result.baselines)
+    assert {tuple(point.question_ids) for point in everything} == {
+        tuple(everything[0].question_ids)
+    }
     assert {point.train_questions for point in everything} == {10}
 
 
@@ -600,7 +717,8 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert float(rows[1]["accuracy"]) == result["curves"][0]["points"][1]["accuracy"]
     typed = pq.read_table(out / "results.parquet").to_pylist()
     assert [
-        {name: str(value) for name, value in row.items()} | {"frontier": "yes" if row["frontier"] else "no"}
+        {name: str(value) for name, value in row.items()}
+        | {"frontier": "yes" if row["frontier"] else "no"}
         for row in typed
     ] == rows
     assert typed[1]["accuracy"] == float(rows[1]["accuracy"])
@@ -624,7 +742,9 @@ def test_files_and_receipt_take_what_was_loaded_for_the_numbers(
     again = replace(comparison, loaded=None)
     receipts = [comparison_receipt(one, original, original) for one in (comparison, again)]
     assert receipts[0] == receipts[1]
-    monkeypatch.setattr("feval.comparison.traces.load", lambda *_, **__: pytest.fail("loaded again"))
+    monkeypatch.setattr(
+        "feval.comparison.traces.load", lambda *_, **__: pytest.fail("loaded again")
+    )
     assert comparison_receipt(comparison, original, original) == receipts[0]
 
 
@@ -636,14 +756,21 @@ def test_a_first_plan_can_be_run(toy: Path) -> None:
     result = json.loads(run(file, "--json").stdout)
     assert result["missing"] == []
     assert {point["llms"][0] for point in result["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
-    one = json.loads(run(toy / "b.toml", "--init", "--recording", toy / "rec", "--llm", "gpt-4o-mini", "--json").stdout)
+    one = json.loads(
+        run(
+            toy / "b.toml", "--init", "--recording", toy / "rec", "--llm", "gpt-4o-mini", "--json"
+        ).stdout
+    )
     assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
 
 
 def test_a_first_plan_counts_dollars_where_its_prices_do(toy: Path) -> None:
     first = ("--init", "--recording", toy / "rec", "--json")
     assert json.loads(run(toy / "a.toml", *first).stdout)["plan"]["cost"] == "usd"
-    assert json.loads(run(toy / "b.toml", *first, "--prices", "none").stdout)["plan"]["cost"] == "tokens"
+    assert (
+        json.loads(run(toy / "b.toml", *first, "--prices", "none").stdout)["plan"]["cost"]
+        == "tokens"
+    )
 
 
 @pytest.mark.parametrize(
@@ -696,7 +823,9 @@ def test_nothing_of_a_comparison_is_cut_on_a_terminal(
         drawn = out.getvalue()
         assert "…" not in drawn
         assert max(map(len, drawn.splitlines())) <= width
-        numbers = [i for i, column in enumerate(table.columns) if column.number and not column.spare]
+        numbers = [
+            i for i, column in enumerate(table.columns) if column.number and not column.spare
+        ]
         for row in table.rows:
             assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
 
@@ -719,7 +848,9 @@ def verified(*arguments: object) -> Any:
 
 @pytest.fixture(scope="module")
 def compared(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a comparison with a method of the user's, one that raises and one that is not there."""
+    """The files of a comparison with a method of the user's, one that raises and one that is not
+    there.
+    """
     folder = shutil.copytree(original, tmp_path_factory.mktemp("compared") / "toy")
     broken = MINE | {"label": "broken", "name": "mine.py:broken"}
     absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
@@ -735,7 +866,9 @@ def receipt(toy: Path, compared: Path) -> Path:
     return shutil.copytree(compared, toy / "out") / "receipt.json"
 
 
-def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path, compared: Path) -> None:
+def test_a_comparison_is_computed_again_from_its_receipt(
+    receipt: Path, toy: Path, compared: Path
+) -> None:
     (toy / "elsewhere").mkdir()
     copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
     done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
@@ -746,10 +879,15 @@ def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Pat
     written_down["numbers"]["unequal_costs"][0]["p_holm"] = 0.25
     receipt.write_text(json.dumps(written_down))
     done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
-    assert (done.exit_code, "unequal_costs[0].p_holm: the receipt says 0.25" in done.output) == (1, True)
+    assert (done.exit_code, "unequal_costs[0].p_holm: the receipt says 0.25" in done.output) == (
+        1,
+        True,
+    )
 
 
-def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Path, toy: Path) -> None:
+def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(
+    receipt: Path, toy: Path
+) -> None:
     refused = verified(receipt)
     assert (refused.exit_code, "--method FILE.py:first" in refused.stderr) == (1, True)
     (toy / "mine.py").write_text(USERS + "# changed\n")
@@ -772,8 +910,12 @@ def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> No
     assert verified(toy / "out" / "receipt.json").exit_code == 0
 
 
-@pytest.mark.parametrize(("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})])
-def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any, receipt: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})]
+)
+def test_a_damaged_comparison_receipt_is_told_part_by_part(
+    part: str, value: Any, receipt: Path
+) -> None:
     damaged = json.loads(receipt.read_text())
     damaged["request"][part] = value
     receipt.write_text(json.dumps(damaged))
@@ -781,26 +923,36 @@ def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any
     assert (done.exit_code, f"in the field '{part}" in done.stderr) == (2, True)
 
 
-def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt: Path, toy: Path) -> None:
+def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(
+    receipt: Path, toy: Path
+) -> None:
     given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
     whole = json.loads(receipt.read_text())
     fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
     receipt.write_text(json.dumps(fewer))
     result = verified(receipt.parent, *given)  # the folder does as well
-    assert (result.exit_code, "number of curves: the receipt says 1, now 2, +1" in result.output) == (1, True)
+    assert (
+        result.exit_code,
+        "number of curves: the receipt says 1, now 2, +1" in result.output,
+    ) == (1, True)
     receipt.write_text(json.dumps(whole | {"recordings": []}))
     result = verified(receipt, *given)
     assert (result.exit_code, "'recordings'" in result.stderr) == (2, True)
     receipt.write_text(json.dumps(whole))
     (toy / "rec").rename(toy / "moved")
     result = verified(receipt, *given)
-    assert (result.exit_code, "no longer there. Give it with --recording" in result.stderr) == (1, True)
+    assert (result.exit_code, "no longer there. Give it with --recording" in result.stderr) == (
+        1,
+        True,
+    )
     assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
 
 
 def test_many_differences_are_not_all_printed(toy: Path) -> None:
     given = ("--method", f"{toy / 'mine.py'}:first")
-    assert run(written(toy, plan(SC, MINE, replicates=2)), *given, "--out", toy / "out").exit_code == 0
+    assert (
+        run(written(toy, plan(SC, MINE, replicates=2)), *given, "--out", toy / "out").exit_code == 0
+    )
     whole = json.loads((toy / "out" / "receipt.json").read_text())
     whole["request"]["plan"]["seed"] = 7
     (toy / "out" / "receipt.json").write_text(json.dumps(whole))
@@ -813,44 +965,74 @@ def test_many_differences_are_not_all_printed(toy: Path) -> None:
 
 def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
     done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
-    assert (done.exit_code, "No two methods share any of the given costs" in done.stderr) == (0, True)
+    assert (done.exit_code, "No two methods share any of the given costs" in done.stderr) == (
+        0,
+        True,
+    )
 
 
 def test_a_first_plan_never_replaces_another(toy: Path) -> None:
     file = written(toy, plan(SC))
     done = run(file, "--init", "--recording", toy / "rec")
-    assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (1, True, False)
+    assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (
+        1,
+        True,
+        False,
+    )
     assert run(toy, "--init", "--recording", toy / "rec").exit_code == 2
     assert run(file, "--init", "--recording", toy / "rec", "--force").exit_code == 0
 
 
 def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     # The middle of a range without length must not come out beside its ends.
-    one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
+    one, two = (
+        SC | {"label": "one", "llms": ["gpt-4o-mini"]},
+        SC | {"label": "two", "llms": ["gpt-4o-mini"]},
+    )
     for n in (1, 2, 3, 4, 5):
         result = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
-        assert [row.cost_a for row in result.differences] == [result.curves[1].points[0].usd_per_question]
+        assert [row.cost_a for row in result.differences] == [
+            result.curves[1].points[0].usd_per_question
+        ]
 
 
 def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_path: Path) -> None:
     for counter, llm in (("words", "gpt-4o-mini"), ("usage", "gpt-3.5-turbo")):
         write_toy(tmp_path / counter, {llm: [["a", "b", "a"]] * 4}, ["a"] * 4, counter=counter)
     merge([tmp_path / "words", tmp_path / "usage"], tmp_path / "rec")
-    note = "* The tokens of these LLMs are counted by different counters (words; usage): such costs do not compare."
-    both = [SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in ("gpt-4o-mini", "gpt-3.5-turbo")]
+    note = (
+        "* The tokens of these LLMs are counted by different counters (words; usage): such costs do"
+        " not compare."
+    )
+    both = [
+        SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}}
+        for llm in ("gpt-4o-mini", "gpt-3.5-turbo")
+    ]
     result = compare(plan(*both), base=tmp_path)
     assert note in result.to_dict()["warnings"]
     for table in comparison_tables(result):
-        costs = [column.name for column in table.columns if "USD" in column.name or "tokens" in column.name]
+        costs = [
+            column.name
+            for column in table.columns
+            if "USD" in column.name or "tokens" in column.name
+        ]
         assert all(name.endswith(" *") for name in costs), costs
         assert (note in table.notes) or not costs
     for table in page_tables(result):
-        costs = [head["name"] for head in table["columns"] if "USD" in head["name"] or "tokens" in head["name"]]
+        costs = [
+            head["name"]
+            for head in table["columns"]
+            if "USD" in head["name"] or "tokens" in head["name"]
+        ]
         assert all(name.endswith(" *") for name in costs)
         assert (note in table["notes"]) or not costs
     rows = list(csv.DictReader(io.StringIO(results_csv(result))))
     assert {row["token_counter"] for row in rows} == {"words", "usage"}
-    files = {"results/x/receipt.json": json.dumps(comparison_receipt(result, result.base, tmp_path)).encode()}
+    files = {
+        "results/x/receipt.json": (
+            json.dumps(comparison_receipt(result, result.base, tmp_path)).encode()
+        )
+    }
     block = result_block("x", files, "me/toy", None)
     assert block is not None
     assert r"\* The tokens of these LLMs" in block
@@ -871,10 +1053,17 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
 
 def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None:
     # Right on all 20 questions against right on none, and one that is wrong on a single question.
-    pools = {"good": [["a"] * 3] * 20, "bad": [["b"] * 3] * 20, "near": [["a"] * 3] * 19 + [["b"] * 3]}
+    pools = {
+        "good": [["a"] * 3] * 20,
+        "bad": [["b"] * 3] * 20,
+        "near": [["a"] * 3] * 19 + [["b"] * 3],
+    }
     write_toy(tmp_path / "rec", pools, ["a"] * 20)
     result = compare(
-        plan(*(SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in pools), cost="samples"),
+        plan(
+            *(SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in pools),
+            cost="samples",
+        ),
         base=tmp_path,
     )
     best = result.best[-1]
@@ -886,12 +1075,17 @@ def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None
 
 
 def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
-    pool = PoolRows("q", ["a"] * 4, ["7"] * 4, ["7"] * 4, [5] * 4, ["stop"] * 4)  # nothing is known of the request
+    # nothing is known of the request
+    pool = PoolRows("q", ["a"] * 4, ["7"] * 4, ["7"] * 4, [5] * 4, ["stop"] * 4)
     with RecordingWriter(tmp_path / "rec", operation={"name": "test"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "7", "7")])
+        writer.add_dataset(
+            DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "7", "7")]
+        )
         writer.add_pools("d", LLMInfo("m"), "usage", [pool])
     plan = tmp_path / "plan.toml"
-    made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
+    made = CliRunner().invoke(
+        app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")]
+    )
     assert made.exit_code == 0, made.output
     assert Plan.read(plan).cost == "output-tokens"
     done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--receipt", "none"])
@@ -899,16 +1093,26 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     assert json.loads(done.stdout)["missing"] == []
 
 
-def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison: Comparison, toy: Path) -> None:
+def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(
+    comparison: Comparison, toy: Path
+) -> None:
     points = [
-        (curve.label, point.usd_per_question, point.accuracy) for curve in comparison.curves for point in curve.points
+        (curve.label, point.usd_per_question, point.accuracy)
+        for curve in comparison.curves
+        for point in curve.points
     ]
     for best in comparison.best:
-        within = [accuracy for _, cost, accuracy in points if cost is not None and cost <= best.budget * (1 + 1e-9)]
+        within = [
+            accuracy
+            for _, cost, accuracy in points
+            if cost is not None and cost <= best.budget * (1 + 1e-9)
+        ]
         assert best.chosen is not None
         chosen = named_point(comparison, best.chosen)[0]
         assert (chosen.accuracy, best.settings) == (pytest.approx(max(within)), len(within))
-    assert compare(comparison.plan.changed(costs=[1e-9]), base=toy).best == (BestPoint(1e-9, None, 0),)
+    assert compare(comparison.plan.changed(costs=[1e-9]), base=toy).best == (
+        BestPoint(1e-9, None, 0),
+    )
     many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
     shown = run(written(toy, plan(*many, *failing)), "--receipt", "none").stdout

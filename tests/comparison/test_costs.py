@@ -1,4 +1,6 @@
-"""What costs are counted in: tokens that one waits for and tokens generated, exact or seeded, and what is not known."""
+"""What costs are counted in: tokens that one waits for and tokens generated, exact or seeded, and
+what is not known.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["d"] *
 STRONG = [["a"] * 5 + ["b"], ["y", "x", "y", "y", None, "y"], ["e", "d", "e", "e", "d", "d"]]
 SC = {"name": "self-consistency", "llms": ["weak"], "budgets": {"n": [1, 4]}}
 ADAPTIVE = {"name": "adaptive-consistency", "llms": ["weak"], "budgets": {"budget": [2, 4]}}
-WINDOWS = {"name": "early-stopping", "llms": ["weak"], "fields": {"budget": 6}, "budgets": {"window": [2, 3]}}
+WINDOWS = {
+    "name": "early-stopping",
+    "llms": ["weak"],
+    "fields": {"budget": 6},
+    "budgets": {"window": [2, 3]},
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
-    content = {"dataset": "toy", "recordings": ["rec"], "resamples": 50, "replicates": 4, "prices": "none"}
+    content = {
+        "dataset": "toy",
+        "recordings": ["rec"],
+        "resamples": 50,
+        "replicates": 4,
+        "prices": "none",
+    }
     return Plan.from_dict(content | {"method": list(methods)} | settings)
 
 
@@ -52,7 +65,9 @@ def test_every_cost_is_that_of_the_evaluation(folder: Path) -> None:
 
 def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder: Path) -> None:
     dataset, [weak, _] = load("toy", ["weak", "strong"], folder / "rec")
-    curve = method_curve(dataset, [weak], "self-consistency", "n", [1, 2, 5], cost="sequential-tokens")
+    curve = method_curve(
+        dataset, [weak], "self-consistency", "n", [1, 2, 5], cost="sequential-tokens"
+    )
     for point in curve.points:
         longest = [
             np.mean([max(draw) for draw in combinations(tokens, int(point.n))])
@@ -73,11 +88,16 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder: Path) 
     assert seeded.kinds == ("seeded",)
     mixed = compare(plan(SC, WINDOWS, cost="sequential-tokens", order="mixed"), base=folder)
     assert [curve.points[0].kind for curve in mixed.curves] == ["exact", "seeded"]
-    assert [point.cost for point in mixed.frontier] == sorted(point.cost for point in mixed.frontier)
+    assert [point.cost for point in mixed.frontier] == sorted(
+        point.cost for point in mixed.frontier
+    )
     exact = compare(plan(SC, WINDOWS, cost="sequential-tokens", order="exact"), base=folder)
     assert [curve.label for curve in exact.curves] == ["self-consistency"]
     [reason] = {one.reason for one in exact.missing}
-    assert "sequential-tokens per question are not known (no closed form of them is known; order seeded" in reason
+    assert (
+        "sequential-tokens per question are not known (no closed form of them is known; order"
+        " seeded" in reason
+    )
     assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
 
 
@@ -99,11 +119,15 @@ def test_the_command_line_takes_a_cost(folder: Path, tmp_path: Path) -> None:
         return done.stdout
 
     options = ("--cost", "sequential-tokens", "--out")
-    assert "sequential tokens/question" in said("compare", folder / "plan.toml", *options, tmp_path / "compared")
+    assert "sequential tokens/question" in said(
+        "compare", folder / "plan.toml", *options, tmp_path / "compared"
+    )
     with (tmp_path / "compared" / "results.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["role"] == "method"]
     assert all(float(row["sequential_tokens_per_question"]) > 0 for row in rows)
-    assert '"axis":"sequential-tokens"' in (tmp_path / "compared" / "report.html").read_text().replace(" ", "")
+    assert '"axis":"sequential-tokens"' in (
+        tmp_path / "compared" / "report.html"
+    ).read_text().replace(" ", "")
     said(
         "curve",
         "self-consistency",

@@ -30,11 +30,17 @@ def file(tmp_path: Path) -> Path:
     votes = {"name": "self-consistency", "llms": [LLM]}
     methods = [
         votes | {"label": "votes", "budgets": {"n": [1, 3]}},
-        {"name": "early-stopping", "llms": [LLM], "fields": {"budget": 3, "window": 1, "answer": "window"}},
+        {
+            "name": "early-stopping",
+            "llms": [LLM],
+            "fields": {"budget": 3, "window": 1, "answer": "window"},
+        },
         votes | {"label": "too many", "budgets": {"n": [2, 7]}},
         votes | {"label": "nobody", "llms": ["nobody"]},
     ]
-    plan = Plan.from_dict({"dataset": "toy", "recordings": ["rec"], "order": "seeded", "method": methods})
+    plan = Plan.from_dict(
+        {"dataset": "toy", "recordings": ["rec"], "order": "seeded", "method": methods}
+    )
     (tmp_path / "plan.toml").write_text(plan.to_toml())
     return tmp_path / "plan.toml"
 
@@ -59,7 +65,9 @@ def test_exact_methods_stay_in_one_process(file: Path) -> None:
     assert planned.seconds(workers=2) == planned.seconds() == 7.5
 
 
-def test_a_method_that_no_trial_stops_is_measured_on_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_no_trial_stops_is_measured_on_all(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("feval.comparison.durations._LONG_SECONDS", 2.0)
     planned = durations(Plan.read(file), base=file.parent)
     assert {(one.measured_questions, one.seconds) for one in planned.methods} == {(40, 1.0)}
@@ -69,22 +77,38 @@ def test_exact_methods_grow_by_a_power_of_the_questions() -> None:
     trials = [(4, 9.0), (16, 1.0), (64, 2.0)]  # twice the time for four times the questions
     assert _extrapolated(trials, 6400, exact=True) == pytest.approx(20.0)
     assert _extrapolated(trials, 6400, exact=False) == pytest.approx(2 / 3 + 6400 / 48)
-    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=False) == pytest.approx(100.0)
-    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=True) == 1.0  # never less than was measured
+    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=False) == pytest.approx(
+        100.0
+    )
+    # never less than was measured
+    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=True) == 1.0
 
 
-def test_a_dry_run_prints_times_and_compares_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.cli.compare.compare_methods", lambda *_, **__: pytest.fail("compared"))
+def test_a_dry_run_prints_times_and_compares_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "feval.cli.compare.compare_methods", lambda *_, **__: pytest.fail("compared")
+    )
     done = CliRunner().invoke(app, ["compare", str(file), "--dry-run"])
     assert done.exit_code == 0, done.output
     assert "too many             1  seeded  2.5 s" in done.stdout
     assert "missing: too many, n=7: " in done.stdout
     assert "About 7.5 s with 1 worker" in done.stdout
     numbers = json.loads(
-        CliRunner().invoke(app, ["compare", str(file), "--dry-run", "--workers", "2", "--json"]).stdout
+        CliRunner()
+        .invoke(app, ["compare", str(file), "--dry-run", "--workers", "2", "--json"])
+        .stdout
     )
-    assert (numbers["seconds"], numbers["workers"], numbers["questions"], numbers["replicates"]) == (3.75, 2, 40, 100)
+    assert (
+        numbers["seconds"],
+        numbers["workers"],
+        numbers["questions"],
+        numbers["replicates"],
+    ) == (3.75, 2, 40, 100)
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3
-    refused = CliRunner().invoke(app, ["compare", str(file), "--dry-run", "--out", str(file.parent / "out")])
+    refused = CliRunner().invoke(
+        app, ["compare", str(file), "--dry-run", "--out", str(file.parent / "out")]
+    )
     assert refused.exit_code == 2
     assert "--dry-run computes nothing" in refused.stderr

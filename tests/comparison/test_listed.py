@@ -1,4 +1,6 @@
-"""Comparisons in Python from a recording and a list of methods: the numbers of the comparison file that says the same."""
+"""Comparisons in Python from a recording and a list of methods: the numbers of the comparison file
+that says the same.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,18 @@ from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameEr
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows
 
-WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
-STRONG = [["a"] * 5 + ["b"], ["y", "x", "y", "y", None, "y"], ["b", "b", "a", "b", "c", "b"], ["d", "e", "d"] * 2]
+WEAK = [
+    ["a", "b", "a", "c", "b", "a"],
+    ["x", "y", None, "y", "y", "x"],
+    ["b", "c", "b", "a", "c", "c"],
+    ["d"] * 6,
+]
+STRONG = [
+    ["a"] * 5 + ["b"],
+    ["y", "x", "y", "y", None, "y"],
+    ["b", "b", "a", "b", "c", "b"],
+    ["d", "e", "d"] * 2,
+]
 LLMS = ["gpt-3.5-turbo", "gpt-4o-mini"]
 FEW: dict[str, Any] = {"resamples": 50, "replicates": 3, "seed": 2}
 MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
@@ -51,7 +63,9 @@ def first_two(question: str, llm: Any) -> str | None:
 
 
 def planned(toy: Path, *methods: dict[str, Any], **options: Any) -> Plan:
-    return Plan.from_dict({"dataset": "toy", "recordings": [str(toy)], "method": list(methods), **FEW, **options})
+    return Plan.from_dict(
+        {"dataset": "toy", "recordings": [str(toy)], "method": list(methods), **FEW, **options}
+    )
 
 
 def test_a_list_gives_the_numbers_of_its_comparison_file(toy: Path) -> None:
@@ -60,9 +74,11 @@ def test_a_list_gives_the_numbers_of_its_comparison_file(toy: Path) -> None:
         toy,
         {"name": "self-consistency", "llms": [LLMS[0]], "budgets": counts},
         {"name": "self-consistency", "llms": [LLMS[1]], "budgets": counts},
-        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-3.5-turbo)", "llms": [LLMS[0]],
+        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-3.5-turbo)",
+        "llms": [LLMS[0]],
          "fields": {"window": 2, "budget": 4}},
-        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-4o-mini)", "llms": [LLMS[1]],
+        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-4o-mini)",
+        "llms": [LLMS[1]],
          "fields": {"window": 2, "budget": 4}},
         {"name": "model-switch", "llms": LLMS, "budgets": {"samples": [1, 2, 3, 5]}},
         {"name": "self-consistency", "label": "ours", "llms": [LLMS[1]], "budgets": {"n": [2, 4]}},
@@ -96,16 +112,22 @@ def test_budgets_may_follow_a_method_without_llms(toy: Path, budgets: dict[str, 
     assert plans[0] == plans[1] == plans[2]
     assert [entry.llms for entry in plans[0].entries] == [(llm,) for llm in LLMS]
     values = [[2, 3] if budgets["window"] != 2 else [2]] * 2
-    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [{"window": each} for each in values]
+    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [
+        {"window": each} for each in values
+    ]
 
 
 @pytest.mark.parametrize("llms", [{"n": [1]}, 3, [], [None]])
 def test_llms_that_are_no_names_are_refused(toy: Path, llms: Any) -> None:
-    with pytest.raises(UsageError, match=r"The LLMs of the method labelled 'ours' are names, \(label, method"):
+    with pytest.raises(
+        UsageError, match=r"The LLMs of the method labelled 'ours' are names, \(label, method"
+    ):
         listed_plan([open_recording(toy)], [("ours", "self-consistency", llms, [1, 2])])
 
 
-def test_a_plan_starts_from_the_folder_of_its_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_starts_from_the_folder_of_its_file(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = listed_plan([open_recording(toy)], [SelfConsistency(2)], **FEW).plan
     (tmp_path / "plans").mkdir()
     path = tmp_path / "plans" / "plan.toml"
@@ -129,7 +151,9 @@ def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
 
 def test_budgets_hold_for_all_that_count_cots(toy: Path) -> None:
     given = ["self-consistency", "single-call", ModelSwitch(samples=4)]
-    entries = listed_plan([open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)).plan.entries
+    entries = listed_plan(
+        [open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)
+    ).plan.entries
     assert [entry.sweep for entry in entries] == [("n", (1, 2, 3)), None, ("samples", (1, 2, 3))]
 
 
@@ -155,7 +179,9 @@ def test_a_function_without_a_file_has_no_receipt(toy: Path, tmp_path: Path) -> 
 def test_save_writes_what_the_command_writes(toy: Path, tmp_path: Path) -> None:
     plan = planned(toy, {"name": "self-consistency", "llms": [LLMS[0]], "budgets": {"n": [1, 3]}})
     (tmp_path / "plan.toml").write_text(plan.to_toml())
-    done = CliRunner().invoke(app, ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "a")])
+    done = CliRunner().invoke(
+        app, ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "a")]
+    )
     assert done.exit_code == 0
     compare(plan).save(tmp_path / "b")
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
@@ -166,8 +192,12 @@ def test_save_writes_what_the_command_writes(toy: Path, tmp_path: Path) -> None:
 @pytest.mark.slow  # the method runs in a process
 def test_a_function_in_a_file_is_verified(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    compare(toy, ["self-consistency", f"{tmp_path}/mine.py:first_two"], llms=LLMS[:1], **FEW).save(tmp_path / "out")
-    found = verify_receipt(tmp_path / "out" / "receipt.json", methods=[f"{tmp_path}/mine.py:first_two"])
+    compare(toy, ["self-consistency", f"{tmp_path}/mine.py:first_two"], llms=LLMS[:1], **FEW).save(
+        tmp_path / "out"
+    )
+    found = verify_receipt(
+        tmp_path / "out" / "receipt.json", methods=[f"{tmp_path}/mine.py:first_two"]
+    )
     assert (found.equal, found.numbers > 100) == (True, True)
 
 
@@ -187,14 +217,29 @@ def test_what_is_no_method_is_refused(toy: Path, methods: list[Any], sentence: s
 
 
 def curve(toy: Path, *arguments: str) -> Any:
-    return CliRunner().invoke(app, ["curve", *arguments, "--recording", str(toy), "--receipt", "none", "--json"])
+    return CliRunner().invoke(
+        app, ["curve", *arguments, "--recording", str(toy), "--receipt", "none", "--json"]
+    )
 
 
 def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
     both = [option for llm in LLMS for option in ("--llm", llm)]
-    done = curve(toy, "self-consistency", "adaptive-consistency", *both, "--n", "3,5", "--set", "threshold=0.9")
+    done = curve(
+        toy,
+        "self-consistency",
+        "adaptive-consistency",
+        *both,
+        "--n",
+        "3,5",
+        "--set",
+        "threshold=0.9",
+    )
     numbers = json.loads(done.stdout)
-    table = {"name": "adaptive-consistency", "fields": {"threshold": "0.9"}, "budgets": {"budget": [3, 5]}}
+    table = {
+        "name": "adaptive-consistency",
+        "fields": {"threshold": "0.9"},
+        "budgets": {"budget": [3, 5]},
+    }
     equivalent = planned(
         toy,
         *({"name": "self-consistency", "llms": [llm], "budgets": {"n": [3, 5]}} for llm in LLMS),
@@ -206,9 +251,20 @@ def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
 
 
 def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> None:
-    asked = ["curve", "self-consistency", "single-call", "--recording", str(toy), "--llm", LLMS[0], "--n", "3"]
+    asked = [
+        "curve",
+        "self-consistency",
+        "single-call",
+        "--recording",
+        str(toy),
+        "--llm",
+        LLMS[0],
+        "--n",
+        "3",
+    ]
     first, everything = (
-        CliRunner().invoke(app, [*asked, "--receipt", "none", *option]).stdout for option in ([], ["--all"])
+        CliRunner().invoke(app, [*asked, "--receipt", "none", *option]).stdout
+        for option in ([], ["--all"])
     )
     assert ("--all" in first, "Ranking" in first) == (True, False)
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
@@ -220,25 +276,42 @@ def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
 
 
 def test_cots_with_scores_are_compared_by_them_too() -> None:
-    row = {"question": "What is 1 * 1?", "answer": "1", "model": "m", "text": "The answer is 1.", "tokens": 5}
+    row = {
+        "question": "What is 1 * 1?",
+        "answer": "1",
+        "model": "m",
+        "text": "The answer is 1.",
+        "tokens": 5,
+    }
     texts = ["The answer is 1.", "The answer is 2.", "The answer is 3."]
-    rows = [row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)]
+    rows = [
+        row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)
+    ]
     made: Any = {"dataset": "toy", "answer_kind": "number"}
     by_two = ["best-of-n by reward", "best-of-n by judge"]
     beside_verdicts = {"reward": "reward", "judge:vs=other": "judge"}
-    cases: list[Any] = [("reward", ["best-of-n"]), (["reward", "judge"], by_two), (beside_verdicts, by_two[:1])]
+    cases: list[Any] = [
+        ("reward", ["best-of-n"]),
+        (["reward", "judge"], by_two),
+        (beside_verdicts, by_two[:1]),
+    ]
     for scores, labels in cases:
         recording = from_dataframe(rows, scores=scores, **made)
-        plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))  # as `--init` writes it
+        # as `--init` writes it
+        plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))
         assert [(entry.label, entry.sweep) for entry in plan.entries] == [
             (label, ("n", (1, 2, 3))) for label in ["self-consistency", *labels]
         ]
         comparison = compare(plan.changed(recordings=(str(recording.path),), resamples=100))
         assert not comparison.missing
-        chosen = {curve.label: [point.accuracy for point in curve.points] for curve in comparison.curves}
-        # The reward puts the right one of three first, so it is chosen whenever it is drawn; the judge puts it last.
+        chosen = {
+            curve.label: [point.accuracy for point in curve.points] for curve in comparison.curves
+        }
+        # The reward puts the right one of three first, so it is chosen whenever it is drawn; the
+        # judge puts it last.
         assert [chosen[label] for label in labels] == [
-            pytest.approx([1 / 3, 0, 0] if "judge" in label else [1 / 3, 2 / 3, 1]) for label in labels
+            pytest.approx([1 / 3, 0, 0] if "judge" in label else [1 / 3, 2 / 3, 1])
+            for label in labels
         ]
 
 
@@ -251,13 +324,18 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
         (partial(write_full_turns, branch=2), ["sequential-revision"]),
     ],
 )
-def test_trees_and_turns_are_compared_by_what_they_can_serve(write: Any, names: list[str], tmp_path: Path) -> None:
+def test_trees_and_turns_are_compared_by_what_they_can_serve(
+    write: Any, names: list[str], tmp_path: Path
+) -> None:
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
     if "sequential-revision" in names:  # of several replies to a CoT no exact form is known
         branches = write.keywords["branch"] > 1
-        assert comparison.curves[0].entry.fields == {"turns": 2, **({"answer": "all"} if branches else {})}
+        assert comparison.curves[0].entry.fields == {
+            "turns": 2,
+            **({"answer": "all"} if branches else {}),
+        }
 
 
 def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> None:
@@ -271,18 +349,23 @@ def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> 
     ("offsets", "tokens"),
     [
         ([[5, 10, 15, 20], [5, 10, 15], [5]], [5, 10, 20]),
-        ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24]),  # at any offsets: 24 tokens are 4 probes
+        # at any offsets: 24 tokens are 4 probes
+        ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24]),
     ],
 )
 def test_probed_traces_are_compared_on_the_scale_of_their_probes(
     offsets: list[list[int]], tokens: list[int], tmp_path: Path
 ) -> None:
-    samples, places = zip(*((sample, at) for sample, each in enumerate(offsets) for at in each), strict=True)
+    samples, places = zip(
+        *((sample, at) for sample, each in enumerate(offsets) for at in each), strict=True
+    )
     answers = ["4" for _ in places]
     probes = [ProbeRows(f"toy/{row}", samples, places, answers, answers) for row in range(2)]
     cots = [pool(row, ["4", "5", "4"], tokens=[26, 17, 8]) for row in range(2)]
     llms = ("traced", cots), ("whole", cots)
-    recording = open_recording(write_rows(tmp_path / "r", GOLDS[:2], *llms, probes={"traced": probes}, cue="So:"))
+    recording = open_recording(
+        write_rows(tmp_path / "r", GOLDS[:2], *llms, probes={"traced": probes}, cue="So:")
+    )
     comparison = compare(recording, **FEW)
     assert not comparison.missing
     assert compare(recording, llms=["traced"], **FEW).kinds == ("exact",)
@@ -292,21 +375,32 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(
         "token-budget": [{"n": 3, "tokens": most} for most in tokens],
         "answer-convergence": [{"width": 3, "streak": streak} for streak in (2, 3)],
     }
-    assert {curve.entry.method: [point.fields for point in curve.points] for curve in curves} == expected
+    assert {
+        curve.entry.method: [point.fields for point in curve.points] for curve in curves
+    } == expected
 
 
 @pytest.mark.parametrize(("branch", "answer", "kind"), [(1, "last", "exact"), (2, "all", "seeded")])
 def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
     branch: int, answer: str, kind: str, tmp_path: Path
 ) -> None:
-    comparison = compare(open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW)
-    assert [(curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves] == [(answer, kind)]
+    comparison = compare(
+        open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW
+    )
+    assert [
+        (curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves
+    ] == [(answer, kind)]
 
 
 def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
-    with pytest.raises(ShortPoolError, match=r"has no recorded CoT on some question .* with --short-pools drop"):
+    with pytest.raises(
+        ShortPoolError, match=r"has no recorded CoT on some question .* with --short-pools drop"
+    ):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)
-    assert (comparison.left_out.short_pools, comparison.missing) == (("toy/1", "toy/2", "toy/3"), ())
+    assert (comparison.left_out.short_pools, comparison.missing) == (
+        ("toy/1", "toy/2", "toy/3"),
+        (),
+    )

@@ -19,7 +19,9 @@ from feval.errors import UsageError
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import comparison_receipt
 
-MINE = "open({ran!r}, 'a').close()\ndef first(question, llm):\n    return llm.sample(1).answers[0]\n"
+MINE = (
+    "open({ran!r}, 'a').close()\ndef first(question, llm):\n    return llm.sample(1).answers[0]\n"
+)
 HEAD = 'dataset = "toy"\nrecordings = ["toy"]\nresamples = 20\nreplicates = 2\n'
 BUILT_IN = '[[method]]\nname = "self-consistency"\nllms = ["gpt-3.5-turbo"]\nfields = {n = 1}\n'
 
@@ -45,10 +47,15 @@ def call(*arguments: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["far/mine.py:first", "{base}/far/mine.py:first", "link.py:first", "far/../link.py:first"]
+    "name",
+    ["far/mine.py:first", "{base}/far/mine.py:first", "link.py:first", "far/../link.py:first"],
 )
-@pytest.mark.parametrize("given", [[], ["--method", "{base}/far/mine.py:other"], ["--method", "self-consistency"]])
-def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name: str, given: list[str], base: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [[], ["--method", "{base}/far/mine.py:other"], ["--method", "self-consistency"]]
+)
+def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(
+    name: str, given: list[str], base: Path
+) -> None:
     options = [option.format(base=base) for option in given]
     done = call("compare", plan(base, name.format(base=base)), *options)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -59,7 +66,9 @@ def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name: str
 
 def test_the_file_that_the_command_names_is_the_one_that_runs(base: Path) -> None:
     file = plan(base, "link.py:first", f"{base}/far/mine.py:first", "gone.py:first")
-    done = call("compare", file, "--method", base / "far" / "mine.py:first", "--receipt", base / "r.json")
+    done = call(
+        "compare", file, "--method", base / "far" / "mine.py:first", "--receipt", base / "r.json"
+    )
     assert done.exit_code == 0, done.output
     assert "There is no file" in done.stdout  # nothing that could run: listed as missing, as before
     assert (base / "ran").exists()
@@ -83,7 +92,9 @@ def test_the_receipt_pins_the_code_that_ran_and_not_what_the_file_holds_later(ba
     result = compare(read, base=base, methods=[f"{mine}:first"])
     before = result.methods["far/mine.py:first"].source_sha256
     mine.write_text("def first(question, llm):\n    return 'a'\n")
-    assert comparison_receipt(result, base, base)["request"]["sources"] == {"far/mine.py:first": before}
+    assert comparison_receipt(result, base, base)["request"]["sources"] == {
+        "far/mine.py:first": before
+    }
 
 
 @pytest.mark.parametrize("kind", ["run", "curve"])
@@ -105,14 +116,20 @@ def test_a_receipt_that_names_code_without_its_hash_runs_none(kind: str, base: P
 
 def test_a_planted_pyc_does_not_run_in_place_of_the_source(base: Path) -> None:
     mine, evil = base / "far" / "mine.py", base / "evil.py"
-    evil.write_text(f"open({str(base / 'evil ran')!r}, 'a').close()\ndef first(question, llm):\n    return 'y'\n")
+    evil.write_text(
+        f"open({str(base / 'evil ran')!r}, 'a').close()\ndef first(question, llm):\n    return"
+        " 'y'\n"
+    )
     planted = Path(cache_from_source(str(mine)))
     planted.parent.mkdir(exist_ok=True)
     # An unchecked .pyc stands for its source whatever that holds; a legacy one lies beside it.
     for place in (planted, mine.with_suffix(".pyc")):
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(evil), str(place), doraise=True, invalidation_mode=mode)
-    assert call("run", f"{mine}:first", "--recording", base / "toy", "--replicates", "2").exit_code == 0
+    assert (
+        call("run", f"{mine}:first", "--recording", base / "toy", "--replicates", "2").exit_code
+        == 0
+    )
     assert (base / "ran").exists()
     assert not (base / "evil ran").exists()
 
@@ -130,7 +147,12 @@ def test_lists_of_a_plan_are_bounded(base: Path) -> None:
         ({"resamples": 100_001}, "100000"),
         ({"replicates": 1_000_000}, "100000"),
         (
-            {"method": [one | {"label": str(n), "budgets": {"n": list(range(1, 1001))}} for n in range(11)]},
+            {
+                "method": [
+                    one | {"label": str(n), "budgets": {"n": list(range(1, 1001))}}
+                    for n in range(11)
+                ]
+            },
             "at most 10,000 points, .* this one has 11,000",
         ),
     ):

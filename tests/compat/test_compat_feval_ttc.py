@@ -1,4 +1,6 @@
-"""The reference package's names: its example scripts, written anew, run on a zip and on recordings with the recorded results."""
+"""The reference package's names: its example scripts, written anew, run on a zip and on recordings
+with the recorded results.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ from feval.importers import import_recording
 DATE_40 = "GPT3_result/date_cot1_40.json.gz"
 GPT4 = "GPT4_result/date_cot1.json.gz"
 LLAMA2 = "llama2_13B_result/date_cot1.json.gz"
-# Three sets of recorded LLMs, under the names of LLMs with the prices that the golden values were computed at.
+# Three sets of recorded LLMs, under the names of LLMs with the prices that the golden values were
+# computed at.
 SETS: dict[str, dict[str, str]] = {
     "sc": {LLMType.Mixtral8x7B: DATE_40},
     "mot": {LLMType.Qwen1B25: DATE_40, LLMType.Qwen72B25: GPT4},
@@ -68,7 +71,9 @@ def write_zip(
     dataset: str = "Bigbench_Date",
     finish_reason: str = "stop",
 ) -> Path:
-    """An archive as the reference package stores it; its stored dollars are nonsense, and must not matter."""
+    """An archive as the reference package stores it; its stored dollars are nonsense, and must not
+    matter.
+    """
     entries = [{"answer": gold, "question": text} for text, gold in questions]
 
     def cost(text: str) -> dict[str, float]:
@@ -76,14 +81,19 @@ def write_zip(
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(
-            f"dataset_{dataset}.txt", json.dumps({"data": entries, "datatype": dataset, "system_prompt": "Think."})
+            f"dataset_{dataset}.txt",
+            json.dumps({"data": entries, "datatype": dataset, "system_prompt": "Think."}),
         )
         archive.writestr(f"dataset_{dataset}_models.txt", json.dumps({"llms": list(llms)}))
         for llm, pools in llms.items():
             responses = [
                 {
                     "cots": [
-                        {"raw_text": text, "answer": answer, "metadata": cost(text) | {"finish_reason": finish_reason}}
+                        {
+                            "raw_text": text,
+                            "answer": answer,
+                            "metadata": cost(text) | {"finish_reason": finish_reason},
+                        }
                         for text, answer in pool
                     ],
                     "request": {"raw_text": entry["question"]} | cost(entry["question"]),
@@ -91,13 +101,18 @@ def write_zip(
                 for entry, pool in zip(entries, pools, strict=True)
             ]
             config = {"name": llm, "temperature": 0.7, "max_tokens": 2048}
-            archive.writestr(f"LLM_{llm}_dataset_{dataset}.txt", json.dumps({"config": config, "responses": responses}))
+            archive.writestr(
+                f"LLM_{llm}_dataset_{dataset}.txt",
+                json.dumps({"config": config, "responses": responses}),
+            )
     return path
 
 
 @pytest.fixture(scope="module")
 def sources(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """(kind, set) -> api_path: each set as a zip, and that zip as a recording; "sc" also imported from its original."""
+    """(kind, set) -> api_path: each set as a zip, and that zip as a recording; "sc" also imported
+    from its original.
+    """
     folder = tmp_path_factory.mktemp("api")
     real = shared / "real" / "mot_cascade"
 
@@ -114,7 +129,11 @@ def sources(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tupl
         archive = write_zip(folder / f"{name}.zip", questions, pools)
         paths["zip", name] = archive
         paths["recording", name] = import_recording(
-            "feval-ttc", archive, folder / name, dataset=DatasetType.BIGBENCH_DATE, answer_kind="verbatim"
+            "feval-ttc",
+            archive,
+            folder / name,
+            dataset=DatasetType.BIGBENCH_DATE,
+            answer_kind="verbatim",
         )
     paths["original", "sc"] = import_recording(
         "mot-cascade",
@@ -135,7 +154,9 @@ def plurality(answers: Iterable[str | None]) -> str | None:
     return votes.most_common(1)[0][0] if votes else None
 
 
-def run_self_consistency(datatype: str, llm_name: str, api_path: Path, n: int, seed: int) -> tuple[int, float]:
+def run_self_consistency(
+    datatype: str, llm_name: str, api_path: Path, n: int, seed: int
+) -> tuple[int, float]:
     random.seed(seed)
     dataset, [llm] = load(datatype, [llm_name], api_path=str(api_path))
     correct, usd = 0, 0.0
@@ -166,7 +187,9 @@ def run_mixture_of_thoughts(api_path: Path, *, strict: bool) -> tuple[int, float
 
 
 def consistency_weight(answers: list[str]) -> float:
-    """ModelSwitch's internal weight (arXiv 2504.00762), the entropy relative to that of the distinct answers."""
+    """ModelSwitch's internal weight (arXiv 2504.00762), the entropy relative to that of the
+    distinct answers.
+    """
     n, counts = len(answers), Counter(answers).values()
     if len(counts) == 1:
         return 1.0
@@ -199,8 +222,12 @@ def run_model_switch(api_path: Path) -> tuple[int, float]:
     return correct, usd
 
 
-@pytest.mark.parametrize("kind", [pytest.param("zip", marks=pytest.mark.slow), "recording", "original"])
-def test_seeded_self_consistency_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", [pytest.param("zip", marks=pytest.mark.slow), "recording", "original"]
+)
+def test_seeded_self_consistency_is_reproduced(
+    shared: Path, sources: dict[tuple[str, str], Path], kind: str
+) -> None:
     expected = golden(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(
         DatasetType.BIGBENCH_DATE, LLMType.Mixtral8x7B, sources[kind, "sc"], n=20, seed=0
@@ -221,7 +248,9 @@ def test_seeded_mixture_of_thoughts_is_reproduced(
 
 
 @both
-def test_seeded_model_switch_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
+def test_seeded_model_switch_is_reproduced(
+    shared: Path, sources: dict[tuple[str, str], Path], kind: str
+) -> None:
     expected = golden(shared, "feval.replay.model_switch5.seed1")
     correct, usd = run_model_switch(sources[kind, "switch"])
     assert correct == expected["correct"] == 321
@@ -248,7 +277,9 @@ def test_seeded_self_consistency_of_esc_is_reproduced(shared: Path, letters: Pat
 
 @both
 def test_response_cost_can_be_printed(sources: dict[tuple[str, str], Path], kind: str) -> None:
-    dataset, [llm] = load(DatasetType.BIGBENCH_DATE, [LLMType.Mixtral8x7B], api_path=str(sources[kind, "sc"]))
+    dataset, [llm] = load(
+        DatasetType.BIGBENCH_DATE, [LLMType.Mixtral8x7B], api_path=str(sources[kind, "sc"])
+    )
     response = llm(42, N=20)
     request_tokens = count_words(dataset[42].question)
     assert response.request.raw_text == dataset[42].question
@@ -257,13 +288,19 @@ def test_response_cost_can_be_printed(sources: dict[tuple[str, str], Path], kind
     first = response.cots[0]
     assert first.raw_text is not None
     assert first.metadata.token_cost == first.tokens == count_words(first.raw_text)
-    assert first.metadata.dollar_cost == first.dollar_cost == pytest.approx(0.24e-6 * first.tokens, rel=1e-12)
+    assert (
+        first.metadata.dollar_cost
+        == first.dollar_cost
+        == pytest.approx(0.24e-6 * first.tokens, rel=1e-12)
+    )
     assert response.token_cost == request_tokens + sum(cot.tokens for cot in response.cots)
     assert f"{response.dollar_cost:0.9f}" != "0.000000000"
 
 
 @both
-def test_available_models_lists_what_was_recorded(sources: dict[tuple[str, str], Path], kind: str) -> None:
+def test_available_models_lists_what_was_recorded(
+    sources: dict[tuple[str, str], Path], kind: str
+) -> None:
     available = available_models(DatasetType.BIGBENCH_DATE, api_path=str(sources[kind, "switch"]))
     assert available == list(SETS["switch"])
     assert all(isinstance(name, LLMType) for name in available)
@@ -273,10 +310,14 @@ def test_a_zip_and_its_recording_hand_out_the_same(sources: dict[tuple[str, str]
     responses = []
     for kind in ("zip", "recording"):
         random.seed(7)
-        dataset, llms = load("Bigbench_Date", list(SETS["switch"]), api_path=sources[kind, "switch"])
+        dataset, llms = load(
+            "Bigbench_Date", list(SETS["switch"]), api_path=sources[kind, "switch"]
+        )
         responses.append([(llm(row, N=3), entry) for row, entry in dataset for llm in llms])
     assert responses[0] == responses[1]
-    texts = [[cot.raw_text for response, _ in side[:30] for cot in response.cots] for side in responses]
+    texts = [
+        [cot.raw_text for response, _ in side[:30] for cot in response.cots] for side in responses
+    ]
     assert texts[0] == texts[1]
 
 
@@ -287,7 +328,9 @@ OTHER = "somebody/new-model"
 
 @pytest.fixture(params=["zip", "recording"])
 def small(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Two questions; one LLM with a price and pools of six and two, one without a price and with an empty pool."""
+    """Two questions; one LLM with a price and pools of six and two, one without a price and with an
+    empty pool.
+    """
     pool = list(zip(TEXTS, ANSWERS, strict=True))
     llms = {str(LLMType.GPT4oMINI): [pool, pool[:2]], OTHER: [pool[:1], []]}
     archive = write_zip(
@@ -299,7 +342,9 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     )
     if request.param == "zip":
         return archive
-    return import_recording("feval-ttc", archive, tmp_path / "recording", dataset="aqua", answer_kind="verbatim")
+    return import_recording(
+        "feval-ttc", archive, tmp_path / "recording", dataset="aqua", answer_kind="verbatim"
+    )
 
 
 def open_small(small: Path) -> tuple[Dataset, feval_ttc.LLM]:
@@ -313,7 +358,11 @@ def test_a_dataset_iterates_rows_and_entries(small: Path) -> None:
         (0, "What is it?", "a"),
         (1, "And now?", "b"),
     ]
-    assert (len(dataset), dataset.datatype, dataset.system_prompt) == (2, DatasetType.AQUA, "Think.")
+    assert (len(dataset), dataset.datatype, dataset.system_prompt) == (
+        2,
+        DatasetType.AQUA,
+        "Think.",
+    )
     assert dataset[1] == dataset.data[1]
     with pytest.raises(NotRecordedError, match="0 to 1"):
         dataset[2]
@@ -412,14 +461,20 @@ def test_responses_survive_json(small: Path, tmp_path: Path) -> None:
 
 def test_a_response_written_by_the_reference_package_is_read(tmp_path: Path) -> None:
     file = tmp_path / "response.json"
-    cot = {"raw_text": "b", "answer": "b", "metadata": {"dollar_cost": 0.5, "token_cost": 1.0, "finish_reason": "stop"}}
+    cot = {
+        "raw_text": "b",
+        "answer": "b",
+        "metadata": {"dollar_cost": 0.5, "token_cost": 1.0, "finish_reason": "stop"},
+    }
     request = {"raw_text": "?", "dollar_cost": 0.25, "token_cost": 1.0}
     file.write_text(json.dumps({"cots": [cot], "request": request, "num_cots": 1}), "utf-8")
     read = LLMResponse.from_json(file)
     assert (read.answers, read.dollar_cost, read.token_cost) == (["b"], 0.75, 2)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"cots": 1, "request": {}}', b"\xff", b'{"cots": []}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"cots": 1, "request": {}}', b"\xff", b'{"cots": []}']
+)
 def test_a_foreign_json_file_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "response.json"
     file.write_bytes(content)
@@ -430,7 +485,9 @@ def test_a_foreign_json_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_request_without_tokens_has_no_sum() -> None:
-    response = LLMResponse([CoT("a", CoTMetadata(0.1, 1, "stop"), lambda: None)], LLMRequest(None, None, None))
+    response = LLMResponse(
+        [CoT("a", CoTMetadata(0.1, 1, "stop"), lambda: None)], LLMRequest(None, None, None)
+    )
     with pytest.raises(NotRecordedError, match="tokens"):
         _ = response.token_cost
     with pytest.raises(PriceNotFoundError, match="dollars"):
@@ -487,15 +544,25 @@ for question_id, dataentry in dataset:
 def run(script: Path, *arguments: str, **environment: str) -> str:
     command = [sys.executable, "-W", "error", "-m", "feval.compat", str(script), *arguments]
     variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    done = subprocess.run(command, env=variables, cwd=script.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=variables, cwd=script.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def svamp(folder: Path, llms: Iterable[str]) -> Path:
     """25 equal CoTs of each LLM: five words each, 7 tokens."""
-    pools = {str(llm): [[("Three and five is 8.", "8")] * 25, [("Three minus two is 1.", "1")] * 25] for llm in llms}
-    archive = write_zip(folder / "svamp.zip", [("3 apples and 5?", "8"), ("3 less 2?", "1.0")], pools, dataset="SVAMP")
+    pools = {
+        str(llm): [[("Three and five is 8.", "8")] * 25, [("Three minus two is 1.", "1")] * 25]
+        for llm in llms
+    }
+    archive = write_zip(
+        folder / "svamp.zip",
+        [("3 apples and 5?", "8"), ("3 less 2?", "1.0")],
+        pools,
+        dataset="SVAMP",
+    )
     return import_recording("feval-ttc", archive, folder / "svamp", dataset="svamp")
 
 
@@ -519,20 +586,32 @@ def test_listing_1_runs_as_printed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(tmp_path: Path) -> None:
+def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "feval_ttc.py").write_text("raise SystemExit('theirs')", "utf-8")
     (tmp_path / "neighbour.py").write_text("name = 'beside it'", "utf-8")
-    program = "import sys, feval_ttc, neighbour; print(feval_ttc.__name__, neighbour.name, sys.argv[1:], __name__)"
+    program = (
+        "import sys, feval_ttc, neighbour; print(feval_ttc.__name__, neighbour.name, sys.argv[1:],"
+        " __name__)"
+    )
     (tmp_path / "script.py").write_text(program, "utf-8")
-    assert run(tmp_path / "script.py", "--n", "3") == "feval.compat.feval_ttc beside it ['--n', '3'] __main__\n"
+    assert (
+        run(tmp_path / "script.py", "--n", "3")
+        == "feval.compat.feval_ttc beside it ['--n', '3'] __main__\n"
+    )
 
 
-def test_llms_come_from_all_recordings_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llms_come_from_all_recordings_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder, llm in zip(folders, (LLMType.LLaMA3B32, LLMType.Qwen72B25), strict=True):
         folder.mkdir()
         svamp(folder, [llm])
-    monkeypatch.setenv("FEVAL_RECORDING", os.pathsep.join(str(folder / "svamp") for folder in folders))
+    monkeypatch.setenv(
+        "FEVAL_RECORDING", os.pathsep.join(str(folder / "svamp") for folder in folders)
+    )
     assert available_models(DatasetType.SVAMP) == [LLMType.LLaMA3B32, LLMType.Qwen72B25]
     dataset, llms = load(DatasetType.SVAMP, [LLMType.Qwen72B25, LLMType.LLaMA3B32])
     assert [llm.config.name for llm in llms] == [LLMType.Qwen72B25, LLMType.LLaMA3B32]
@@ -570,7 +649,10 @@ def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None
     dataset, llm = open_small(small)
     config = {"name": LLMType.GPT4oMINI, "temperature": 0.7, "max_tokens": 2048}
     assert dataset.model_dump() == {
-        "data": [{"answer": "a", "question": "What is it?"}, {"answer": "b", "question": "And now?"}],
+        "data": [
+            {"answer": "a", "question": "What is it?"},
+            {"answer": "b", "question": "And now?"},
+        ],
         "datatype": DatasetType.AQUA,
         "system_prompt": "Think.",
     }
@@ -579,7 +661,11 @@ def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None
         {
             "raw_text": text,
             "answer": "a",
-            "metadata": {"dollar_cost": 0.60e-6 * tokens, "token_cost": tokens, "finish_reason": "max_tokens"},
+            "metadata": {
+                "dollar_cost": 0.60e-6 * tokens,
+                "token_cost": tokens,
+                "finish_reason": "max_tokens",
+            },
         }
         for text, tokens in (("one two three", 4), ("one", 1))
     ]
@@ -587,7 +673,10 @@ def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None
     assert response.model_dump() == {"cots": cots, "request": request, "num_cots": 2}
     assert json.loads(response.model_dump_json()) == json.loads(response.model_dump_json(indent=2))
     assert response.model_dump_json(indent=2).startswith('{\n  "cots": [')
-    assert llm.model_dump() == {"config": config, "responses": [each.model_dump() for each in llm.responses]}
+    assert llm.model_dump() == {
+        "config": config,
+        "responses": [each.model_dump() for each in llm.responses],
+    }
     assert type(llm.config.model_dump(mode="json")["name"]) is str
     assert list(llm.config.model_dump()) == ["name", "temperature", "max_tokens"]
 
@@ -595,20 +684,40 @@ def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None
 def test_copies_may_be_changed(small: Path) -> None:
     dataset, llm = open_small(small)
     response = llm(0)
-    shallow, deep, updated = response.copy(), response.copy(deep=True), response.model_copy(update={"cots": []})
+    shallow, deep, updated = (
+        response.copy(),
+        response.copy(deep=True),
+        response.model_copy(update={"cots": []}),
+    )
     assert shallow == deep == response
     assert (shallow.cots is response.cots, deep.cots is response.cots) == (True, False)
     assert (len(updated), len(response)) == (0, 6)
     deep.cots[0].answer, deep.cots[0].raw_text = "z", "new text"
     assert (deep.answers[0], deep.cots[0].raw_text) == ("z", "new text")
     assert (response.answers[0], response.cots[0].raw_text) == ("a", TEXTS[0])
-    for value in (dataset, dataset[0], response.request, response.cots[0], response.cots[0].metadata, llm.config):
+    for value in (
+        dataset,
+        dataset[0],
+        response.request,
+        response.cots[0],
+        response.cots[0].metadata,
+        llm.config,
+    ):
         assert value.copy() == value.copy(deep=True) == value
     assert llm.copy()(0, N=6) == llm.copy(deep=True)(0, N=6) == response
 
 
 def test_every_name_of_the_reference_package_is_there() -> None:
-    names = ["load", "available_models", "Dataset", "DatasetEntry", "DatasetType", "LLM", "LLMType", "LLMConfig"]
+    names = [
+        "load",
+        "available_models",
+        "Dataset",
+        "DatasetEntry",
+        "DatasetType",
+        "LLM",
+        "LLMType",
+        "LLMConfig",
+    ]
     names += ["LLMRequest", "LLMResponse", "CoT", "CoTMetadata", "ModelCost"]
     assert set(names) <= set(feval_ttc.__all__)
     assert all(hasattr(feval_ttc, name) for name in feval_ttc.__all__)

@@ -12,13 +12,18 @@ from places import ROOT
 import feval.estimators
 
 DOCS = ROOT / "docs"
-PAGES = {name: (DOCS / name).read_text("utf-8") for name in ("estimators.md", "estimators-two-call.md", "coupling.md")}
+PAGES = {
+    name: (DOCS / name).read_text("utf-8")
+    for name in ("estimators.md", "estimators-two-call.md", "coupling.md")
+}
 SHOWN = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = [(page, *example) for page, text in PAGES.items() for example in SHOWN.findall(text)]
 
 
 @pytest.mark.parametrize(
-    ("page", "code", "shown"), EXAMPLES, ids=[f"{page}-{i}" for i, (page, *_) in enumerate(EXAMPLES)]
+    ("page", "code", "shown"),
+    EXAMPLES,
+    ids=[f"{page}-{i}" for i, (page, *_) in enumerate(EXAMPLES)],
 )
 def test_an_example_prints_what_the_page_shows(
     page: str, code: str, shown: str, capsys: pytest.CaptureFixture[str]
@@ -31,14 +36,24 @@ def test_an_example_prints_what_the_page_shows(
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_example_shows_what_it_prints(page: str) -> None:
-    assert len(SHOWN.findall(PAGES[page])) == len(re.findall(r"^```python$", PAGES[page], re.MULTILINE)) > 0
+    assert (
+        len(SHOWN.findall(PAGES[page]))
+        == len(re.findall(r"^```python$", PAGES[page], re.MULTILINE))
+        > 0
+    )
 
 
 def test_every_function_the_two_call_page_names_exists() -> None:
-    rows = re.findall(r"^\| .* \| (`.*) \| (`.*) \|$", PAGES["estimators-two-call.md"], re.MULTILINE)
+    rows = re.findall(
+        r"^\| .* \| (`.*) \| (`.*) \|$", PAGES["estimators-two-call.md"], re.MULTILINE
+    )
     names = {name for _, cell in rows for name in re.findall(r"`(\w+)`", cell)}
     walked = pkgutil.walk_packages(feval.estimators.__path__, "feval.estimators.")
-    modules = [module.name for module in walked if module.name.rpartition(".")[2] in names and not module.ispkg]
+    modules = [
+        module.name
+        for module in walked
+        if module.name.rpartition(".")[2] in names and not module.ispkg
+    ]
     assert len(modules) == len(names)
     public = {name for module in modules for name in vars(importlib.import_module(module))}
     assert {name for cell, _ in rows for name in re.findall(r"`(\w+)`", cell)} <= public

@@ -1,4 +1,6 @@
-"""What the estimators say to inputs that cannot be: an error of feval's with place and value, never NumPy's."""
+"""What the estimators say to inputs that cannot be: an error of feval's with place and value, never
+NumPy's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from feval.estimators.coupling.gumbel_coupling import (
     laws_of_counts,
     score_difference_variance,
 )
-from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.recorded_pairs import (
+    coupled_statistics,
+    equal_error_samples,
+    estimation_error,
+)
 from feval.estimators.coupling.winrates import (
     average_winrates,
     ranked_winrates,
@@ -52,7 +58,11 @@ from feval.estimators.self_consistency_error import (
     self_consistency_error,
     self_consistency_mse_exact,
 )
-from feval.estimators.two_call.mixtures import best_mixture, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.two_call.mixtures import (
+    best_mixture,
+    mixture_from_counts,
+    mixture_from_probabilities,
+)
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table
 from feval.estimators.two_call.vote_intervals import vote_interval
@@ -64,7 +74,10 @@ from feval.estimators.votes.gaussian import gaussian_estimate
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.votes.plugin import plugin_expectation, unbiased_plurality_accuracy
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
-from feval.estimators.votes.sampling import empirical_plurality_accuracy, monte_carlo_plurality_accuracy
+from feval.estimators.votes.sampling import (
+    empirical_plurality_accuracy,
+    monte_carlo_plurality_accuracy,
+)
 
 A: Any = np.array
 HALF = A([0.5]), A([[0.5]]), A([0.0])
@@ -105,24 +118,39 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: PairTable.of([1, 1], [3, -2], [1, 1]), r"disagree is -2 at index \[1\]"),
     (lambda: PairTable.of(1.5, 2, 3), "both_right has the type float64"),
     (lambda: PairTable.of(0, 0, 0), "0 were found"),
-    (lambda: PairTable.of([5, 2], [1, 9], [5, 1]).moments(), r"2/9/1 at index \[1\] has nu < mu\^2"),
+    (
+        lambda: PairTable.of([5, 2], [1, 9], [5, 1]).moments(),
+        r"2/9/1 at index \[1\] has nu < mu\^2",
+    ),
     (lambda: pair_table([[0, 1], [1]]), "bits.*inhomogeneous"),
     (lambda: pair_table([[1], [0]]), "there is one"),
     (lambda: empirical_vote_accuracy([[0, 1, 1]], [1.5]), r"whole number; 1\.5"),  # type: ignore[list-item]
     (lambda: empirical_vote_accuracy([[0, 2, 1]]), r"bits\[0, 1\] is 2"),
     (lambda: hypergeometric_majority([1, 2, 3], [5, 5], 3), "right, size"),
     (lambda: hypergeometric_majority([0, 1, 4], 3, 1), r"4 of 3 calls are right at index \[2\]"),
-    (lambda: wald_projection(PairTable.of(3, 3, 3), 1, 1.0), r"between 0 and 1, such as 0\.95; 1\.0"),
+    (
+        lambda: wald_projection(PairTable.of(3, 3, 3), 1, 1.0),
+        r"between 0 and 1, such as 0\.95; 1\.0",
+    ),
     (lambda: wald_projection(PairTable.of(1, 0, 0), 1), "One question"),
-    (lambda: simultaneous_gains([3, 4, 9], [5, 5, 5], [1], 0.95), "question 2 has 9 right of 5 calls"),
+    (
+        lambda: simultaneous_gains([3, 4, 9], [5, 5, 5], [1], 0.95),
+        "question 2 has 9 right of 5 calls",
+    ),
     (lambda: simultaneous_gains([3, 1], [3, 3], [1]), "3 questions or more"),
     (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [-1]), "n = -1"),
     (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [0.5]), r"n = 0\.5"),  # type: ignore[list-item]
     (lambda: mixture_from_counts([[1, 3]], 3.5, [0.5, 0.5]), r"size 3\.5"),  # type: ignore[arg-type]
     (lambda: mixture_from_counts([[1, 3]], 3, 1.0), "one for each policy"),
-    (lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]), r"those at index \[1\] add up to 1\.1"),
+    (
+        lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]),
+        r"those at index \[1\] add up to 1\.1",
+    ),
     (lambda: mixture_from_counts(CELLS, 5, [0.5, 0.5]), r"counts\[1, 1\] is 6"),
-    (lambda: mixture_from_probabilities(A([[0.5, 0.5]]), A([0.5, 0.6])), r"add up to 1; those add up to 1\.1"),
+    (
+        lambda: mixture_from_probabilities(A([[0.5, 0.5]]), A([0.5, 0.6])),
+        r"add up to 1; those add up to 1\.1",
+    ),
     (lambda: best_mixture(CELLS, 6, 4), "as accurate as 3"),
     (lambda: best_mixture(CELLS, 6, 5, "speed"), "objective="),  # type: ignore[arg-type]
     # votes
@@ -137,18 +165,35 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: plurality_accuracy(*HALF, [0]), "0 stands at place 0"),
     (lambda: plurality_accuracy(*HALF, [3, MOST_VOTES + 1]), "place 1"),
     (lambda: plurality_accuracy(*HALF, [1.5]), "not"),  # type: ignore[list-item]
-    (lambda: plugin_plurality_accuracy(A([1, 1]), A([[1], [-3]]), ZEROS, [1]), "question 1 has -3 in rivals"),
-    (lambda: plugin_plurality_accuracy(A([1, 0]), A([[1], [0]]), ZEROS, [1]), "Question 1 has no samples"),
-    (lambda: plugin_plurality_accuracy(A([1.0, 0]), A([[1], [0]]), ZEROS, [1]), "gold holds float64"),
+    (
+        lambda: plugin_plurality_accuracy(A([1, 1]), A([[1], [-3]]), ZEROS, [1]),
+        "question 1 has -3 in rivals",
+    ),
+    (
+        lambda: plugin_plurality_accuracy(A([1, 0]), A([[1], [0]]), ZEROS, [1]),
+        "Question 1 has no samples",
+    ),
+    (
+        lambda: plugin_plurality_accuracy(A([1.0, 0]), A([[1], [0]]), ZEROS, [1]),
+        "gold holds float64",
+    ),
     (lambda: plugin_expectation(*HALF, 2.5, [1]), r"calls; 2\.5"),  # type: ignore[arg-type]
     (lambda: plugin_expectation(*HALF, 0, [1]), "from 1 to 1,000 calls; 0"),
     (
-        lambda: plugin_expectation(A([0.5, 0.1]), A([[0.5] + [0.0] * 8, [0.1] * 9]), np.zeros(2), 20, [1]),
+        lambda: plugin_expectation(
+            A([0.5, 0.1]), A([[0.5] + [0.0] * 8, [0.1] * 9]), np.zeros(2), 20, [1]
+        ),
         "the 10 answers of question 1 have",
     ),
-    (lambda: unbiased_plurality_accuracy(A([-1]), A([[1]]), A([0]), [1]), "question 0 has -1 in gold"),
+    (
+        lambda: unbiased_plurality_accuracy(A([-1]), A([[1]]), A([0]), [1]),
+        "question 0 has -1 in gold",
+    ),
     (lambda: gaussian_estimate(A([0.5, 0.8]), A([[0.5], [0.3]]), [1]), "question 1 sum to 1.1"),
-    (lambda: gaussian_estimate(A([0.1, -0.1]), np.zeros((2, 1)), [1]), r"question 1 has -0\.1 in correct"),
+    (
+        lambda: gaussian_estimate(A([0.1, -0.1]), np.zeros((2, 1)), [1]),
+        r"question 1 has -0\.1 in correct",
+    ),
     (lambda: gaussian_estimate(A([0.5]), A([0.5]), [1]), "shapes"),
     (lambda: gaussian_estimate(*HALF[:2], [0]), "from 1"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], replicates=1.5), "replicates=1.5"),  # type: ignore[arg-type]
@@ -178,14 +223,22 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: vote_counts(np.zeros((1, 65_536), np.int8), np.zeros(1, np.int8)), "65,536"),
     (lambda: mean_output_tokens(np.zeros((2, 3), int), A([3, 0])), "Question 1 has no samples"),
     (lambda: mean_output_tokens(np.zeros((2, 3), int), A([3])), "shapes are"),
-    (lambda: PerQuestion(np.ones((1, 1)), A([0] * 4)).beside(PerQuestion(np.ones((1, 1)), A([0]))), "4 and for 1"),
+    (
+        lambda: PerQuestion(np.ones((1, 1)), A([0] * 4)).beside(
+            PerQuestion(np.ones((1, 1)), A([0]))
+        ),
+        "4 and for 1",
+    ),
     # self-consistency
     (lambda: self_consistency_error(1.2), r"p is 1\.2\. Correct"),
     (lambda: self_consistency_error(A([0.1, 1.1])), r"1\.1 at index \[1\]"),
     (lambda: self_consistency_bias(A([0.2, 0.3]), A([1, 2, 3])), "p, n"),
     (lambda: self_consistency_bias(0.5, 0), r"n=0"),
     (lambda: self_consistency_bias(0.5, A([2.0])), r"n holds float64"),
-    (lambda: multiclass_error(A([[0.5, 0.5], [0.5, 0.4]])), r"those of p at index \[1\] sum to 0\.9"),
+    (
+        lambda: multiclass_error(A([[0.5, 0.5], [0.5, 0.4]])),
+        r"those of p at index \[1\] sum to 0\.9",
+    ),
     (lambda: multiclass_error(np.float64(1.0)), r"the shape is \(\)"),  # type: ignore[arg-type]
     (lambda: multiclass_plugin_error(A([[1], [0]])), r"question at index \[1\] has no calls"),
     (lambda: multiclass_plugin_error(A([[1], [-1]])), r"-1 was found at index \[1, 0\]"),
@@ -234,8 +287,14 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: scored_winrates([1.0], [1.0], [np.inf]), "finite score"),
     (lambda: two_token_winrates([0.5, 0.5], [0.1, 0.2, 0.3]), "shapes of a, b do not match"),
     # intervals, tests, frontiers and rankings
-    (lambda: bootstrap_interval(A([[0.5, 0.5], [0.5, 0.5], [0.5, nan]])), "Question 2 holds nan in column 1"),
-    (lambda: bootstrap_means(PerQuestion(A([[0.0], [np.inf]]), A([0, 1]))), "Question 1 holds inf in column 0"),
+    (
+        lambda: bootstrap_interval(A([[0.5, 0.5], [0.5, 0.5], [0.5, nan]])),
+        "Question 2 holds nan in column 1",
+    ),
+    (
+        lambda: bootstrap_means(PerQuestion(A([[0.0], [np.inf]]), A([0, 1]))),
+        "Question 1 holds inf in column 0",
+    ),
     (lambda: bootstrap_interval(np.zeros((0, 2))), "needs questions"),
     (lambda: bootstrap_interval(np.zeros(3)), r"shape \(3,\)"),
     (lambda: bootstrap_interval(CURVE, confidence=1.0), "confidence"),
@@ -252,7 +311,10 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: accuracy_interval(A([[0.5], [-0.5]])), r"lie in \[0, 1\]"),
     (lambda: accuracy_interval(A([[nan]])), "holds nan"),
     (lambda: accuracy_interval(np.zeros(3)), r"shape \(3,\)"),
-    (lambda: drift(ZEROS, ZEROS[:1], ZEROS, ZEROS == 0), r"shapes are \(2,\), \(1,\), \(2,\), \(2,\)"),
+    (
+        lambda: drift(ZEROS, ZEROS[:1], ZEROS, ZEROS == 0),
+        r"shapes are \(2,\), \(1,\), \(2,\), \(2,\)",
+    ),
     (lambda: drift(*(ZEROS[None],) * 3, ZEROS[None] == 0), "one value for each CoT"),
     (lambda: drift(ZEROS, ZEROS, ZEROS / 2, ZEROS == 0), "whole numbers.*float64"),
     (lambda: drift(ZEROS, ZEROS, ZEROS, ZEROS), "true or false.*int64"),
@@ -267,10 +329,16 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
 ]
 
 SHORT_POOL: list[tuple[Callable[[], object], str]] = [
-    (lambda: subsets([3, 1], [[2], [2]], [1, 4]), r"Question 1 has a pool of 3 samples; draws of 4"),
+    (
+        lambda: subsets([3, 1], [[2], [2]], [1, 4]),
+        r"Question 1 has a pool of 3 samples; draws of 4",
+    ),
     (lambda: pass_at_k(A([1]), A([3]), [4]), "Question 0 has a pool of 3"),
     (lambda: empirical_plurality_accuracy(CODES, ZEROS, [2]), "2 were recorded for question 1"),
-    (lambda: empirical_plurality_accuracy(CODES[:1], ZEROS[:1], [4]), "Ensembles of 4 out of 3 calls"),
+    (
+        lambda: empirical_plurality_accuracy(CODES[:1], ZEROS[:1], [4]),
+        "Ensembles of 4 out of 3 calls",
+    ),
     (
         lambda: hypergeometric_majority([1, 1], [6, 3], 5),
         r"5 votes were asked for, and 3 calls are recorded at index \[1\]",

@@ -33,7 +33,9 @@ def documented_draws(seed: int, questions: int, resamples: int) -> list[list[int
 def test_means_are_those_of_the_documented_resamples(questions: int) -> None:
     values = example(questions, 3)
     naive = [values[draws].mean(axis=0) for draws in documented_draws(5, questions, 200)]
-    assert bootstrap_means(values, resamples=200, seed=5) == pytest.approx(np.array(naive), abs=1e-11)
+    assert bootstrap_means(values, resamples=200, seed=5) == pytest.approx(
+        np.array(naive), abs=1e-11
+    )
 
 
 @pytest.mark.parametrize(("confidence", "resamples"), [(0.95, 10_000), (0.5, 17), (0.9, 1)])
@@ -41,7 +43,9 @@ def test_the_interval_is_numpys_linear_percentile(confidence: float, resamples: 
     values = example(30, 4)
     interval = bootstrap_interval(values, confidence=confidence, resamples=resamples, seed=9)
     tail = (1 - confidence) / 2
-    low, high = np.quantile(bootstrap_means(values, resamples=resamples, seed=9), [tail, 1 - tail], axis=0)
+    low, high = np.quantile(
+        bootstrap_means(values, resamples=resamples, seed=9), [tail, 1 - tail], axis=0
+    )
     assert interval.low == pytest.approx(low, abs=1e-14)
     assert interval.high == pytest.approx(high, abs=1e-14)
 
@@ -49,13 +53,22 @@ def test_the_interval_is_numpys_linear_percentile(confidence: float, resamples: 
 def test_the_numbers_never_change() -> None:
     places = np.arange(25.0)
     values = np.column_stack([places / 24, places % 3 == 0])
-    assert (bootstrap_means(values[:10], resamples=6)[:, 1] * 10).round().tolist() == [4, 4, 1, 3, 5, 3]
+    assert (bootstrap_means(values[:10], resamples=6)[:, 1] * 10).round().tolist() == [
+        4,
+        4,
+        1,
+        3,
+        5,
+        3,
+    ]
     interval = bootstrap_interval(values, seed=1)
     assert interval.low.tolist() == [0.3816666666665697, 0.16]
     assert interval.high.tolist() == [0.6166666666662859, 0.56]
 
 
-def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = example(31, 2)
     means = bootstrap_means(values, resamples=500, seed=2)
     assert (bootstrap_means(values, resamples=120, seed=2) == means[:120]).all()
@@ -65,7 +78,10 @@ def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(monkeypatc
 
 def test_equal_questions_may_be_stored_once() -> None:
     values = PerQuestion(example(5, 3), np.arange(200) % 5)
-    assert (bootstrap_means(values, resamples=300) == bootstrap_means(values.per_question(), resamples=300)).all()
+    assert (
+        bootstrap_means(values, resamples=300)
+        == bootstrap_means(values.per_question(), resamples=300)
+    ).all()
 
 
 def test_columns_share_their_resamples_so_that_differences_stay_paired() -> None:
@@ -78,30 +94,43 @@ def test_columns_share_their_resamples_so_that_differences_stay_paired() -> None
 
 def test_another_seed_gives_other_resamples() -> None:
     values = example(50, 1)
-    assert (bootstrap_means(values, resamples=50, seed=1) != bootstrap_means(values, resamples=50, seed=2)).any()
+    assert (
+        bootstrap_means(values, resamples=50, seed=1)
+        != bootstrap_means(values, resamples=50, seed=2)
+    ).any()
 
 
 def test_columns_without_spread_are_points() -> None:
     interval = bootstrap_interval(np.tile([0.0, -1.0, 2.5], (9, 1)))
-    assert interval.low.tolist() == interval.high.tolist() == pytest.approx([0.0, -1.0, 2.5], rel=1e-11)
+    assert (
+        interval.low.tolist()
+        == interval.high.tolist()
+        == pytest.approx([0.0, -1.0, 2.5], rel=1e-11)
+    )
     assert bootstrap_interval(np.zeros((3, 0))).low.shape == (0,)
 
 
 def test_more_questions_are_resampled_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = PerQuestion(example(60, 2), np.random.Generator(np.random.Philox(key=3)).integers(0, 60, 3001))
+    values = PerQuestion(
+        example(60, 2), np.random.Generator(np.random.Philox(key=3)).integers(0, 60, 3001)
+    )
     single = bootstrap_interval(values)
     monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", 3000)
     monkeypatch.setattr(bootstrap, "CLUSTERS", 700)
     clustered = bootstrap_interval(values)
     assert clustered.high - clustered.low == pytest.approx(single.high - single.low, rel=0.1)
     assert (clustered.low + clustered.high) / 2 == pytest.approx(values.mean(), abs=2e-3)
-    assert bootstrap_means(values, resamples=4000).mean(axis=0) == pytest.approx(values.mean(), abs=5e-4)
+    assert bootstrap_means(values, resamples=4000).mean(axis=0) == pytest.approx(
+        values.mean(), abs=5e-4
+    )
     monkeypatch.setattr(bootstrap, "_CHUNK_DRAWS", 5000)
     assert (bootstrap_interval(values).low == clustered.low).all()
 
 
 @pytest.mark.parametrize("most", [200, 400])
-def test_sums_made_column_by_column_give_the_same_means(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_made_column_by_column_give_the_same_means(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.random.Generator(np.random.Philox(key=5)).random((301, 3))
     monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", most)
     monkeypatch.setattr(bootstrap, "CLUSTERS", 70)
@@ -119,4 +148,5 @@ def test_clusters_keep_rare_events() -> None:
     values[:3, 0] = 1.0
     interval = bootstrap_interval(values, resamples=300)
     assert interval.low[0] == 0.0
-    assert 5 <= interval.high[0] * questions <= 9  # the 97.5 % point of a Poisson variable of mean 3 is 7
+    # the 97.5 % point of a Poisson variable of mean 3 is 7
+    assert 5 <= interval.high[0] * questions <= 9

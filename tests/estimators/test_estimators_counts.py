@@ -17,7 +17,9 @@ from feval.estimators.votes.plurality import subset_plurality_accuracy
 
 
 @given(
-    st.integers(0, 7).flatmap(lambda s: st.lists(st.lists(st.integers(-2, 9), min_size=s, max_size=s), max_size=6)),
+    st.integers(0, 7).flatmap(
+        lambda s: st.lists(st.lists(st.integers(-2, 9), min_size=s, max_size=s), max_size=6)
+    ),
     st.data(),
 )
 @settings(max_examples=80, deadline=None)
@@ -52,7 +54,11 @@ def test_pools_without_any_answer_have_no_rivals() -> None:
 def test_large_pools_and_many_candidates_are_counted() -> None:
     codes = np.tile(np.arange(400, dtype=np.int16), 2)[None]
     counts = vote_counts(codes, np.array([399]))
-    assert (counts.gold.tolist(), counts.rivals.shape, int(counts.rivals.sum())) == ([2], (1, 400), 798)
+    assert (counts.gold.tolist(), counts.rivals.shape, int(counts.rivals.sum())) == (
+        [2],
+        (1, 400),
+        798,
+    )
     assert vote_counts(np.zeros((1, 300), np.int8), np.array([0])).gold.tolist() == [300]
 
 
@@ -72,14 +78,16 @@ def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(per_question, "QUESTIONS_AT_ONCE", questions)
         vectors, rows = distinct_vote_counts(codes, gold)
         assert vectors.gold.dtype == one_block.gold.dtype
-        assert len(np.unique(np.column_stack([vectors.gold, vectors.no_answer, vectors.rivals]), axis=0)) == len(
-            vectors.gold
-        )
+        assert len(
+            np.unique(np.column_stack([vectors.gold, vectors.no_answer, vectors.rivals]), axis=0)
+        ) == len(vectors.gold)
         for name in ("gold", "no_answer", "size"):
             assert (getattr(vectors, name)[rows] == getattr(whole, name)).all()
         rivals = -np.sort(-whole.rivals.astype(np.int64), axis=1)
         assert (vectors.rivals[rows] == rivals[:, : vectors.rivals.shape[1]]).all()
-        values = subset_plurality_accuracy(vectors.gold, vectors.rivals, vectors.no_answer, draws).of_questions(rows)
+        values = subset_plurality_accuracy(
+            vectors.gold, vectors.rivals, vectors.no_answer, draws
+        ).of_questions(rows)
         assert (values.values == expected.values).all()
         assert (values.rows == expected.rows).all()
         assert (answered_counts(codes) == answered).all()
@@ -87,8 +95,14 @@ def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyP
 
 
 def test_no_answer_can_be_one_more_rival() -> None:
-    counts = vote_counts(np.array([[0, 0, 1, -1, -2]], np.int8), np.array([0])).with_no_answer_as_rival()
-    assert (counts.gold.tolist(), counts.no_answer.tolist(), counts.size.tolist()) == ([2], [0], [4])
+    counts = vote_counts(
+        np.array([[0, 0, 1, -1, -2]], np.int8), np.array([0])
+    ).with_no_answer_as_rival()
+    assert (counts.gold.tolist(), counts.no_answer.tolist(), counts.size.tolist()) == (
+        [2],
+        [0],
+        [4],
+    )
     assert counts.rivals.tolist() == [[0, 1, 1]]
 
 
@@ -114,9 +128,13 @@ def test_columns_stand_beside_each_other() -> None:
 
 @given(st.integers(1, 40), st.integers(1, 30), st.sampled_from([2, 60, 1000]))
 @settings(max_examples=60, deadline=None)
-def test_distinct_rows_are_found_whatever_the_number_of_columns(rows: int, columns: int, radix: int) -> None:
+def test_distinct_rows_are_found_whatever_the_number_of_columns(
+    rows: int, columns: int, radix: int
+) -> None:
     rng = np.random.Generator(np.random.Philox(key=rows * columns))
-    table = rng.integers(0, radix, (max(1, rows // 3), columns))[rng.integers(0, max(1, rows // 3), rows)]
+    table = rng.integers(0, radix, (max(1, rows // 3), columns))[
+        rng.integers(0, max(1, rows // 3), rows)
+    ]
     first, place = distinct(list(table.T.astype(np.uint16)))
     assert (table[first][place] == table).all()
     assert len(first) == len(np.unique(table, axis=0))

@@ -1,4 +1,6 @@
-"""Coupled generation: closed forms against the race itself, statistics of recorded pairs against enumeration."""
+"""Coupled generation: closed forms against the race itself, statistics of recorded pairs against
+enumeration.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from feval.estimators.coupling.gumbel_coupling import (
     gumbel_coupling_joint,
     score_difference_variance,
 )
-from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.recorded_pairs import (
+    coupled_statistics,
+    equal_error_samples,
+    estimation_error,
+)
 from feval.estimators.coupling.winrates import (
     average_winrates,
     ranked_winrates,
@@ -46,10 +52,11 @@ def two_laws(draw: st.DrawFn, most: int = 6) -> tuple[Floats, Floats]:
 
 
 def raced(p: Floats, q: Floats) -> Floats:
-    """The joint law by numerical integration over the arrival times u of i and v of j, an independent derivation.
+    """The joint law by numerical integration over the arrival times u of i and v of j, an
+    independent derivation.
 
-    The first answers i and the second j != i where u p_j <= v p_i and v q_i <= u q_j, and everybody else's time exceeds
-    max(p_k u / p_i, q_k v / q_j).
+    The first answers i and the second j != i where u p_j <= v p_i and v q_i <= u q_j, and everybody
+    else's time exceeds max(p_k u / p_i, q_k v / q_j).
     """
     size = len(p)
     joint = np.zeros((size, size))
@@ -61,10 +68,21 @@ def raced(p: Floats, q: Floats) -> Floats:
         low, high = p[j] / p[i], q[j] / max(q[i], 1e-12)
         if low < high:
 
-            def density(v: float, u: float, i: int = i, j: int = j, others: list[int] = others) -> float:
-                return float(np.exp(-u - v - np.maximum(p[others] * u / p[i], q[others] * v / q[j]).sum()))
+            def density(
+                v: float, u: float, i: int = i, j: int = j, others: list[int] = others
+            ) -> float:
+                return float(
+                    np.exp(-u - v - np.maximum(p[others] * u / p[i], q[others] * v / q[j]).sum())
+                )
 
-            joint[i, j] = dblquad(density, 0, 40, lambda u: low * u, lambda u: min(high * u, 40.0), epsabs=1e-7)[0]  # noqa: B023
+            joint[i, j] = dblquad(
+                density,
+                0,
+                40,
+                lambda u: low * u,  # noqa: B023
+                lambda u: min(high * u, 40.0),  # noqa: B023
+                epsabs=1e-7,
+            )[0]
     return joint
 
 
@@ -107,7 +125,9 @@ def test_a_coupling_has_its_margins_and_is_stable(laws: tuple[Floats, Floats]) -
 
 
 @given(two_laws(), st.data())
-def test_right_answers_are_never_negatively_correlated(laws: tuple[Floats, Floats], data: st.DataObject) -> None:
+def test_right_answers_are_never_negatively_correlated(
+    laws: tuple[Floats, Floats], data: st.DataObject
+) -> None:
     p, q = laws
     right = np.array(data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p))))
     joint = gumbel_coupling_joint(p, q)
@@ -116,7 +136,9 @@ def test_right_answers_are_never_negatively_correlated(laws: tuple[Floats, Float
     result = coupled_correctness(p, q, right)
     assert result.both == pytest.approx(joint[np.ix_(right, right)].sum(), abs=1e-14)
     assert result.covariance == pytest.approx(raw, abs=1e-14)
-    assert result.variance_independent - result.variance_coupled == pytest.approx(2 * raw, abs=1e-13)
+    assert result.variance_independent - result.variance_coupled == pytest.approx(
+        2 * raw, abs=1e-13
+    )
     assert result.variance_coupled >= 0
 
 
@@ -147,17 +169,26 @@ def test_the_variance_falls_by_twice_the_covariance_within_prompts() -> None:
     p, q = generator.dirichlet(np.ones(4), size=(2, 9))
     right = np.eye(4, dtype=bool)[generator.integers(4, size=9)]
     result = score_difference_variance(p, q, right)
-    assert result.independent - result.coupled == pytest.approx(2 * result.within_covariance, abs=1e-15)
+    assert result.independent - result.coupled == pytest.approx(
+        2 * result.within_covariance, abs=1e-15
+    )
     a, b = (p * right).sum(axis=1), (q * right).sum(axis=1)
     # One Bernoulli each: over prompts and noise.
     mean = (a - b).mean()
-    assert result.independent == pytest.approx((a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14)
-    assert result.total_covariance == pytest.approx(result.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15)
+    assert result.independent == pytest.approx(
+        (a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14
+    )
+    assert result.total_covariance == pytest.approx(
+        result.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15
+    )
 
 
 @given(st.integers(2, 4), st.integers(2, 5), st.randoms(use_true_random=False))
 def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, random: Any) -> None:
-    x, y = (np.array([[random.randint(0, 1) for _ in range(calls)] for _ in range(questions)]) for _ in range(2))
+    x, y = (
+        np.array([[random.randint(0, 1) for _ in range(calls)] for _ in range(questions)])
+        for _ in range(2)
+    )
     result = coupled_statistics(x, y)
     for q in range(questions):
         [[one, cov], [_, two]] = np.cov(x[q], y[q])
@@ -167,7 +198,9 @@ def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, r
 
 
 @given(st.lists(st.integers(-1, 1), min_size=1, max_size=9), st.data())
-def test_the_estimation_error_is_the_mean_over_all_choices(differences: list[int], data: st.DataObject) -> None:
+def test_the_estimation_error_is_the_mean_over_all_choices(
+    differences: list[int], data: st.DataObject
+) -> None:
     size = data.draw(st.integers(1, len(differences)))
     whole = np.mean(differences)
     expected = np.mean([abs(np.mean(subset) - whole) for subset in combinations(differences, size)])
@@ -179,7 +212,9 @@ def test_the_estimation_error_of_many_pairs_agrees_with_drawing() -> None:
     pairs = generator.integers(-1, 2, size=3000)
     errors = [abs(generator.permutation(pairs)[:200].mean() - pairs.mean()) for _ in range(4000)]
     standard_error = np.std(errors) / np.sqrt(len(errors))
-    assert estimation_error(pairs, [200])[0] == pytest.approx(np.mean(errors), abs=4 * standard_error)
+    assert estimation_error(pairs, [200])[0] == pytest.approx(
+        np.mean(errors), abs=4 * standard_error
+    )
     assert estimation_error(pairs, [1, 3000])[1] == 0.0
 
 
@@ -187,7 +222,9 @@ def test_equal_error_finds_the_crossing() -> None:
     generator = np.random.default_rng(4)
     x = generator.random((60, 10))
     shared = (x < 0.6).astype(int) - (x < 0.5).astype(int)
-    apart = (generator.random((60, 10)) < 0.6).astype(int) - (generator.random((60, 10)) < 0.5).astype(int)
+    apart = (generator.random((60, 10)) < 0.6).astype(int) - (
+        generator.random((60, 10)) < 0.5
+    ).astype(int)
     result = equal_error_samples(shared, apart, 100)
     errors = estimation_error(shared, range(1, 601))
     assert result.coupled == 1 + int(np.argmax(errors <= result.error))
@@ -217,7 +254,10 @@ def test_outcomes_are_a_law(laws: tuple[Floats, Floats], data: st.DataObject) ->
     score = data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p)))
     result = scored_winrates(p, q, score)
     swapped = scored_winrates(q, p, score)
-    for mine, yours in ((result.coupled, swapped.coupled), (result.independent, swapped.independent)):
+    for mine, yours in (
+        (result.coupled, swapped.coupled),
+        (result.independent, swapped.independent),
+    ):
         assert mine.sum() == pytest.approx(1.0, abs=1e-13)
         assert mine == pytest.approx(yours[[1, 0, 2]], abs=1e-13)
 
@@ -226,9 +266,13 @@ def test_sampled_winrates_compare_the_calls_they_say() -> None:
     x, y = np.array([[1.0, 0.0, 2.0]]), np.array([[1.0, 1.0, 0.0]])
     assert sampled_winrates(x, y, "same")[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     every = [np.sign(a - b) for a in x[0] for b in y[0]]
-    assert sampled_winrates(x, y, "all")[0] == pytest.approx([np.mean(np.equal(every, s)) for s in (1, -1, 0)])
+    assert sampled_winrates(x, y, "all")[0] == pytest.approx(
+        [np.mean(np.equal(every, s)) for s in (1, -1, 0)]
+    )
     other = [np.sign(x[0, s] - y[0, t]) for s in range(3) for t in range(3) if s != t]
-    assert sampled_winrates(x, y, "other")[0] == pytest.approx([np.mean(np.equal(other, s)) for s in (1, -1, 0)])
+    assert sampled_winrates(x, y, "other")[0] == pytest.approx(
+        [np.mean(np.equal(other, s)) for s in (1, -1, 0)]
+    )
 
 
 def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
@@ -259,7 +303,9 @@ def test_the_interval_of_the_saving_holds_the_saving() -> None:
     generator = np.random.default_rng(3)
     for questions in (2, 3, 10):
         level = generator.random((questions, 1))
-        coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (generator.random((questions, 6)) < level)
+        coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (
+            generator.random((questions, 6)) < level
+        )
         independent = generator.choice([0, 1, -1], (questions, 6))
         result = equal_error_samples(coupled, independent, 4, resamples=500)
         assert 0.25 <= result.low <= result.ratio <= result.high

@@ -39,7 +39,14 @@ def test_entropy_of_certainty_is_zero() -> None:
 
 
 def test_strata_include_their_upper_end() -> None:
-    assert difficulty_strata(np.array([0.0, 0.25, 0.26, 0.5, 0.75, 1.0])).tolist() == [0, 0, 1, 1, 2, 3]
+    assert difficulty_strata(np.array([0.0, 0.25, 0.26, 0.5, 0.75, 1.0])).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        3,
+    ]
     assert difficulty_strata(np.array([0.0, 1.0]), (1.0,)).tolist() == [0, 0]
 
 
@@ -57,7 +64,11 @@ def test_a_summary_has_the_means_of_each_stratum() -> None:
 
 
 def test_differences_are_paired_by_question() -> None:
-    hotter = np.array([1, 4, 7, 8]), np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]), np.array([2, 1, 0, 0])
+    hotter = (
+        np.array([1, 4, 7, 8]),
+        np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]),
+        np.array([2, 1, 0, 0]),
+    )
     result = strata_difference(FOUR, hotter)
     assert result.questions.tolist() == [1, 0, 1, 2]
     assert result.accuracy[[0, 2, 3]] == pytest.approx([0.0, -0.2, -0.2])
@@ -72,7 +83,9 @@ def test_differences_are_paired_by_question() -> None:
 
 def test_a_recording_does_not_differ_from_itself() -> None:
     result = strata_difference(FOUR, FOUR, (1.0,))
-    assert [result.accuracy[0], result.entropy[0], result.candidates[0], *result.mass_se[0]] == [0.0] * 6
+    assert [result.accuracy[0], result.entropy[0], result.candidates[0], *result.mass_se[0]] == [
+        0.0
+    ] * 6
 
 
 def test_no_questions_give_empty_strata() -> None:

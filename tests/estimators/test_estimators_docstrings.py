@@ -1,4 +1,6 @@
-"""Every public estimator says what it takes, what it gives, where it is from and what it assumes."""
+"""Every public estimator says what it takes, what it gives, where it is from and what it
+assumes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from places import ROOT
 import feval.estimators
 
 SOURCE = re.compile(
-    r"arXiv|arxiv|doi:|https://|[Ee]qs?\. ?\(?\d|Theorem|Prop\.|[Ff]eval's own|Figure \d|\(\d{4}\b|\d{4}, (chapter|section)s? \d"
+    r"arXiv|arxiv|doi:|https://|[Ee]qs?\. ?\(?\d|Theorem|Prop\.|[Ff]eval's own|Figure"
+    r" \d|\(\d{4}\b|\d{4}, (chapter|section)s? \d"
     r"|Compute-efficient evaluation of\s+LLM\s+voting\s+accuracy|\bCEV\b"
 )
 
@@ -26,12 +29,18 @@ def modules() -> list[pkgutil.ModuleInfo]:
 
 
 def building_blocks() -> set[str]:
-    """Functions that other modules of feval import and no page of the docs names: one sentence is enough for those."""
+    """Functions that other modules of feval import and no page of the docs names: one sentence is
+    enough for those.
+    """
     code = "".join(path.read_text("utf-8") for path in (ROOT / "feval").rglob("*.py"))
-    imports = re.findall(r"^ *from feval\.estimators[\w.]* import (\([^)]*\)|.*)", code, re.MULTILINE)
+    imports = re.findall(
+        r"^ *from feval\.estimators[\w.]* import (\([^)]*\)|.*)", code, re.MULTILINE
+    )
     imported = set(re.findall(r"(?<! as )\b\w+", " ".join(imports)))
     docs = ROOT / "docs"  # without the pages that the site is built from
-    pages = " ".join(path.read_text("utf-8") for path in [*docs.glob("*.md"), *docs.glob("api/*.md")])
+    pages = " ".join(
+        path.read_text("utf-8") for path in [*docs.glob("*.md"), *docs.glob("api/*.md")]
+    )
     return imported - set(re.findall(r"\w+", pages))
 
 
@@ -54,15 +63,21 @@ def public_functions() -> list[tuple[str, Callable[..., Any], str]]:
 FUNCTIONS = public_functions()
 
 
-@pytest.mark.parametrize(("name", "function", "module"), FUNCTIONS, ids=[name for name, *_ in FUNCTIONS])
-def test_a_public_estimator_documents_itself(name: str, function: Callable[..., Any], module: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "function", "module"), FUNCTIONS, ids=[name for name, *_ in FUNCTIONS]
+)
+def test_a_public_estimator_documents_itself(
+    name: str, function: Callable[..., Any], module: str
+) -> None:
     docstring = inspect.getdoc(function) or ""
     signature = inspect.signature(function)
     for parameter in signature.parameters:
         assert re.search(rf"^ +(\w+, )*{parameter}(, \w+)*: ", docstring, re.MULTILINE), (
             f"{name}: {parameter} is not documented"
         )
-    if signature.return_annotation not in (None, "None") and not docstring.startswith(("Return", "Broadcast")):
+    if signature.return_annotation not in (None, "None") and not docstring.startswith(
+        ("Return", "Broadcast")
+    ):
         assert "Returns:" in docstring, name
     # What holds for a whole module is said once, in the module's docstring.
     assert SOURCE.search(docstring + module), f"{name} does not say where it is from"

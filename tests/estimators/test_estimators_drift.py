@@ -1,4 +1,6 @@
-"""Drift: both tests against enumeration with SciPy's statistics, their level, their power, and inputs that cannot be."""
+"""Drift: both tests against enumeration with SciPy's statistics, their level, their power, and
+inputs that cannot be.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def compared(cots: Cots, **options: Any) -> Drift:
 
 
 def by_question(cots: Cots) -> list[Cots]:
-    groups = [[cot for cot in cots if cot[0] == question] for question in sorted({cot[0] for cot in cots})]
+    groups = [
+        [cot for cot in cots if cot[0] == question] for question in sorted({cot[0] for cot in cots})
+    ]
     return [group for group in groups if 0 < sum(cot[3] for cot in group) < len(group)]
 
 
@@ -43,7 +47,11 @@ def van_elteren(group: Cots, places_of_new: tuple[int, ...]) -> float:
     ranks = [Fraction(float(rank)) for rank in rankdata([cot[2] for cot in group])]
     size = len(group)
     return float(
-        (sum(ranks[place] for place in places_of_new) - Fraction(len(places_of_new) * (size + 1), 2)) / (size + 1)
+        (
+            sum(ranks[place] for place in places_of_new)
+            - Fraction(len(places_of_new) * (size + 1), 2)
+        )
+        / (size + 1)
     )
 
 
@@ -51,7 +59,11 @@ def brute_force(cots: Cots) -> tuple[float, float, int]:
     """p of answers and of lengths, and the number of arrangements."""
     groups = by_question(cots)
     observed = [tuple(place for place, cot in enumerate(group) if cot[3]) for group in groups]
-    ways = list(product(*(combinations(range(len(g)), len(o)) for g, o in zip(groups, observed, strict=True))))
+    ways = list(
+        product(
+            *(combinations(range(len(g)), len(o)) for g, o in zip(groups, observed, strict=True))
+        )
+    )
     answers = [sum(map(chi_square, groups, way)) for way in ways]
     lengths = [abs(sum(map(van_elteren, groups, way))) for way in ways]
     mine = sum(map(chi_square, groups, observed)), abs(sum(map(van_elteren, groups, observed)))
@@ -80,17 +92,24 @@ def test_small_cases_are_enumerated(cots: Cots, shuffler: Any) -> None:
     assert result.lengths.p_value == pytest.approx(p_lengths, rel=1e-12)
     groups = by_question(cots)
     observed = [tuple(place for place, cot in enumerate(group) if cot[3]) for group in groups]
-    assert result.answers.statistic == pytest.approx(sum(map(chi_square, groups, observed)), abs=1e-12)
-    assert result.lengths.statistic == pytest.approx(sum(map(van_elteren, groups, observed)), abs=1e-12)
+    assert result.answers.statistic == pytest.approx(
+        sum(map(chi_square, groups, observed)), abs=1e-12
+    )
+    assert result.lengths.statistic == pytest.approx(
+        sum(map(van_elteren, groups, observed)), abs=1e-12
+    )
     assert [result.answers.p_holm, result.lengths.p_holm] == holm(
         [result.answers.p_value, result.lengths.p_value]
     ).tolist()
 
 
 def test_by_hand() -> None:
-    """Two old CoTs say 1 in 10 tokens, two new ones 2 in 20: of 6 arrangements, this one and its mirror are the farthest."""
+    """Two old CoTs say 1 in 10 tokens, two new ones 2 in 20: of 6 arrangements, this one and its
+    mirror are the farthest.
+    """
     result = compared([(0, 1, 10, False), (0, 1, 10, False), (0, 2, 20, True), (0, 2, 20, True)])
-    assert result.answers.statistic == pytest.approx(4.0)  # the chi-square of a 2 x 2 table that is all on its diagonal
+    # the chi-square of a 2 x 2 table that is all on its diagonal
+    assert result.answers.statistic == pytest.approx(4.0)
     assert result.lengths.statistic == pytest.approx((3.5 + 3.5 - 5) / 5)
     assert result.answers.p_value == result.lengths.p_value == pytest.approx(2 / 6)
     assert result.answers.p_holm == pytest.approx(4 / 6)
@@ -99,7 +118,9 @@ def test_by_hand() -> None:
     assert (result.old_tokens, result.new_tokens, result.questions) == (10, 20, 1)
 
 
-def many(questions: int, old: int, new: int, seed: int, *, shifted: float = 0.0, longer: int = 0) -> Cots:
+def many(
+    questions: int, old: int, new: int, seed: int, *, shifted: float = 0.0, longer: int = 0
+) -> Cots:
     random = np.random.default_rng(seed)
     cots: Cots = []
     for question in range(questions):
@@ -131,7 +152,10 @@ def test_the_level_is_kept() -> None:
     for name in ("answers", "lengths"):
         alarms = sum(getattr(one, name).p_value <= 0.05 for one in result) / len(result)
         assert alarms <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 200)
-    assert sum(min(one.answers.p_holm, one.lengths.p_holm) <= 0.05 for one in result) / 200 <= 0.05 + 0.062
+    assert (
+        sum(min(one.answers.p_holm, one.lengths.p_holm) <= 0.05 for one in result) / 200
+        <= 0.05 + 0.062
+    )
 
 
 def test_a_change_of_answers_alone_is_seen_in_the_answers() -> None:
@@ -148,7 +172,9 @@ def test_a_change_of_lengths_alone_is_seen_in_the_lengths() -> None:
 
 
 def test_harder_questions_with_more_new_cots_are_no_drift() -> None:
-    """Simpson's trap: pooled, the new CoTs are longer and other; within every question they are the same."""
+    """Simpson's trap: pooled, the new CoTs are longer and other; within every question they are the
+    same.
+    """
     easy = [(0, 1, 10 + place % 3, place < 2) for place in range(12)]
     hard = [(1, 2, 100 + place % 3, place >= 2) for place in range(12)]
     result = compared(easy + hard)
@@ -165,20 +191,29 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
 
 def test_neither_names_nor_order_of_questions_nor_codes_matter() -> None:
     cots = many(3, 2, 2, 4)
-    renamed = [(7 - question, 5 - answer, 3 * tokens, new) for question, answer, tokens, new in cots]
+    renamed = [
+        (7 - question, 5 - answer, 3 * tokens, new) for question, answer, tokens, new in cots
+    ]
     one, other = compared(cots), compared(renamed)
     assert one.exact
-    assert (one.answers.p_value, one.lengths.p_value) == (other.answers.p_value, other.lengths.p_value)
+    assert (one.answers.p_value, one.lengths.p_value) == (
+        other.answers.p_value,
+        other.lengths.p_value,
+    )
 
 
-@pytest.mark.parametrize("cots", [[(0, 1, 5, False), (0, 1, 6, False)], [(0, 1, 5, False), (1, 1, 6, True)]])
+@pytest.mark.parametrize(
+    "cots", [[(0, 1, 5, False), (0, 1, 6, False)], [(0, 1, 5, False), (1, 1, 6, True)]]
+)
 def test_without_old_and_new_cots_of_one_question_there_is_a_reason(cots: Cots) -> None:
     result = compared(cots)
     assert math.isnan(result.answers.p_value)
     assert math.isnan(result.lengths.p_holm)
     assert math.isnan(result.distance)
     assert (result.questions, result.arrangements) == (0, 0)
-    assert result.reasons == ("No question has both old and new CoTs, so there is nothing to compare.",)
+    assert result.reasons == (
+        "No question has both old and new CoTs, so there is nothing to compare.",
+    )
 
 
 def test_nothing_at_all_has_a_reason_too() -> None:

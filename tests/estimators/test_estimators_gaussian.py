@@ -18,7 +18,9 @@ PHI = NormalDist().cdf
 
 def estimate(correct: float, rivals: list[float], votes: int, mode: str = "guarded") -> float:
     array = np.array([rivals], np.float64).reshape(1, -1)
-    return float(gaussian_estimate(np.array([correct]), array, [votes], mode=mode).per_question()[0, 0])
+    return float(
+        gaussian_estimate(np.array([correct]), array, [votes], mode=mode).per_question()[0, 0]
+    )
 
 
 def printed(correct: float, rivals: list[float], votes: int, mode: str) -> float:
@@ -29,8 +31,14 @@ def printed(correct: float, rivals: list[float], votes: int, mode: str) -> float
             return 0.0
     value = 1.0 if rivals or correct else 0.0
     for p in rivals:
-        variance = correct * (1 - correct) + p * (1 - p) + (2 * correct * p if mode == "paircov" else 0)
-        value *= PHI(math.sqrt(votes) * (correct - p) / math.sqrt(variance)) if variance else float(correct > p)
+        variance = (
+            correct * (1 - correct) + p * (1 - p) + (2 * correct * p if mode == "paircov" else 0)
+        )
+        value *= (
+            PHI(math.sqrt(votes) * (correct - p) / math.sqrt(variance))
+            if variance
+            else float(correct > p)
+        )
     return value
 
 
@@ -42,7 +50,9 @@ def printed(correct: float, rivals: list[float], votes: int, mode: str) -> float
     st.sampled_from(MODES),
 )
 @settings(max_examples=200, deadline=None)
-def test_equals_the_printed_formula(gold: int, others: list[int], none: int, votes: int, mode: str) -> None:
+def test_equals_the_printed_formula(
+    gold: int, others: list[int], none: int, votes: int, mode: str
+) -> None:
     size = max(gold + sum(others) + none, 1)
     rivals = [c / size for c in others]
     assert estimate(gold / size, rivals, votes, mode) == pytest.approx(
@@ -61,7 +71,10 @@ def test_zero_variance_is_certainty(mode: str) -> None:
 
 def test_listed_rivals_that_nobody_answered_change_the_literal_value_only() -> None:
     assert estimate(0.6, [0.4, 0.0], 5, "guarded") == estimate(0.6, [0.4], 5, "literal")
-    assert estimate(0.6, [0.4, *[0.0] * 98], 5, "literal") < 0.5 * estimate(0.6, [0.4], 5, "literal") + 0.4
+    assert (
+        estimate(0.6, [0.4, *[0.0] * 98], 5, "literal")
+        < 0.5 * estimate(0.6, [0.4], 5, "literal") + 0.4
+    )
     assert estimate(0.0, [0.5, 0.5], 1, "literal") > 0.02
     assert estimate(0.0, [0.5, 0.5], 1, "guarded") == 0.0
 

@@ -1,4 +1,6 @@
-"""Intervals of accuracies and tests of differences: the formulas, and that they hold the truth as often as the page says."""
+"""Intervals of accuracies and tests of differences: the formulas, and that they hold the truth as
+often as the page says.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ import pytest
 from scipy import stats
 
 from feval.errors import OutOfRangeError
-from feval.estimators.inference.intervals import IMAGINARY_DIFFERENCE, accuracy_interval, difference_test
+from feval.estimators.inference.intervals import (
+    IMAGINARY_DIFFERENCE,
+    accuracy_interval,
+    difference_test,
+)
 from feval.estimators.per_question import PerQuestion
 
 Floats = npt.NDArray[np.float64]
@@ -16,7 +22,9 @@ Floats = npt.NDArray[np.float64]
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999, 1 - 1e-9])
 @pytest.mark.parametrize("questions", [1, 2, 5, 6, 200])
-def test_intervals_are_students_with_two_imaginary_questions(questions: int, confidence: float) -> None:
+def test_intervals_are_students_with_two_imaginary_questions(
+    questions: int, confidence: float
+) -> None:
     values = np.random.default_rng(questions).beta(4, 1, questions)
     joined = np.concatenate([values, [0.0, 1.0]])
     low, high = stats.t.interval(confidence, questions + 1, joined.mean(), stats.sem(joined))
@@ -26,7 +34,10 @@ def test_intervals_are_students_with_two_imaginary_questions(questions: int, con
     assert ends.high[0] == pytest.approx(min(max(high, mean), 1), abs=1e-9)
     differences = values - 0.8
     joined = np.concatenate([differences, [-IMAGINARY_DIFFERENCE, IMAGINARY_DIFFERENCE]])
-    expected, test = stats.ttest_1samp(joined, 0.0), difference_test(differences[:, None], confidence)
+    expected, test = (
+        stats.ttest_1samp(joined, 0.0),
+        difference_test(differences[:, None], confidence),
+    )
     assert test.p_value[0] == pytest.approx(expected.pvalue, rel=1e-11)
     low, high = expected.confidence_interval(confidence)
     assert test.low[0] == pytest.approx(max(min(low, differences.mean()), -1), abs=1e-9)
@@ -38,7 +49,8 @@ def test_one_or_two_questions_say_nothing_and_equal_values_leave_room() -> None:
         ends = accuracy_interval(np.array(values)[:, None])
         assert (ends.low[0], ends.high[0]) == (0.0, 1.0)
     five = accuracy_interval(np.array([[1.0, 0.0, 0.5]]).repeat(5, axis=0))
-    assert five.low == pytest.approx([0.5076, 0.0, 0.2330], abs=1e-4)  # 6/7 - 2.447 / 7; 1/2 - 2.447 sqrt(1/84)
+    # 6/7 - 2.447 / 7; 1/2 - 2.447 sqrt(1/84)
+    assert five.low == pytest.approx([0.5076, 0.0, 0.2330], abs=1e-4)
     assert five.high[0] == 1.0
     equal = difference_test(np.zeros((50, 1)))
     assert equal.p_value[0] == 1.0
@@ -50,7 +62,11 @@ def test_one_or_two_questions_say_nothing_and_equal_values_leave_room() -> None:
 
 
 def test_nothing_is_significant_under_six_questions() -> None:
-    assert difference_test(np.ones((5, 1))).p_value[0] > 0.05 > difference_test(np.ones((6, 1))).p_value[0]
+    assert (
+        difference_test(np.ones((5, 1))).p_value[0]
+        > 0.05
+        > difference_test(np.ones((6, 1))).p_value[0]
+    )
     rng = np.random.default_rng(0)
     assert difference_test(rng.uniform(0, 1, (5, 2000))).p_value.min() > 0.05
 
@@ -77,12 +93,18 @@ def test_values_out_of_range_are_refused_one_by_one_before_clusters_are_summed()
 
 def test_clusters_count_as_the_evidence() -> None:
     rng = np.random.default_rng(2)
-    values, clusters = rng.random((60, 2)), np.repeat(np.arange(12), np.r_[np.ones(6, int), np.full(6, 9)])
+    values, clusters = (
+        rng.random((60, 2)),
+        np.repeat(np.arange(12), np.r_[np.ones(6, int), np.full(6, 9)]),
+    )
     mean = values.mean(axis=0)
     sizes = np.bincount(clusters)
     sums = np.stack([values[clusters == c].sum(axis=0) for c in range(12)])
     typical = (sizes**2).sum() / 60
-    sizes, sums = np.r_[sizes, typical, typical], np.vstack([sums, np.zeros(2), np.full(2, typical)])
+    sizes, sums = (
+        np.r_[sizes, typical, typical],
+        np.vstack([sums, np.zeros(2), np.full(2, typical)]),
+    )
     joined = mean + (sums - sizes[:, None] * mean) * 12 / 60
     low, high = stats.t.interval(0.95, 13, joined.mean(axis=0), stats.sem(joined))
     ends = accuracy_interval(values, clusters=clusters)
@@ -113,7 +135,9 @@ def test_intervals_and_tests_hold_where_few_clusters_have_most_questions() -> No
 
 
 def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Floats, Floats, float]:
-    """[Q, Q + 1] every number of questions with the rare value, each one's probability, and the mean."""
+    """[Q, Q + 1] every number of questions with the rare value, each one's probability, and the
+    mean.
+    """
     counts = np.arange(questions + 1)
     values = np.where(np.arange(questions)[:, None] < counts, low, high)
     return values, stats.binom.pmf(counts, questions, rare), rare * low + (1 - rare) * high
@@ -122,9 +146,18 @@ def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Flo
 @pytest.mark.parametrize("questions", [5, 10, 15, 20, 30, 50, 150])
 @pytest.mark.parametrize(
     ("rare", "low", "high"),
-    [(0.03, 0.0, 0.99), (0.04, 0.9, 0.01), (0.10, 0.05, 0.97), (None, 0.0, 0.63), (None, 0.0, 1.0), (0.4, 0.0, 1.0)],
+    [
+        (0.03, 0.0, 0.99),
+        (0.04, 0.9, 0.01),
+        (0.10, 0.05, 0.97),
+        (None, 0.0, 0.63),
+        (None, 0.0, 1.0),
+        (0.4, 0.0, 1.0),
+    ],
 )
-def test_rare_failures_are_inside_the_interval(rare: float | None, low: float, high: float, questions: int) -> None:
+def test_rare_failures_are_inside_the_interval(
+    rare: float | None, low: float, high: float, questions: int
+) -> None:
     values, chance, truth = two_point(questions, rare or min(2.69 / questions, 1.0), low, high)
     ends = accuracy_interval(values)
     assert chance @ ((ends.low <= truth) & (truth <= ends.high)) >= 0.92

@@ -1,4 +1,6 @@
-"""The exact plurality accuracy of independent calls equals enumeration, integer arithmetic, binomial tails and simulation."""
+"""The exact plurality accuracy of independent calls equals enumeration, integer arithmetic,
+binomial tails and simulation.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from feval.estimators.ties import TIES
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
 
-POOLS = st.tuples(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 4)).filter(
-    lambda pool: pool[0] + sum(pool[1]) + pool[2] >= 1
-)
+POOLS = st.tuples(
+    st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 4)
+).filter(lambda pool: pool[0] + sum(pool[1]) + pool[2] >= 1)
 
 
 def estimates(
@@ -32,7 +34,11 @@ def estimates(
 
 
 def credit(leaders: int, ties: str) -> Fraction:
-    return {"uniform": Fraction(1, leaders), "strict": Fraction(leaders == 1), "lenient": Fraction(1)}[ties]
+    return {
+        "uniform": Fraction(1, leaders),
+        "strict": Fraction(leaders == 1),
+        "lenient": Fraction(1),
+    }[ties]
 
 
 def enumerated(gold: int, rivals: list[int], no_answer: int, votes: int, ties: str) -> Fraction:
@@ -50,8 +56,12 @@ def enumerated(gold: int, rivals: list[int], no_answer: int, votes: int, ties: s
     return total / sum(weights) ** votes
 
 
-def in_integers(gold: int, rivals: list[int], no_answer: int, votes: int, ties: str = "uniform") -> Fraction:
-    """Sequences counted answer by answer: ways[t][n] of n calls in which t rivals have exactly k votes and none has more."""
+def in_integers(
+    gold: int, rivals: list[int], no_answer: int, votes: int, ties: str = "uniform"
+) -> Fraction:
+    """Sequences counted answer by answer: ways[t][n] of n calls in which t rivals have exactly k
+    votes and none has more.
+    """
     total = Fraction(0)
     for k in range(1, votes + 1):
         room = votes - k
@@ -74,7 +84,9 @@ def in_integers(gold: int, rivals: list[int], no_answer: int, votes: int, ties: 
 @example((3, [], 0), 4, "strict")
 @example((0, [2], 0), 4, "lenient")
 @settings(max_examples=120, deadline=None)
-def test_equals_enumeration_of_all_sequences(pool: tuple[int, list[int], int], votes: int, ties: str) -> None:
+def test_equals_enumeration_of_all_sequences(
+    pool: tuple[int, list[int], int], votes: int, ties: str
+) -> None:
     exact = float(enumerated(*pool, votes, ties))
     assert estimates(*pool, [votes], ties)[0] == pytest.approx(exact, abs=1e-14)
     assert estimates(*pool, range(1, 101), ties)[votes - 1] == pytest.approx(exact, abs=1e-13)
@@ -100,14 +112,22 @@ def test_equals_integer_arithmetic(gold: int, rivals: list[int], no_answer: int,
     for votes in (1, 2, 3, 7, 12, 13, 14, 25, 39, 40):
         exact = float(in_integers(gold, rivals, no_answer, votes, ties))
         assert curve[votes - 1] == pytest.approx(exact, abs=1e-13)
-        assert estimates(gold, rivals, no_answer, [votes], ties)[0] == pytest.approx(exact, abs=1e-13)
+        assert estimates(gold, rivals, no_answer, [votes], ties)[0] == pytest.approx(
+            exact, abs=1e-13
+        )
 
 
-@pytest.mark.parametrize(("gold", "rivals", "no_answer"), [(4, [3, 2], 1), (1, [2], 7), (3, [3, 3], 1)])
-def test_equals_integer_arithmetic_for_many_votes(gold: int, rivals: list[int], no_answer: int) -> None:
+@pytest.mark.parametrize(
+    ("gold", "rivals", "no_answer"), [(4, [3, 2], 1), (1, [2], 7), (3, [3, 3], 1)]
+)
+def test_equals_integer_arithmetic_for_many_votes(
+    gold: int, rivals: list[int], no_answer: int
+) -> None:
     curve = estimates(gold, rivals, no_answer, range(1, 121))
     for votes in (70, 100, 119):
-        assert curve[votes - 1] == pytest.approx(float(in_integers(gold, rivals, no_answer, votes)), abs=1e-13)
+        assert curve[votes - 1] == pytest.approx(
+            float(in_integers(gold, rivals, no_answer, votes)), abs=1e-13
+        )
 
 
 def test_a_hundred_candidates() -> None:
@@ -146,8 +166,12 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top: int) -> No
     pool, no_answer = np.array([40, 30, 15, 5, 5, 1, 1]), 3
     others = np.array([np.delete(pool, i) for i in range(len(pool))])
     votes = np.unique(np.linspace(1, top, 60).astype(int))
-    wins = plugin_plurality_accuracy(pool, others, np.full(len(pool), no_answer), votes).per_question()
-    assert wins.sum(axis=0) + (no_answer / 100) ** votes == pytest.approx(np.ones(len(votes)), abs=1e-12)
+    wins = plugin_plurality_accuracy(
+        pool, others, np.full(len(pool), no_answer), votes
+    ).per_question()
+    assert wins.sum(axis=0) + (no_answer / 100) ** votes == pytest.approx(
+        np.ones(len(votes)), abs=1e-12
+    )
 
 
 def test_more_votes_of_a_known_law_tend_to_the_leader() -> None:
@@ -161,25 +185,36 @@ def test_the_largest_number_of_votes_is_exact_too() -> None:
     from scipy.stats import binom
 
     values = estimates(505, [495], 0, [MOST_VOTES - 1, MOST_VOTES])
-    assert values == pytest.approx([binom.sf(MOST_VOTES // 2 - 1, MOST_VOTES - 1, 0.505)] * 2, abs=1e-11)
+    assert values == pytest.approx(
+        [binom.sf(MOST_VOTES // 2 - 1, MOST_VOTES - 1, 0.505)] * 2, abs=1e-11
+    )
 
 
 def test_the_rules_for_ties_are_ordered_and_differ() -> None:
     strict, uniform, lenient = (
-        np.array(estimates(4, [4, 2], 1, range(1, 30), ties)) for ties in ("strict", "uniform", "lenient")
+        np.array(estimates(4, [4, 2], 1, range(1, 30), ties))
+        for ties in ("strict", "uniform", "lenient")
     )
     assert strict[0] == uniform[0] == lenient[0] == 4 / 11
     assert (strict < uniform - 1e-6)[1:].all()
     assert (uniform < lenient - 1e-6)[1:].all()
 
 
-@given(st.lists(POOLS, min_size=1, max_size=6), st.sampled_from(TIES), st.randoms(use_true_random=False))
+@given(
+    st.lists(POOLS, min_size=1, max_size=6),
+    st.sampled_from(TIES),
+    st.randoms(use_true_random=False),
+)
 @settings(max_examples=12, deadline=None)
 def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rng) -> None:  # type: ignore[no-untyped-def]
     padded = [rng.sample(rivals + [0] * (4 - len(rivals)), 4) for _, rivals, _ in pools]
     votes = [60, 1, 17, 17, 200]
     together = plugin_plurality_accuracy(
-        np.array([g for g, _, _ in pools]), np.array(padded), np.array([z for _, _, z in pools]), votes, ties=ties
+        np.array([g for g, _, _ in pools]),
+        np.array(padded),
+        np.array([z for _, _, z in pools]),
+        votes,
+        ties=ties,
     )
     alone = np.array([estimates(*pool, votes, ties) for pool in pools])
     assert together.per_question() == pytest.approx(alone, abs=1e-13)
@@ -188,11 +223,18 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rn
 
 @given(POOLS, st.sampled_from(TIES), st.sampled_from([1, 3, 8, 20]))
 @settings(max_examples=40, deadline=None)
-def test_simulated_votes_agree_within_their_error(pool: tuple[int, list[int], int], ties: str, votes: int) -> None:
+def test_simulated_votes_agree_within_their_error(
+    pool: tuple[int, list[int], int], ties: str, votes: int
+) -> None:
     size = pool[0] + sum(pool[1]) + pool[2]
     rivals = np.array([pool[1]], np.float64).reshape(1, -1) / size
     simulated = monte_carlo_plurality_accuracy(
-        np.array([pool[0] / size]), rivals, np.array([pool[2] / size]), [votes], replicates=2000, ties=ties
+        np.array([pool[0] / size]),
+        rivals,
+        np.array([pool[2] / size]),
+        [votes],
+        replicates=2000,
+        ties=ties,
     ).per_question()[0, 0]
     exact = estimates(*pool, [votes], ties)[0]
     assert abs(simulated - exact) <= 5 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-12
@@ -200,8 +242,12 @@ def test_simulated_votes_agree_within_their_error(pool: tuple[int, list[int], in
 
 def test_probabilities_and_counts_give_the_same() -> None:
     votes = [1, 5, 40, 333]
-    given_shares = plurality_accuracy(np.array([0.4]), np.array([[0.35, 0.0, 0.2]]), np.array([0.05]), votes)
-    assert estimates(8, [7, 4], 1, votes) == pytest.approx(given_shares.per_question()[0], abs=1e-13)
+    given_shares = plurality_accuracy(
+        np.array([0.4]), np.array([[0.35, 0.0, 0.2]]), np.array([0.05]), votes
+    )
+    assert estimates(8, [7, 4], 1, votes) == pytest.approx(
+        given_shares.per_question()[0], abs=1e-13
+    )
 
 
 def test_windows_of_votes_join_without_a_seam() -> None:
@@ -216,7 +262,9 @@ def test_windows_of_votes_join_without_a_seam() -> None:
 
 
 def test_no_question_gives_no_values() -> None:
-    none = plugin_plurality_accuracy(np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2])
+    none = plugin_plurality_accuracy(
+        np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2]
+    )
     assert none.per_question().shape == (0, 2)
     none = plurality_accuracy(np.zeros(0), np.zeros((0, 3)), np.zeros(0), [1, 2])
     assert none.per_question().shape == (0, 2)
@@ -229,7 +277,9 @@ TINY = st.sampled_from([0.0, 5e-324, 1e-300, 1e-16, 1e-9, 1e-3, 0.25])
 @given(st.lists(TINY, min_size=1, max_size=5), st.booleans(), st.sampled_from(TIES))
 @example([5e-324, 0.25], True, "uniform")
 @settings(max_examples=40, deadline=None)
-def test_probabilities_next_to_zero_and_one_lose_nothing(shares: list[float], answers: bool, ties: str) -> None:
+def test_probabilities_next_to_zero_and_one_lose_nothing(
+    shares: list[float], answers: bool, ties: str
+) -> None:
     if sum(shares) > 1:
         shares = [p / sum(shares) for p in shares]
     rest = max(0.0, 1.0 - sum(shares))
@@ -237,7 +287,9 @@ def test_probabilities_next_to_zero_and_one_lose_nothing(shares: list[float], an
         shares, rest = [*shares, rest], 0.0
     votes = np.array([1, 2, 3, 10, 31, 100, 1001])
     others = [np.array([shares[:i] + shares[i + 1 :]]).reshape(1, -1) for i in range(len(shares))]
-    laws = [(np.array([p]), rivals, np.array([rest])) for p, rivals in zip(shares, others, strict=True)]
+    laws = [
+        (np.array([p]), rivals, np.array([rest])) for p, rivals in zip(shares, others, strict=True)
+    ]
     wins = np.array([plurality_accuracy(*law, votes, ties=ties).per_question()[0] for law in laws])
     assert (wins >= 0).all()
     assert (wins <= 1).all()

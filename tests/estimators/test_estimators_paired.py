@@ -1,4 +1,6 @@
-"""Differences at equal cost, costs at equal accuracy, p-values, frontiers, areas and rankings, against brute force and SciPy."""
+"""Differences at equal cost, costs at equal accuracy, p-values, frontiers, areas and rankings,
+against brute force and SciPy.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from scipy import interpolate, optimize, spatial
 from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
 from feval.estimators.inference.bradley_terry import MAX_STRENGTH, bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
-from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
+from feval.estimators.inference.paired import (
+    accuracy_at,
+    cost_to_reach,
+    flip_probability,
+    holm,
+    percentiles,
+)
 
 SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)
@@ -29,12 +37,18 @@ def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost() ->
         assert accuracy_at(cost, costs, accuracy) == height
 
 
-@given(st.lists(st.integers(1, 1000), min_size=2, max_size=6, unique=True), st.floats(0, 1), st.integers(0, 9))
+@given(
+    st.lists(st.integers(1, 1000), min_size=2, max_size=6, unique=True),
+    st.floats(0, 1),
+    st.integers(0, 9),
+)
 def test_accuracy_at_is_scipys_interpolation(ticks: list[int], share: float, seed: int) -> None:
     costs = np.sort(np.array(ticks, np.float64))
     accuracy = np.random.default_rng(seed).random((3, len(costs)))
     cost = float(costs[0] * (costs[-1] / costs[0]) ** share)
-    referee = interpolate.interp1d(np.log(costs), accuracy, axis=1)(np.clip(np.log(cost), *np.log(costs[[0, -1]])))
+    referee = interpolate.interp1d(np.log(costs), accuracy, axis=1)(
+        np.clip(np.log(cost), *np.log(costs[[0, -1]]))
+    )
     np.testing.assert_allclose(accuracy_at(cost, costs, accuracy), referee, atol=1e-9)
 
 
@@ -46,12 +60,15 @@ def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -
     referee = bootstrap_interval(per_question[:, None], resamples=2000)
     means = bootstrap_means(np.hstack([a, b]), resamples=2000)
     resampled = accuracy_at(4.0, costs_a, means[:, :3]) - accuracy_at(4.0, costs_b, means[:, 3:])
-    assert percentiles(resampled, 0.95) == pytest.approx((referee.low[0], referee.high[0]), abs=1e-10)
+    assert percentiles(resampled, 0.95) == pytest.approx(
+        (referee.low[0], referee.high[0]), abs=1e-10
+    )
 
 
 def test_cost_to_reach_by_hand() -> None:
     costs = np.array([[1.0, 4.0, 16.0, 64.0]])
-    accuracy = np.array([[0.2, 0.6, 0.5, 0.8]])  # the third point is worse than the second: the envelope is level there
+    # the third point is worse than the second: the envelope is level there
+    accuracy = np.array([[0.2, 0.6, 0.5, 0.8]])
 
     def reach(target: float) -> float:
         return float(cost_to_reach(target, costs, accuracy)[0])
@@ -65,7 +82,9 @@ def test_cost_to_reach_by_hand() -> None:
 
 
 @given(POINTS, SHARES)
-def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(points: list[tuple[float, float]], target: float) -> None:
+def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(
+    points: list[tuple[float, float]], target: float
+) -> None:
     points = list({cost: (cost, right) for cost, right in points}.values())
     cost, right = (np.array(column) for column in zip(*points, strict=True))
     result = float(cost_to_reach(target, cost[None], right[None])[0])
@@ -77,7 +96,9 @@ def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(points: list[tuple[float
     grid = np.union1d(np.geomspace(cost.min(), cost.max(), 2001), cost)
     reached = np.interp(np.log(grid), np.log(cost[order]), envelope) >= target - 1e-9
     first = grid[np.argmax(reached)]
-    assert result == pytest.approx(first, rel=2 * math.log(max(cost.max() / cost.min(), 1 + 1e-9)) / 2000 + 1e-6)
+    assert result == pytest.approx(
+        first, rel=2 * math.log(max(cost.max() / cost.min(), 1 + 1e-9)) / 2000 + 1e-6
+    )
 
 
 def test_resamples_that_never_reach_it_take_part_as_infinite() -> None:
@@ -91,7 +112,9 @@ def test_resamples_that_never_reach_it_take_part_as_infinite() -> None:
 def test_percentiles_are_numpys(values: list[float], confidence: float) -> None:
     tail = (1 - confidence) / 2
     referee = np.quantile(values, [tail, 1 - tail])
-    np.testing.assert_allclose(percentiles(np.array(values), confidence), referee, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        percentiles(np.array(values), confidence), referee, rtol=1e-9, atol=1e-6
+    )
 
 
 def test_flips_are_counts() -> None:
@@ -118,12 +141,19 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
 
 
 @given(
-    st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=5, max_size=5), min_size=1, max_size=4)
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=5, max_size=5),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]]) -> None:
     costs, accuracy = np.array(rows, np.float64)[:, :, 0], np.array(rows, np.float64)[:, :, 1]
     referee = [
-        [not any((c <= cost and a >= right) and (c < cost or a > right) for c, a in row) for cost, right in row]
+        [
+            not any((c <= cost and a >= right) and (c < cost or a > right) for c, a in row)
+            for cost, right in row
+        ]
         for row in rows
     ]
     np.testing.assert_array_equal(pareto(costs, accuracy), referee)
@@ -132,14 +162,19 @@ def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]
 def test_equal_costs_computed_in_two_ways_are_equal() -> None:
     third = 0.1 + 0.2
     assert third != 0.3
-    assert pareto(np.array([third, 0.3, 0.4]), np.array([0.5, 0.5, 0.5])).tolist() == [True, True, False]
+    assert pareto(np.array([third, 0.3, 0.4]), np.array([0.5, 0.5, 0.5])).tolist() == [
+        True,
+        True,
+        False,
+    ]
     assert pareto(np.array([third, 0.3]), np.array([0.6, 0.5])).tolist() == [True, False]
 
 
 def test_area_by_hand() -> None:
     costs = np.array([1.0, 2.0, 3.0, 5.0])
     accuracy = np.array([[0.0, 0.1, 0.8, 0.6], [0.5, 0.5, 0.5, 0.5], [0.2, 0.9, 0.0, 1.0]])
-    # Hulls: 0 to 0.8 in a line, then level; level; 0.2 to 0.9, then 0.9 to 1 over three units of cost.
+    # Hulls: 0 to 0.8 in a line, then level; level; 0.2 to 0.9, then 0.9 to 1 over three units of
+    # cost.
     by_hand = [(2 * 0.4 + 2 * 0.8) / 4, 0.5, (0.55 + 3 * 0.95) / 4]
     np.testing.assert_allclose(hull_area(costs, accuracy, 1.0, 5.0), by_hand)
     np.testing.assert_allclose(hull_area(costs, accuracy[:1], 2.0, 7.0), [(0.6 + 4 * 0.8) / 5])
@@ -147,12 +182,17 @@ def test_area_by_hand() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(1, 30), min_size=2, max_size=8, unique=True), st.integers(0, 99), st.integers(0, 5))
+@given(
+    st.lists(st.integers(1, 30), min_size=2, max_size=8, unique=True),
+    st.integers(0, 99),
+    st.integers(0, 5),
+)
 def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
     costs = np.array(ticks, np.float64)
     accuracy = np.random.default_rng(seed).random((3, len(costs)))
     low, high = float(costs.min()), float(costs.max()) + extra
-    corners = [[low, -1.0], [high + 1, -1.0]]  # a box below, so that what Qhull has on top is the hull from above
+    # a box below, so that what Qhull has on top is the hull from above
+    corners = [[low, -1.0], [high + 1, -1.0]]
 
     def top(row: np.ndarray, at: np.ndarray) -> np.ndarray:
         points = np.vstack([np.column_stack([costs, row]), [high + 1, row.max()], corners])
@@ -168,7 +208,9 @@ def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
 
 def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None:
     first, second = [1, 1, 0, 0, 1], [1, 0, 0, 1, 0]
-    wins = sum(Fraction(a > b) + Fraction(a == b, 2) for a, b in zip(first, second, strict=True)) / 5
+    wins = (
+        sum(Fraction(a > b) + Fraction(a == b, 2) for a, b in zip(first, second, strict=True)) / 5
+    )
     result = pairwise_wins(np.array([[np.mean(first), np.mean(second)]]))[0]
     assert result[0, 1] == pytest.approx(float(wins))
     assert result[0, 1] + result[1, 0] == pytest.approx(1)
@@ -188,10 +230,17 @@ def test_strengths_are_the_maximum_of_the_likelihood(count: int, seed: int) -> N
     def loss(free: np.ndarray) -> float:
         s = np.append(free, 0.0)
         return float(
-            sum(wins[i, j] * np.log1p(np.exp(s[j] - s[i])) for i in range(count) for j in range(count) if i != j)
+            sum(
+                wins[i, j] * np.log1p(np.exp(s[j] - s[i]))
+                for i in range(count)
+                for j in range(count)
+                if i != j
+            )
         )
 
-    s = np.append(optimize.minimize(loss, np.zeros(count - 1), method="BFGS", options={"gtol": 1e-9}).x, 0.0)
+    s = np.append(
+        optimize.minimize(loss, np.zeros(count - 1), method="BFGS", options={"gtol": 1e-9}).x, 0.0
+    )
     np.testing.assert_allclose(bradley_terry(wins[None])[0], s - s.mean(), atol=1e-4)
 
 

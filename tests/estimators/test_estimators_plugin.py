@@ -36,7 +36,9 @@ def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
     for sequence in product(range(len(weights)), repeat=calls):
         counts = np.bincount(sequence, minlength=len(weights))
         chance = np.prod([weights[i] / sum(weights) for i in sequence])
-        estimate = plugin_plurality_accuracy(counts[:1], counts[None, 1:-1], counts[-1:], [votes], ties=ties)
+        estimate = plugin_plurality_accuracy(
+            counts[:1], counts[None, 1:-1], counts[-1:], [votes], ties=ties
+        )
         expected += chance * estimate.per_question()[0, 0]
     result = plugin_expectation(*law(weights), calls, [votes], ties=ties).per_question()[0, 0]
     assert result == pytest.approx(expected, abs=1e-13)
@@ -45,7 +47,9 @@ def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
 @pytest.mark.slow
 @given(LAWS, st.integers(1, 7))
 @settings(max_examples=12, deadline=None)
-def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(weights: list[int], calls: int) -> None:
+def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(
+    weights: list[int], calls: int
+) -> None:
     result = plugin_expectation(*law(weights), calls, [4001]).per_question()[0, 0]
     true = plurality_accuracy(*law(weights), [calls]).per_question()[0, 0]
     assert result == pytest.approx(true, abs=5e-3)
@@ -59,11 +63,17 @@ def test_the_example_of_the_docs() -> None:
 
 @given(LAWS, st.integers(1, 5), st.sampled_from(TIES))
 @settings(max_examples=40, deadline=None)
-def test_the_corrected_estimate_is_unbiased_up_to_g_votes(weights: list[int], calls: int, ties: str) -> None:
+def test_the_corrected_estimate_is_unbiased_up_to_g_votes(
+    weights: list[int], calls: int, ties: str
+) -> None:
     votes = list(range(1, calls + 1))
-    outcomes = np.array([c for c in product(range(calls + 1), repeat=len(weights)) if sum(c) == calls])
+    outcomes = np.array(
+        [c for c in product(range(calls + 1), repeat=len(weights)) if sum(c) == calls]
+    )
     chances = np.array([float(chance(weights, c)) for c in outcomes.tolist()])
-    result = unbiased_plurality_accuracy(outcomes[:, 0], outcomes[:, 1:-1], outcomes[:, -1], votes, ties=ties)
+    result = unbiased_plurality_accuracy(
+        outcomes[:, 0], outcomes[:, 1:-1], outcomes[:, -1], votes, ties=ties
+    )
     assert result.reasons == ("",) * calls
     true = plurality_accuracy(*law(weights), votes, ties=ties).per_question()[0]
     assert chances @ result.values.per_question() == pytest.approx(true, abs=1e-12)
@@ -78,13 +88,17 @@ def chance(weights: list[int], counts: list[int]) -> Fraction:
 
 
 def test_beyond_g_votes_there_is_nan_and_a_reason() -> None:
-    result = unbiased_plurality_accuracy(np.array([3, 2]), np.array([[2], [1]]), np.array([0, 1]), [1, 4, 5, 9])
+    result = unbiased_plurality_accuracy(
+        np.array([3, 2]), np.array([[2], [1]]), np.array([0, 1]), [1, 4, 5, 9]
+    )
     values = result.values.per_question()
     assert np.isnan(values).tolist() == [[False, False, False, True], [False, False, True, True]]
     assert result.reasons[:2] == ("", "")
     assert "question 1 has 4" in result.reasons[2]
     assert "question 0 has 5" in result.reasons[3]
-    alone = subset_plurality_accuracy(np.array([3]), np.array([[2]]), np.array([0]), [1, 4, 5]).per_question()
+    alone = subset_plurality_accuracy(
+        np.array([3]), np.array([[2]]), np.array([0]), [1, 4, 5]
+    ).per_question()
     assert values[0, :3].tolist() == alone[0].tolist()
 
 
@@ -93,9 +107,13 @@ def test_many_calls_over_two_answers_are_enumerated() -> None:
     from scipy.stats import binom
 
     counts = np.arange(1001)
-    estimates = plugin_plurality_accuracy(counts, 1000 - counts[:, None], np.zeros(1001, int), [3]).per_question()[:, 0]
+    estimates = plugin_plurality_accuracy(
+        counts, 1000 - counts[:, None], np.zeros(1001, int), [3]
+    ).per_question()[:, 0]
     expected = binom.pmf(counts, 1000, 0.6) @ estimates
-    assert plugin_expectation(*two, 1000, [3]).per_question()[0, 0] == pytest.approx(expected, abs=1e-12)
+    assert plugin_expectation(*two, 1000, [3]).per_question()[0, 0] == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -114,7 +132,9 @@ def test_a_table_of_questions_tells_what_each_question_alone_tells(ties: str) ->
         total = np.zeros(len(votes))
         for calls in product(np.flatnonzero(shares).tolist(), repeat=3):
             counts = np.bincount(calls, minlength=5)[None]
-            estimate = plugin_plurality_accuracy(counts[:, 0], counts[:, 2:], counts[:, 1], votes, ties=ties)
+            estimate = plugin_plurality_accuracy(
+                counts[:, 0], counts[:, 2:], counts[:, 1], votes, ties=ties
+            )
             total += shares[list(calls)].prod() * estimate.per_question()[0]
         assert result == pytest.approx(total, abs=1e-13)
 

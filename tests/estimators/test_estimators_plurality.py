@@ -1,4 +1,6 @@
-"""The exact accuracy equals enumeration, exact fractions, hypergeometric tails and the reference values."""
+"""The exact accuracy equals enumeration, exact fractions, hypergeometric tails and the reference
+values.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from feval.errors import OutOfRangeError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
 
-SMALL_POOLS = st.tuples(st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)).filter(
-    lambda pool: 1 <= pool[0] + sum(pool[1]) + pool[2] <= 8
-)
+SMALL_POOLS = st.tuples(
+    st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)
+).filter(lambda pool: 1 <= pool[0] + sum(pool[1]) + pool[2] <= 8)
 
 
 def accuracies(gold: int, rivals: list[int], no_answer: int) -> list[float]:
@@ -33,7 +35,9 @@ def accuracies(gold: int, rivals: list[int], no_answer: int) -> list[float]:
 
 def enumerated(gold: int, rivals: list[int], no_answer: int, n: int) -> Fraction:
     """Every subset of n samples, ties shared."""
-    pool: list[int | None] = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
+    pool: list[int | None] = (
+        [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
+    )
     credit = Fraction(0)
     for subset in combinations(pool, n):
         votes = Counter(answer for answer in subset if answer is not None)
@@ -43,11 +47,14 @@ def enumerated(gold: int, rivals: list[int], no_answer: int, n: int) -> Fraction
 
 
 def in_fractions(gold: int, rivals: list[int], no_answer: int) -> list[Fraction]:
-    """The generating function of the module's docstring, unabridged: every k, every tie, in integers."""
+    """The generating function of the module's docstring, unabridged: every k, every tie, in
+    integers.
+    """
     size = gold + sum(rivals) + no_answer
     total = [Fraction(0)] * (size + 1)
     for k in range(1, gold + 1):
-        ties = [[comb(no_answer, i) for i in range(size + 1)]]  # ties[t][d]: t rivals at exactly k, d samples
+        # ties[t][d]: t rivals at exactly k, d samples
+        ties = [[comb(no_answer, i) for i in range(size + 1)]]
         for c in rivals:
             longer = [[0] * (size + 1) for _ in range(len(ties) + 1)]
             for t, polynomial in enumerate(ties):
@@ -83,11 +90,16 @@ def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) ->
     size = gold + sum(rivals) + no_answer
     counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
     result = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
-    samples = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
+    samples = (
+        [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
+    )
     for n in range(1, size + 1):
         won = 0
         for subset in combinations(samples, n):
-            right, best = subset.count(0), max((subset.count(j + 1) for j in range(len(rivals))), default=0)
+            right, best = (
+                subset.count(0),
+                max((subset.count(j + 1) for j in range(len(rivals))), default=0),
+            )
             won += right > best or (ties == "lenient" and right == best > 0)
         assert result[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
 
@@ -115,7 +127,9 @@ def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) ->
 )
 def test_equals_exact_fractions(gold: int, rivals: list[int], no_answer: int) -> None:
     exact = in_fractions(gold, rivals, no_answer)
-    assert accuracies(gold, rivals, no_answer) == pytest.approx([float(p) for p in exact], rel=1e-12, abs=1e-13)
+    assert accuracies(gold, rivals, no_answer) == pytest.approx(
+        [float(p) for p in exact], rel=1e-12, abs=1e-13
+    )
 
 
 @pytest.mark.parametrize(("gold", "rival"), [(11, 9), (60, 80), (101, 99), (480, 520)])
@@ -134,7 +148,9 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size: int) -> N
     no_answer = size - sum(votes)
     others = np.array([votes[:i] + votes[i + 1 :] for i in range(len(votes))])
     draws = np.unique(np.linspace(1, size, 40).astype(int))
-    wins = subset_plurality_accuracy(np.array(votes), others, np.full(len(votes), no_answer), draws).per_question()
+    wins = subset_plurality_accuracy(
+        np.array(votes), others, np.full(len(votes), no_answer), draws
+    ).per_question()
     nobody = [comb(no_answer, n) / comb(size, n) for n in draws.tolist()]
     assert wins.sum(axis=0) + nobody == pytest.approx(np.ones(len(draws)), abs=1e-12)
 
@@ -160,7 +176,10 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(
     smallest = min(gold + sum(rivals) + none for gold, rivals, none in pools)
     draws = list(range(smallest, 0, -1))
     together = subset_plurality_accuracy(
-        np.array([g for g, _, _ in pools]), np.array(shuffled), np.array([z for _, _, z in pools]), draws
+        np.array([g for g, _, _ in pools]),
+        np.array(shuffled),
+        np.array([z for _, _, z in pools]),
+        draws,
     )
     alone = [accuracies(*pool)[:smallest][::-1] for pool in pools]
     assert together.per_question() == pytest.approx(np.array(alone), abs=1e-14)
@@ -175,7 +194,9 @@ def test_columns_follow_the_order_of_draws() -> None:
 
 
 def test_no_question_gives_no_values() -> None:
-    none = subset_plurality_accuracy(np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2])
+    none = subset_plurality_accuracy(
+        np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2]
+    )
     assert none.per_question().shape == (0, 2)
     assert pass_at_k(np.zeros(0, int), np.zeros(0, int), [1]).per_question().shape == (0, 1)
 
@@ -189,7 +210,9 @@ def test_draws_must_be_positive_integers(draws: list[object]) -> None:
 def test_small_integer_types_do_not_overflow() -> None:
     counts = np.array([200], np.uint8), np.array([[199, 180]], np.uint8), np.array([21], np.uint8)
     wide = subset_plurality_accuracy(*(c.astype(int) for c in counts), [1, 300, 600]).per_question()
-    assert subset_plurality_accuracy(*counts, [1, 300, 600]).per_question() == pytest.approx(wide, rel=1e-15)
+    assert subset_plurality_accuracy(*counts, [1, 300, 600]).per_question() == pytest.approx(
+        wide, rel=1e-15
+    )
 
 
 def mean_accuracy(shared: Path, name: str, n: int, *, no_answer_votes: bool = False) -> float:
@@ -207,7 +230,9 @@ def test_reference_values_of_the_exact_accuracy(shared: Path) -> None:
         [source] = entry["inputs"]
         accuracy = mean_accuracy(shared, source, entry["params"]["N"])
         assert accuracy == pytest.approx(entry["expected"]["accuracy"], abs=1e-9), name
-        assert accuracy == pytest.approx(float(Fraction(entry["expected"]["exact"])), abs=1e-12), name
+        assert accuracy == pytest.approx(float(Fraction(entry["expected"]["exact"])), abs=1e-12), (
+            name
+        )
 
 
 def test_reference_values_with_and_without_votes_of_no_answers(shared: Path) -> None:
@@ -215,7 +240,9 @@ def test_reference_values_with_and_without_votes_of_no_answers(shared: Path) -> 
     assert len(entries) == 5
     for name, entry in entries.items():
         n = entry["params"]["N"]
-        assert mean_accuracy(shared, "date_pot1", n) == pytest.approx(entry["expected"]["drop"], abs=1e-9), name
+        assert mean_accuracy(shared, "date_pot1", n) == pytest.approx(
+            entry["expected"]["drop"], abs=1e-9
+        ), name
         voting = mean_accuracy(shared, "date_pot1", n, no_answer_votes=True)
         assert voting == pytest.approx(entry["expected"]["vote"], abs=1e-9), name
 
@@ -229,7 +256,9 @@ def test_pass_at_k_counts_the_subsets_with_a_gold_answer(gold: int, size: int) -
 
 
 def test_pass_at_k_is_stable_in_large_pools() -> None:
-    values = pass_at_k(np.array([1, 5000, 10_000]), np.array([10_000] * 3), [1, 100, 9999, 10_000]).per_question()
+    values = pass_at_k(
+        np.array([1, 5000, 10_000]), np.array([10_000] * 3), [1, 100, 9999, 10_000]
+    ).per_question()
     assert values[0] == pytest.approx([1e-4, 1e-2, 0.9999, 1.0], rel=1e-9)
     assert values[1, 0] == 0.5
     assert values[2].tolist() == [1.0] * 4

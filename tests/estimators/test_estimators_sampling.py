@@ -27,20 +27,31 @@ def by_hand(calls: list[int], gold: int, ties: str) -> float:
     return {"uniform": 1 / len(leaders), "strict": float(len(leaders) == 1), "lenient": 1.0}[ties]
 
 
-@given(st.lists(st.lists(st.integers(-1, 3), min_size=12, max_size=12), min_size=1, max_size=4), st.sampled_from(TIES))
+@given(
+    st.lists(st.lists(st.integers(-1, 3), min_size=12, max_size=12), min_size=1, max_size=4),
+    st.sampled_from(TIES),
+)
 @settings(max_examples=60, deadline=None)
-def test_the_empirical_estimate_counts_disjoint_ensembles(codes: list[list[int]], ties: str) -> None:
+def test_the_empirical_estimate_counts_disjoint_ensembles(
+    codes: list[list[int]], ties: str
+) -> None:
     votes = [1, 5, 12, 4]
-    result = empirical_plurality_accuracy(np.array(codes), np.ones(len(codes), int), votes, ties=ties)
+    result = empirical_plurality_accuracy(
+        np.array(codes), np.ones(len(codes), int), votes, ties=ties
+    )
     assert result.ensembles.tolist() == [12, 2, 1, 3]
     for row, calls in enumerate(codes):
         for column, size in enumerate(votes):
-            recorded = [by_hand(calls[i * size : (i + 1) * size], 1, ties) for i in range(12 // size)]
+            recorded = [
+                by_hand(calls[i * size : (i + 1) * size], 1, ties) for i in range(12 // size)
+            ]
             assert result.values[row, column] == pytest.approx(np.mean(recorded), abs=1e-15)
 
 
 def test_a_gold_answer_that_nobody_can_give_is_never_right() -> None:
-    result = empirical_plurality_accuracy(np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient")
+    result = empirical_plurality_accuracy(
+        np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient"
+    )
     assert result.values.tolist() == [[0.0, 0.0]]
 
 
@@ -50,7 +61,10 @@ def test_credits_by_hand(ties: str) -> None:
     rivals = np.array([[1, 1], [2, 0], [1, 1], [0, 0], [4, 0], [3, 2]])
     tie = {"uniform": [0.5, 1 / 3], "strict": [0.0, 0.0], "lenient": [1.0, 1.0]}[ties]
     assert plurality_credit(gold, rivals, ties=ties).tolist() == [1.0, *tie, 0.0, 0.0, 0.0]
-    assert plurality_credit(np.array([1, 0]), np.zeros((2, 0), int), ties=ties).tolist() == [1.0, 0.0]
+    assert plurality_credit(np.array([1, 0]), np.zeros((2, 0), int), ties=ties).tolist() == [
+        1.0,
+        0.0,
+    ]
 
 
 def test_simulated_votes_of_a_certain_answer_are_certain() -> None:
@@ -61,7 +75,9 @@ def test_simulated_votes_of_a_certain_answer_are_certain() -> None:
 
 def test_simulated_votes_depend_on_seed_and_key_only() -> None:
     two = [np.repeat(array, 2, axis=0) for array in ONE]
-    both = monte_carlo_plurality_accuracy(*two, [3, 9], seed=5, keys=np.array([70, 8])).per_question()
+    both = monte_carlo_plurality_accuracy(
+        *two, [3, 9], seed=5, keys=np.array([70, 8])
+    ).per_question()
     alone = monte_carlo_plurality_accuracy(*ONE, [9, 3], seed=5, keys=np.array([8])).per_question()
     assert both[1].tolist() == alone[0, ::-1].tolist()
     assert both[0].tolist() != both[1].tolist()
@@ -71,5 +87,7 @@ def test_simulated_votes_depend_on_seed_and_key_only() -> None:
 
 def test_the_first_replicates_and_votes_of_more_are_those_of_fewer() -> None:
     shorter = monte_carlo_plurality_accuracy(*ONE, [2], replicates=1, seed=3).per_question()[0, 0]
-    longer = monte_carlo_plurality_accuracy(*ONE, [2, 30], replicates=1, seed=3).per_question()[0, 0]
+    longer = monte_carlo_plurality_accuracy(*ONE, [2, 30], replicates=1, seed=3).per_question()[
+        0, 0
+    ]
     assert shorter == longer

@@ -1,4 +1,6 @@
-"""The self-consistency error: bias, mean squared error, Theorem 1, splits of a budget and the extensions."""
+"""The self-consistency error: bias, mean squared error, Theorem 1, splits of a budget and the
+extensions.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def test_the_bias_is_exact(p: Fraction, n: int) -> None:
 
 def test_the_bias_at_one_half_has_a_closed_form_for_any_number_of_calls() -> None:
     n = np.array([1, 2, 3, 4, 9, 100, 1001, 100_000])
-    log = [math.lgamma(2 * h + 1) - 2 * math.lgamma(h + 1) - (2 * h + 1) * math.log(2) for h in (n // 2).tolist()]
+    log = [
+        math.lgamma(2 * h + 1) - 2 * math.lgamma(h + 1) - (2 * h + 1) * math.log(2)
+        for h in (n // 2).tolist()
+    ]
     assert self_consistency_bias(0.5, n) == pytest.approx(np.exp(log), abs=1e-12)
 
 
@@ -69,13 +74,19 @@ def test_the_bias_takes_arrays_and_ends() -> None:
     assert table[1, 1] == pytest.approx(0.0459, abs=1e-15)
 
 
-def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for_every_even_one() -> None:
+def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for_every_even_one() -> (  # noqa: E501
+    None
+):
     n = np.arange(1, 400)
     fails = self_consistency_bias(0.5, n) > 1 / np.sqrt(2 * np.pi * n)
     assert fails.tolist() == (n % 2 == 1).tolist()
 
 
-@given(st.lists(st.tuples(SHARES, st.integers(1, 5)), min_size=1, max_size=4), st.integers(1, 9), st.integers(1, 12))
+@given(
+    st.lists(st.tuples(SHARES, st.integers(1, 5)), min_size=1, max_size=4),
+    st.integers(1, 9),
+    st.integers(1, 12),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_mean_squared_error_is_exact_and_theorem_1_holds(
     population: list[tuple[Fraction, int]], m: int, n: int
@@ -96,8 +107,12 @@ def test_the_mean_squared_error_is_exact_and_theorem_1_holds(
 def test_theorem_1_holds_where_the_step_of_its_proof_does_not() -> None:
     for n in range(1, 60, 2):
         for m in (1, 3, 50):
-            assert self_consistency_mse_exact(np.array([0.5]), None, m, n) <= self_consistency_bound(m, n)
-            assert self_consistency_mse_exact(np.array([0.0, 0.5]), None, m, n) <= self_consistency_bound(m, n)
+            assert self_consistency_mse_exact(
+                np.array([0.5]), None, m, n
+            ) <= self_consistency_bound(m, n)
+            assert self_consistency_mse_exact(
+                np.array([0.0, 0.5]), None, m, n
+            ) <= self_consistency_bound(m, n)
 
 
 def test_the_mean_squared_error_of_many_calls() -> None:
@@ -112,7 +127,8 @@ def test_the_mean_squared_error_agrees_with_simulation() -> None:
     m, n, runs = 5, 7, 40_000
     shares = p[rng.choice(3, (runs, m), p=q)]
     squares = (
-        two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1) - average_error(self_consistency_error(p), q)
+        two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1)
+        - average_error(self_consistency_error(p), q)
     ) ** 2
     exact = self_consistency_mse_exact(p, q, m, n)
     assert abs(squares.mean() - exact) <= 4 * squares.std() / runs**0.5
@@ -121,12 +137,16 @@ def test_the_mean_squared_error_agrees_with_simulation() -> None:
 @given(st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
 @settings(deadline=None)
 def test_the_best_integer_split_is_the_best_of_all(budget: int, icc: float) -> None:
-    m, n = (grid.ravel() for grid in np.meshgrid(np.arange(1, budget + 1), np.arange(1, budget + 1)))
+    m, n = (
+        grid.ravel() for grid in np.meshgrid(np.arange(1, budget + 1), np.arange(1, budget + 1))
+    )
     every = self_consistency_bound(m[m * n <= budget], n[m * n <= budget], icc)
     split = best_integer_split(budget, icc)
     assert split.bound == pytest.approx(every.min(), rel=1e-14)
     assert split.m * split.n <= budget
-    assert split.bound == pytest.approx(float(self_consistency_bound(split.m, split.n, icc)), rel=1e-15)
+    assert split.bound == pytest.approx(
+        float(self_consistency_bound(split.m, split.n, icc)), rel=1e-15
+    )
 
 
 def test_rounding_the_split_exceeds_the_budget_or_is_not_the_best() -> None:
@@ -174,8 +194,12 @@ def test_the_multiclass_expectation_equals_enumeration(weights: list[int], n: in
 def test_two_classes_are_the_binary_case(n: int) -> None:
     p = np.array([0.0, 0.1, 0.5, 0.8])
     result = multiclass_plugin_expectation(np.column_stack([p, 1 - p]), n)
-    assert self_consistency_error(p) - result == pytest.approx(self_consistency_bias(p, n), abs=1e-12)
-    assert multiclass_error(np.column_stack([p, 1 - p])) == pytest.approx(self_consistency_error(p), abs=1e-15)
+    assert self_consistency_error(p) - result == pytest.approx(
+        self_consistency_bias(p, n), abs=1e-12
+    )
+    assert multiclass_error(np.column_stack([p, 1 - p])) == pytest.approx(
+        self_consistency_error(p), abs=1e-15
+    )
 
 
 def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation() -> None:
@@ -195,7 +219,9 @@ def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells() -> None:
     together = multiclass_plugin_expectation(p, 90)  # in several blocks
     assert together.shape == (30, 20)
     for place in ((0, 0), (3, 4), (5, 6), (29, 19), (12, 7)):
-        assert together[place] == pytest.approx(multiclass_plugin_expectation(p[place], 90), abs=1e-14)
+        assert together[place] == pytest.approx(
+            multiclass_plugin_expectation(p[place], 90), abs=1e-14
+        )
     assert together[3, 4] == 0.0
 
 
@@ -210,7 +236,9 @@ def test_correlated_calls_vary_as_the_beta_binomial_does() -> None:
 
     a, b, n = 1.2, 2.8, 10
     icc = 1 / (a + b + 1)
-    assert float(icc_variance_phat(a / (a + b), n, icc)) == pytest.approx(betabinom.var(n, a, b) / n**2, rel=1e-12)
+    assert float(icc_variance_phat(a / (a + b), n, icc)) == pytest.approx(
+        betabinom.var(n, a, b) / n**2, rel=1e-12
+    )
     assert float(icc_variance_phat(0.3, 10, 1.0)) == pytest.approx(0.21)
     assert float(icc_variance_phat(0.3, 10, 0.0)) == pytest.approx(0.021)
 
@@ -221,7 +249,10 @@ def test_the_high_probability_bound_holds(strategy: str) -> None:
     p = np.array([0.5, 0.45, 0.05, 0.9])
     m, n, runs = 12, 9, 4000
     shares = p[rng.integers(0, 4, (runs, m))]
-    errors = np.abs(two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1) - self_consistency_error(p).mean())
+    errors = np.abs(
+        two_answer_plugin(rng.binomial(n, shares), n).mean(axis=1)
+        - self_consistency_error(p).mean()
+    )
     assert (errors <= high_probability_bound(m, n, 0.9, strategy=strategy)).mean() >= 0.9
 
 

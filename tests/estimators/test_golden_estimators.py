@@ -1,4 +1,6 @@
-"""Reference values of the vote estimators, by the calls of `golden_plurality`, `golden_two_call` and `golden_coupling`."""
+"""Reference values of the vote estimators, by the calls of `golden_plurality`, `golden_two_call`
+and `golden_coupling`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ from places import SHARED
 
 CALLS = golden_plurality.CALLS | golden_two_call.CALLS | golden_coupling.CALLS
 FILE = SHARED / "golden" / "estimators.json"
-ENTRIES: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
+ENTRIES: list[dict[str, Any]] = (
+    json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
+)
 
 CLAIMED = [entry for entry in ENTRIES if entry["fn"] in CALLS]
 
-# Notes of some entries give parts of their value a wider tolerance: (note, part) -> (absolute, relative).
+# Notes of some entries give parts of their value a wider tolerance: (note, part) -> (absolute,
+# relative).
 WIDER = {
     (r"atoms/weights tolerance 1e-7", r"[LU]_(atoms|weights)"): (1e-7, 0.0),
     (r"lam and kap: relative 1e-6", r"lam|kap"): (1e-6, 1e-6),
@@ -32,7 +37,11 @@ def tolerance(entry: dict[str, Any], part: str) -> dict[str, float]:
         if re.search(note, entry.get("note", "")) and re.fullmatch(name, part):
             return {"abs": absolute, "rel": relative}
     stated = float(entry["tol"])
-    return {"abs": 0.0, "rel": stated} if entry["tol_kind"] == "relative" else {"abs": stated, "rel": 0.0}
+    return (
+        {"abs": 0.0, "rel": stated}
+        if entry["tol_kind"] == "relative"
+        else {"abs": stated, "rel": 0.0}
+    )
 
 
 def same(result: Any, expected: Any, entry: dict[str, Any], part: str = "") -> None:
@@ -41,7 +50,12 @@ def same(result: Any, expected: Any, entry: dict[str, Any], part: str = "") -> N
     if isinstance(expected, dict):
         for key, value in expected.items():
             assert key in result, f"{where} lacks {key}"
-            same(result[key], value, entry, part if isinstance(value, float) and key.isdigit() else key)
+            same(
+                result[key],
+                value,
+                entry,
+                part if isinstance(value, float) and key.isdigit() else key,
+            )
     elif isinstance(expected, list):
         assert len(result) == len(expected), where
         for pair in zip(result, expected, strict=True):

@@ -1,4 +1,6 @@
-"""Sharp bounds from two moments against exact arithmetic, linear programs and random distributions."""
+"""Sharp bounds from two moments against exact arithmetic, linear programs and random
+distributions.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interva
         assert check.holds(5e-13)  # by which quadratics are moved off the vote polynomial
         assert float(check.moment_error.max()) < 1e-13
         assert float(check.dual_margin.min()) > 0.0
-        outside = bound.proven - bound.value if bound.side == "upper" else bound.value - bound.proven
+        outside = (
+            bound.proven - bound.value if bound.side == "upper" else bound.value - bound.proven
+        )
         assert 0.0 < float(outside.min()) <= float(outside.max()) < 1e-12
     assert (interval.low <= interval.high + 1e-15).all()
     assert np.isfinite(interval.upper.atoms).all()
@@ -77,13 +81,19 @@ def is_positive_on_the_unit_interval(powers: list[Fraction]) -> bool:
         chain.append([-c for c in remainder(chain[-2], chain[-1])])
     changes = []
     for end in (Fraction(0), Fraction(1)):
-        signs = [value > 0 for value in (value_at(polynomial, end) for polynomial in chain[:-1]) if value]
+        signs = [
+            value > 0 for value in (value_at(polynomial, end) for polynomial in chain[:-1]) if value
+        ]
         changes.append(sum(a != b for a, b in pairwise(signs)))
     return changes[0] == changes[1]
 
 
 def residual_of(bound: Any, index: Any = ()) -> list[Fraction]:
-    goal = majority_polynomial(bound.objective) if isinstance(bound.objective, int) else bound.objective
+    goal = (
+        majority_polynomial(bound.objective)
+        if isinstance(bound.objective, int)
+        else bound.objective
+    )
     difference = UnitPolynomial.of_powers(bound.quadratic[index].tolist()) - goal
     return in_powers(difference if bound.side == "upper" else -difference)
 
@@ -101,7 +111,9 @@ def test_sturms_theorem_tells_touching_and_crossing_from_staying_above() -> None
     rho=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-12, 1 - 1e-12, 1.0])),
     n=st.sampled_from([0, 1, 2, 3, 5, 8]),
 )
-def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu: float, rho: float, n: int) -> None:
+def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(
+    mu: float, rho: float, n: int
+) -> None:
     moments = Moments.from_correlation(mu, rho)
     interval = vote_interval(n, moments)
     for bound in (interval.lower, interval.upper):
@@ -125,11 +137,15 @@ def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(te
 SMALL = 10.0 ** -np.arange(2.0, 16)
 EDGES = Moments.from_correlation(
     np.array([0.0, 1.0, 0.5, 0.3, 0.6884467305709401, 1e-300, *SMALL, *(1 - SMALL)])[:, None],
-    np.array([0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]),
+    np.array(
+        [0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]
+    ),
 )
 
 
-@pytest.mark.parametrize("text", ["P_3 - P_1", pytest.param("P_5 - 2*P_2 + P_1", marks=pytest.mark.slow), "q - q^2"])
+@pytest.mark.parametrize(
+    "text", ["P_3 - P_1", pytest.param("P_5 - 2*P_2 + P_1", marks=pytest.mark.slow), "q - q^2"]
+)
 def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
     interval = polynomial_objective_interval(objective(text), EDGES)
     for bound in (interval.lower, interval.upper):
@@ -172,7 +188,9 @@ def test_laws_that_attain_a_constant_have_the_moments(constant: Fraction) -> Non
 
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
 def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
-    """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact must not show."""
+    """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact
+    must not show.
+    """
     ends = np.concatenate([np.logspace(-300, -3, 200), np.linspace(0, 1, 20_001)])
     q = np.concatenate([ends, 1 - ends])
     for n in (2, 10, 20, 100, 1000):
@@ -196,7 +214,9 @@ def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
 
 
 @pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
-def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms: list[float], error: float) -> None:
+def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(
+    atoms: list[float], error: float
+) -> None:
     bound = polynomial_objective_interval(majority_polynomial(2), Moments.of(0.7, 0.6)).upper
     places = np.array(atoms)
     weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
@@ -212,7 +232,9 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms:
     masses=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
     n=BUDGETS,
 )
-def test_no_law_has_a_vote_accuracy_outside_its_interval(atoms: list[float], masses: list[float], n: int) -> None:
+def test_no_law_has_a_vote_accuracy_outside_its_interval(
+    atoms: list[float], masses: list[float], n: int
+) -> None:
     q = np.array(atoms)
     weights = np.array(masses[: len(q)]) / sum(masses[: len(q)])
     mu, nu = float(weights @ q), float(weights @ q**2)
@@ -223,7 +245,8 @@ def test_no_law_has_a_vote_accuracy_outside_its_interval(atoms: list[float], mas
     assert float(interval.low) - steepness <= reached <= float(interval.high) + steepness
     endless = infinite_vote_interval(moments)
     share = float(weights @ (np.sign(q - 0.5) + 1) / 2)
-    if float(moments.variance) > 1e-9:  # below, rounding decides on which side of the discontinuity the moments lie
+    # below, rounding decides on which side of the discontinuity the moments lie
+    if float(moments.variance) > 1e-9:
         assert float(endless.low) - 1e-6 <= share <= float(endless.high) + 1e-6
 
 
@@ -242,7 +265,9 @@ def linear_program(n: int, mu: float, nu: float, sign: float) -> float:
     return float(-sign * done.fun)
 
 
-@pytest.mark.parametrize(("mu", "rho"), [(0.7, 0.5), (0.35, 0.1), (0.1, 0.7), (0.55, 0.05), (0.9, 0.3)])
+@pytest.mark.parametrize(
+    ("mu", "rho"), [(0.7, 0.5), (0.35, 0.1), (0.1, 0.7), (0.55, 0.05), (0.9, 0.3)]
+)
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50])
 def test_linear_programs_agree(n: int, mu: float, rho: float) -> None:
     moments = Moments.from_correlation(mu, rho)
@@ -260,7 +285,9 @@ def test_three_votes_have_a_closed_form() -> None:
     np.testing.assert_allclose(closed.high, general.high, atol=1e-15)
     inner = (moments.mu > 0) & (moments.mu < 1)
     mu, rho = moments.mu[inner], moments.rho[inner]
-    np.testing.assert_allclose((closed.high - closed.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15)
+    np.testing.assert_allclose(
+        (closed.high - closed.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 500])
@@ -294,7 +321,9 @@ def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
 def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float) -> None:
     moments = Moments.from_correlation(mu, rho)
     result = certified_three_vote_gain(moments)
-    assert float(result.gain) == pytest.approx(float(three_vote_interval(moments).low - moments.mu), abs=1e-15)
+    assert float(result.gain) == pytest.approx(
+        float(three_vote_interval(moments).low - moments.mu), abs=1e-15
+    )
     if result.certified:
         assert mu > 0.5
         assert rho < 1 - 1 / (2 * mu) + 1e-12
@@ -302,7 +331,11 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float)
 
 
 def test_equality_certifies_nothing() -> None:
-    edge = [Moments.of(0.8, 0.7), Moments.from_correlation(0.8, 0.375), Moments.of(Fraction(4, 5), Fraction(7, 10))]
+    edge = [
+        Moments.of(0.8, 0.7),
+        Moments.from_correlation(0.8, 0.375),
+        Moments.of(Fraction(4, 5), Fraction(7, 10)),
+    ]
     assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)
     assert bool(certified_three_vote_gain(Moments.of(0.8, 0.7 - 1e-12)).certified)
 
@@ -319,7 +352,10 @@ def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n: int) -> 
 @pytest.mark.parametrize("n", [1, 2, 5, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_general_program_finds_the_closed_forms(n: int) -> None:
     moments = table_of_moments(100)
-    general, closed = polynomial_objective_interval(majority_polynomial(n), moments), vote_interval(n, moments)
+    general, closed = (
+        polynomial_objective_interval(majority_polynomial(n), moments),
+        vote_interval(n, moments),
+    )
     np.testing.assert_allclose(general.low, closed.low, atol=2e-12)
     np.testing.assert_allclose(general.high, closed.high, atol=2e-12)
 

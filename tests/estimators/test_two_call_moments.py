@@ -1,4 +1,6 @@
-"""Two-call estimators against reference values and the paper's tables; vote polynomials, moments and pair tables."""
+"""Two-call estimators against reference values and the paper's tables; vote polynomials, moments
+and pair tables.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +64,20 @@ def test_the_intervals_of_table_3_are_reproduced(tables: Any) -> None:
         pairs = PairTable.of(row["n11"], row["n_disagree"], row["n00"])
         summary = pair_table_summary(pairs)
         assert int(pairs.questions) == tables["N"]
-        assert [percent(summary.mu), percent(summary.rho)] == [row["printed"]["mu"], row["printed"]["rho"]]
+        assert [percent(summary.mu), percent(summary.rho)] == [
+            row["printed"]["mu"],
+            row["printed"]["rho"],
+        ]
         for n in (1, 2):
             result = wald_projection(pairs, n)
-            assert [float(result.low), float(result.high)] == pytest.approx(row[f"hull{n}"], abs=1e-9)
+            assert [float(result.low), float(result.high)] == pytest.approx(
+                row[f"hull{n}"], abs=1e-9
+            )
             assert [percent(result.low), percent(result.high)] == row["printed"][f"hull{n}"]
 
 
-# Table 3's QQP rows: the only pair table of 8,192 questions that rounds to the printed mu and rho, and the printed intervals.
+# Table 3's QQP rows: the only pair table of 8,192 questions that rounds to the printed mu and rho,
+# and the printed intervals.
 QQP = [
     ((5112, 481, 2599), [61.60, 69.27], [61.02, 69.62]),
     ((3993, 2198, 2001), [56.90, 70.98], [54.07, 74.85]),
@@ -96,9 +104,15 @@ def test_the_other_intervals_of_table_3_are_reproduced_as_printed(
 def test_majorities_are_sums_of_binomial_terms(n: int) -> None:
     for q in (Fraction(0), Fraction(3, 10), Fraction(1, 2), Fraction(99, 100), Fraction(1)):
         votes = 2 * n + 1
-        expected = sum(comb(votes, k) * q**k * (1 - q) ** (votes - k) for k in range(n + 1, votes + 1))
-        assert majority_accuracy(n, float(q)) == pytest.approx(float(expected), abs=2e-16, rel=1e-13)
-        assert majority_polynomial(n)(float(q)) == pytest.approx(float(expected), abs=2e-16, rel=1e-13)
+        expected = sum(
+            comb(votes, k) * q**k * (1 - q) ** (votes - k) for k in range(n + 1, votes + 1)
+        )
+        assert majority_accuracy(n, float(q)) == pytest.approx(
+            float(expected), abs=2e-16, rel=1e-13
+        )
+        assert majority_polynomial(n)(float(q)) == pytest.approx(
+            float(expected), abs=2e-16, rel=1e-13
+        )
 
 
 @given(votes=st.integers(1, 20).map(lambda k: 2 * k), q=PROBABILITY)
@@ -116,14 +130,20 @@ def test_odd_budgets_have_an_index() -> None:
 def test_the_least_value_of_a_polynomial_is_enclosed(coefficients: list[int]) -> None:
     polynomial = UnitPolynomial.of_powers(coefficients)
     values = np.polynomial.Polynomial(coefficients)
-    inner = [float(root.real) for root in values.deriv().roots() if abs(root.imag) < 1e-7 and 0 < root.real < 1]
+    inner = [
+        float(root.real)
+        for root in values.deriv().roots()
+        if abs(root.imag) < 1e-7 and 0 < root.real < 1
+    ]
     lowest = min(float(values(q)) for q in (0.0, 1.0, *inner))
     bound = float(least_value(polynomial, 1e-9))
     assert lowest - 1e-8 <= bound <= lowest + 1e-8
 
 
 COEFFICIENT = st.one_of(
-    st.floats(-1e6, 1e6), st.floats(-1e-9, 1e-9), st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3])
+    st.floats(-1e6, 1e6),
+    st.floats(-1e-9, 1e-9),
+    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
 )
 
 
@@ -159,7 +179,9 @@ def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_show
     assert 0.0 < float(margins.min()) <= float(margins.max()) < 1.0
     for index in ((0, 0), (49, 39), (20, 7)):
         assert float(margins[index]) == pytest.approx(float(bound.proven_margin(index)), abs=1e-13)
-    crossing = type(bound)(**{**vars(bound), "quadratic": bound.quadratic - np.array([1e-12, 0.0, 0.0])})
+    crossing = type(bound)(
+        **{**vars(bound), "quadratic": bound.quadratic - np.array([1e-12, 0.0, 0.0])}
+    )
     assert float(crossing.check().dual_margin.max()) <= float(margins.max()) - 9e-13
     assert float(crossing.check().dual_margin.min()) < 0.0
 
@@ -209,7 +231,9 @@ def test_the_summary_is_the_sample_covariance_of_the_pairs(bits: list[tuple[bool
     covariance = np.cov(x.T, ddof=1)
     assert [float(summary.mu), float(summary.nu)] == pytest.approx(x.mean(0).tolist(), abs=1e-15)
     result = [float(value) for value in (summary.var_x1, summary.cov_x12, summary.var_x2)]
-    assert result == pytest.approx([covariance[0, 0], covariance[0, 1], covariance[1, 1]], abs=1e-14)
+    assert result == pytest.approx(
+        [covariance[0, 0], covariance[0, 1], covariance[1, 1]], abs=1e-14
+    )
 
 
 def test_moments_of_a_table_are_those_of_its_fractions() -> None:
@@ -227,11 +251,15 @@ def test_every_missing_value_has_its_reason_and_no_other_value_has_one() -> None
     assert [text != "" for text in moments.reasons] == np.isnan(moments.rho).tolist()
     entropic, latent = maxent_completion(moments, [1]), ldgp_completion(moments, [1])
     assert [text != "" for text in entropic.reasons] == np.isnan(entropic.lam).tolist()
-    assert [text != "" for text in latent.reasons] == (~np.isfinite(latent.eta) | ~np.isfinite(latent.gamma)).tolist()
+    assert [text != "" for text in latent.reasons] == (
+        ~np.isfinite(latent.eta) | ~np.isfinite(latent.gamma)
+    ).tolist()
     assert "mu = 1/2" in latent.reasons[2]
     summary = pair_table_summary(PairTable.of([1, 4], [0, 3], [0, 3]))
     assert "undefined" in summary.reasons[0]
     assert "single question" in summary.reasons[0]
     assert summary.reasons[1] == ""
     assert str(pair_table_summary(PairTable.of(4, 3, 3)).reasons) == ""
-    assert str(mixture_from_counts(np.array([[1], [0]]), 1, [1.0]).reasons).startswith("One call per question")
+    assert str(mixture_from_counts(np.array([[1], [0]]), 1, [1.0]).reasons).startswith(
+        "One call per question"
+    )

@@ -1,4 +1,6 @@
-"""Confidence regions, completions and mixtures from two moments against grids, quadrature and brute force."""
+"""Confidence regions, completions and mixtures from two moments against grids, quadrature and brute
+force.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,25 @@ from feval.estimators.two_call.mixtures import (
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_interval
-from feval.estimators.two_call.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
+from feval.estimators.two_call.wald_regions import (
+    likelihood_projection,
+    simultaneous_gains,
+    wald_projection,
+)
 from feval.estimators.vote_polynomials import majority_accuracy
 from feval.estimators.votes.empirical_votes import empirical_vote_accuracy
 
 
-@pytest.mark.parametrize("cells", [(5946, 1247, 999), (40, 30, 10), (12, 9, 11), (9, 3, 60), (9, 22, 9)])
+@pytest.mark.parametrize(
+    "cells", [(5946, 1247, 999), (40, 30, 10), (12, 9, 11), (9, 3, 60), (9, 22, 9)]
+)
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_the_projection_is_the_hull_over_the_region(cells: tuple[int, int, int], n: int) -> None:
     table = PairTable.of(*cells)
     summary = pair_table_summary(table)
-    sigma = np.array([[summary.var_x1, summary.cov_x12], [summary.cov_x12, summary.var_x2]], float) / sum(cells)
+    sigma = np.array(
+        [[summary.var_x1, summary.cov_x12], [summary.cov_x12, summary.var_x2]], float
+    ) / sum(cells)
     mu, nu = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
     away = np.stack([mu - float(summary.mu), nu - float(summary.nu)], -1)
     within = np.einsum("...i,ij,...j->...", away, np.linalg.inv(sigma), away) <= -2 * math.log(0.05)
@@ -46,7 +56,9 @@ def test_the_projection_is_the_hull_over_the_region(cells: tuple[int, int, int],
 
 
 def test_empty_cells_give_segments_points_or_nothing() -> None:
-    result = wald_projection(PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2)
+    result = wald_projection(
+        PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2
+    )
     assert result.empty.tolist() == [False, False, True, False, False, False]
     assert bool(wald_projection(PairTable.of(5, 30, 5), 2).empty)  # rho = -1/2, far from any law
     assert result.low[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
@@ -121,10 +133,17 @@ def test_completions_match_adaptive_quadrature(mu: float, rho: float) -> None:
     entropic, latent = maxent_completion(moments, [1, 7]), ldgp_completion(moments, [1, 7])
 
     def density(q: float) -> float:
-        return math.exp(float(entropic.lam) * (q - mu) - float(entropic.kap) * (q * (1 - q) - float(moments.unsteady)))
+        return math.exp(
+            float(entropic.lam) * (q - mu)
+            - float(entropic.kap) * (q * (1 - q) - float(moments.unsteady))
+        )
 
     def normal_mean(z: float, n: int, eta: float, gamma: float) -> float:
-        return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * float(majority_accuracy(n, ndtr(eta - gamma * z)))
+        return (
+            math.exp(-z * z / 2)
+            / math.sqrt(2 * math.pi)
+            * float(majority_accuracy(n, ndtr(eta - gamma * z)))
+        )
 
     def mean(of: Any) -> float:
         edges = [0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0]
@@ -136,9 +155,16 @@ def test_completions_match_adaptive_quadrature(mu: float, rho: float) -> None:
         assert entropic.votes[column] == pytest.approx(expected, abs=1e-11)
         eta, gamma = float(latent.eta), float(latent.gamma)
         centre = eta / gamma
-        edges = sorted({-9.0, 9.0, *(float(np.clip(centre + d / gamma, -9, 9)) for d in (-3, -1, -0.3, 0, 0.3, 1, 3))})
+        edges = sorted(
+            {
+                -9.0,
+                9.0,
+                *(float(np.clip(centre + d / gamma, -9, 9)) for d in (-3, -1, -0.3, 0, 0.3, 1, 3)),
+            }
+        )
         expected = sum(
-            quad(normal_mean, a, b, (n, eta, gamma), epsabs=1e-14, epsrel=1e-13)[0] for a, b in pairwise(edges)
+            quad(normal_mean, a, b, (n, eta, gamma), epsabs=1e-14, epsrel=1e-13)[0]
+            for a, b in pairwise(edges)
         )
         assert latent.votes[column] == pytest.approx(expected, abs=1e-11)
 
@@ -162,14 +188,19 @@ def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float)
 
 
 def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
-    """On both sides of where Newton's method gives way to a closed form, parameters follow the moments' small change."""
+    """On both sides of where Newton's method gives way to a closed form, parameters follow the
+    moments' small change.
+    """
     for mu in (1e-6, 0.3, 0.49, 0.7):
-        narrow = np.array([0.99e-18, 1.01e-18]) if mu > 0.1 else 0.01 * mu * mu * np.array([0.99, 1.01])
+        narrow = (
+            np.array([0.99e-18, 1.01e-18]) if mu > 0.1 else 0.01 * mu * mu * np.array([0.99, 1.01])
+        )
         split = np.array([0.99e-13, 1.01e-13])
         for rho, scale in ((narrow, narrow), (None, split)):
             spread = mu * (1 - mu)
             result = maxent_completion(
-                Moments.from_correlation(mu, 1 - split / spread if rho is None else rho / spread), [1, 50]
+                Moments.from_correlation(mu, 1 - split / spread if rho is None else rho / spread),
+                [1, 50],
             )
             np.testing.assert_allclose(result.votes[0], result.votes[1], atol=1e-13)
             assert result.kap[0] / result.kap[1] == pytest.approx(scale[1] / scale[0], rel=2e-3)
@@ -180,7 +211,8 @@ def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
 
 def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one() -> None:
     for rho in (0.01, 0.3, 0.9):
-        mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)  # closed form below 1e-13, Newton's method above
+        # closed form below 1e-13, Newton's method above
+        mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)
         result = maxent_completion(Moments.from_correlation(mu, rho), [2])
         np.testing.assert_allclose(result.infinite_votes, rho * mu, rtol=1e-5)
         np.testing.assert_allclose(result.votes[:, 0], rho * mu, rtol=1e-5)
@@ -191,7 +223,9 @@ def test_completions_say_where_no_density_exists() -> None:
     for complete in (maxent_completion, ldgp_completion):
         result = complete(moments, [2])
         assert result.degenerate.all()
-        np.testing.assert_allclose(result.votes[:, 0], [float(majority_accuracy(2, 0.6)), 0.6, 0.5, 0.0], atol=1e-15)
+        np.testing.assert_allclose(
+            result.votes[:, 0], [float(majority_accuracy(2, 0.6)), 0.6, 0.5, 0.0], atol=1e-15
+        )
         assert result.infinite_votes.tolist() == [1.0, 0.6, 0.5, 0.0]
 
 
@@ -205,7 +239,9 @@ def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
         assert float(result.entropy) > law.entropy()
 
 
-def brute_force_mixture(counts: list[list[int]], size: int, weights: list[float], votes: int) -> float:
+def brute_force_mixture(
+    counts: list[list[int]], size: int, weights: list[float], votes: int
+) -> float:
     """Every choice of policies for the votes, every set of distinct recorded calls."""
     total = 0.0
     for question in counts:
@@ -222,12 +258,16 @@ def brute_force_mixture(counts: list[list[int]], size: int, weights: list[float]
     return total / len(counts)
 
 
-@pytest.mark.parametrize(("weights", "votes"), [([0.25, 0.75], 3), ([0.2, 0.3, 0.5], 3), ([0.6, 0.4], 5)])
+@pytest.mark.parametrize(
+    ("weights", "votes"), [([0.25, 0.75], 3), ([0.2, 0.3, 0.5], 3), ([0.6, 0.4], 5)]
+)
 def test_mixtures_match_brute_force(weights: list[float], votes: int) -> None:
     counts = [[3, 1, 5], [5, 4, 0], [0, 2, 2], [1, 5, 4]]
     counts = [row[: len(weights)] for row in counts]
     result = mixture_from_counts(np.array(counts), 5, weights)
-    assert result.votes[(votes - 1) // 2] == pytest.approx(brute_force_mixture(counts, 5, weights, votes), abs=1e-13)
+    assert result.votes[(votes - 1) // 2] == pytest.approx(
+        brute_force_mixture(counts, 5, weights, votes), abs=1e-13
+    )
     assert result.votes[0] == pytest.approx(float(result.mu), abs=1e-15)
 
 
@@ -236,7 +276,9 @@ def test_a_mixture_of_one_policy_is_that_policy() -> None:
     counts = bits.sum(1)[:, None]
     result = mixture_from_counts(counts, 5, [1.0])
     np.testing.assert_allclose(result.votes, empirical_vote_accuracy(bits).mean(), atol=1e-15)
-    table = mixture_from_counts(np.hstack([counts, 5 - counts]), 5, [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    table = mixture_from_counts(
+        np.hstack([counts, 5 - counts]), 5, [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
+    )
     assert table.votes.shape == (3, 3)
     np.testing.assert_allclose(table.votes[0], result.votes, atol=1e-15)
 
@@ -245,7 +287,9 @@ def test_counts_are_unbiased_for_known_probabilities() -> None:
     size, q, weights = 3, [0.8, 0.4], [0.7, 0.3]
     mean, moment = np.zeros(2), 0.0
     for c in product(range(size + 1), repeat=2):
-        chance = math.prod(comb(size, k) * p**k * (1 - p) ** (size - k) for k, p in zip(c, q, strict=True))
+        chance = math.prod(
+            comb(size, k) * p**k * (1 - p) ** (size - k) for k, p in zip(c, q, strict=True)
+        )
         result = mixture_from_counts(np.array([c]), size, weights)
         mean += chance * result.votes
         moment += chance * float(result.nu)
@@ -265,11 +309,14 @@ def test_the_best_mixture_beats_a_fine_grid_and_every_policy() -> None:
     assert gain.gain >= (curve.votes[:, 2] - curve.mu).max() - 1e-12
     shares = np.zeros(3)
     shares[list(best.policies)] = best.weights
-    assert best.votes == pytest.approx(float(mixture_from_counts(counts, 5, shares).votes[2]), abs=1e-12)
+    assert best.votes == pytest.approx(
+        float(mixture_from_counts(counts, 5, shares).votes[2]), abs=1e-12
+    )
 
 
 def test_overtaking_is_found_with_paired_errors() -> None:
-    # Policy 0 is right on six of ten questions always; policy 1 has 3 of 5 right everywhere but on one question it never has.
+    # Policy 0 is right on six of ten questions always; policy 1 has 3 of 5 right everywhere but on
+    # one question it never has.
     counts = np.array([[5, 3]] * 6 + [[0, 3]] * 3 + [[0, 0]])
     result = overtaking_pairs(counts, 5, 5)
     assert result.pairs.tolist() == [[1, 0]]

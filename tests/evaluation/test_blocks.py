@@ -29,7 +29,13 @@ ANSWERS = [["abc"[(i * i + k * i + k) % 7 % 3] for i in range(8)] for k in range
 @pytest.fixture
 def replay(tmp_path: Path) -> Iterator[Replay]:
     one = {"one": ANSWERS, "two": [answers[::-1] for answers in ANSWERS]}
-    yield load("toy", ["one", "two"], write_toy(tmp_path / "toy", one, list("abcabcabcab")), prices="none", seed=4)
+    yield load(
+        "toy",
+        ["one", "two"],
+        write_toy(tmp_path / "toy", one, list("abcabcabcab")),
+        prices="none",
+        seed=4,
+    )
     blocks._loaded.cache_clear()
 
 
@@ -58,22 +64,36 @@ def computed(replay: Replay, executor: Executor | None) -> dict[str, Any]:
     seeded: dict[str, Any] = {"order": "seeded", "replicates": 5, "executor": executor}
     evaluations = [
         evaluate(AdaptiveConsistency(budget=6), dataset, one, **seeded, rows=[9, 1, 2, 3, 4, 7]),
-        evaluate(Cascade(thresholds=(0.7,), score="vote-share", samples=3), dataset, [one, two], **seeded),
+        evaluate(
+            Cascade(thresholds=(0.7,), score="vote-share", samples=3), dataset, [one, two], **seeded
+        ),
         evaluate(DifficultyAdaptive(budget=4, ranking="prompt-length"), dataset, one, **seeded),
     ]
     names = ("right", "calls", "samples", "tokens", "no_answer", "stopped_early", "routed_wrong")
     return {
         "evaluations": [evaluation.to_dict() for evaluation in evaluations],
-        "questions": [getattr(evaluation, name).tolist() for evaluation in evaluations for name in names],
+        "questions": [
+            getattr(evaluation, name).tolist() for evaluation in evaluations for name in names
+        ],
         "plain": self_consistency_curve(dataset, one, [1, 4, 8], **seeded).to_dict(),
-        "recorded": self_consistency_curve(dataset, one, [2, 3], order="recorded", executor=executor).to_dict(),
+        "recorded": (
+            self_consistency_curve(
+                dataset, one, [2, 3], order="recorded", executor=executor
+            ).to_dict()
+        ),
         "swept": method_curve(dataset, [one], "self-consistency", "n", [1, 3], **seeded).to_dict(),
-        "estimated": estimate(dataset, one, g=3, m=[1, 3], methods=("unbiased", "exact"), executor=executor).to_dict(),
+        "estimated": (
+            estimate(
+                dataset, one, g=3, m=[1, 3], methods=("unbiased", "exact"), executor=executor
+            ).to_dict()
+        ),
     }
 
 
 # In this order: the whole is computed before the fixture `executor` makes the cut small.
-def test_the_cut_shows_in_no_number(whole: dict[str, Any], executor: Executor | None, replay: Replay) -> None:
+def test_the_cut_shows_in_no_number(
+    whole: dict[str, Any], executor: Executor | None, replay: Replay
+) -> None:
     assert computed(replay, executor) == whole
 
 
@@ -88,7 +108,8 @@ def test_orders_stay_small_whatever_the_number_of_questions(
 
     monkeypatch.setattr(LLM, "orders", spied)
     seen: list[tuple[int, int]] = []
-    evaluate(SelfConsistency(4), replay[0], replay[1][0], order="seeded", replicates=30, executor=executor,
+    evaluate(SelfConsistency(4), replay[0], replay[1][0], order="seeded", replicates=30,
+    executor=executor,
              progress=lambda *done: seen.append(done))  # fmt: skip
     assert max(each.size for each in drawn) <= 50
     assert seen[-1] == (11, 11)
@@ -96,27 +117,40 @@ def test_orders_stay_small_whatever_the_number_of_questions(
 
 
 @pytest.mark.slow
-def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(tmp_path: Path, replay: Replay, executor: Any) -> None:
-    (tmp_path / "mine.py").write_text("def fails(question, llm):\n    if question.endswith('n 7?'):\n        1 / 0\n")
+def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(
+    tmp_path: Path, replay: Replay, executor: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def fails(question, llm):\n    if question.endswith('n 7?'):\n        1 / 0\n"
+    )
     method = make_method(f"{tmp_path / 'mine.py'}:fails")
     with pytest.raises(MethodError, match=r"fails on question 'toy/7' raised ZeroDivisionError"):
         evaluate(method, replay[0], replay[1][0], order="recorded", executor=executor)
 
 
-def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path: Path, replay: Replay) -> None:
+def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(
+    tmp_path: Path, replay: Replay
+) -> None:
     recipe = LoadRecipe.of(*replay)
     place = Path(recipe.recordings[0][0])
     place.rename(tmp_path / "elsewhere")
-    with pytest.raises(NotARecordingError, match=r"A worker cannot open the recording: .* same path, or from the Hub"):
+    with pytest.raises(
+        NotARecordingError,
+        match=r"A worker cannot open the recording: .* same path, or from the Hub",
+    ):
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
-    with pytest.raises(NotARecordingError, match=r"A worker finds no recording in .* from the same path"):
+    with pytest.raises(
+        NotARecordingError, match=r"A worker finds no recording in .* from the same path"
+    ):
         _check_file(place, None, "README.md", {})
     write_toy(place, {"one": ANSWERS[:2], "two": ANSWERS[:2]}, ["a", "b"])
     with pytest.raises(ConflictError, match="has changed: its hash was"):
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
 
 
-def test_threads_of_one_worker_load_a_recording_once(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_one_worker_load_a_recording_once(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_once, loads = LoadRecipe.load, []
 
     def spied(recipe: LoadRecipe) -> Any:

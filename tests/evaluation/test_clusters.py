@@ -1,4 +1,6 @@
-"""Clusters: questions that are one piece of evidence, in every command, in receipts, and in what is resampled."""
+"""Clusters: questions that are one piece of evidence, in every command, in receipts, and in what is
+resampled.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,26 @@ from feval.receipts.verifying import verify_receipt
 from feval.recording import LLMInfo, Question, RecordingWriter
 from feval.report.tables.comparisons import comparison_tables
 
-ANSWERS = [["a", "a", "b"], ["b", "a", "b"], ["a", "b", "c"], ["a", "a", "a"], ["c", "b", "a"], ["a", "b", "b"]]
+ANSWERS = [
+    ["a", "a", "b"],
+    ["b", "a", "b"],
+    ["a", "b", "c"],
+    ["a", "a", "a"],
+    ["c", "b", "a"],
+    ["a", "b", "b"],
+]
 TEXTS = ["Who?", "Who?", "Which is right?", "Which is right?", "", ""]
 CHOICES = [(), (), (("A", "x"), ("B", "y")), (("A", "x"), ("B", "z")), (), ()]
 
 
 def recording(folder: Path, texts: list[str] = TEXTS, order: Sequence[int] = range(6)) -> Path:
-    """Six questions whose first two have one text, the next two one text and other choices, and the last two no text."""
+    """Six questions whose first two have one text, the next two one text and other choices, and the
+    last two no text.
+    """
     with RecordingWriter(folder / "rec", operation={"name": "test"}) as writer:
-        writer.add_dataset(TOY, [Question(f"toy/{i}", texts[i], "a", "a", CHOICES[i]) for i in order])
+        writer.add_dataset(
+            TOY, [Question(f"toy/{i}", texts[i], "a", "a", CHOICES[i]) for i in order]
+        )
         for llm, shift in (("x", 0), ("y", 4)):
             answers = ANSWERS[shift:] + ANSWERS[:shift]
             writer.add_pools("toy", LLMInfo(llm), "words", (pool(i, answers[i]) for i in order))
@@ -62,9 +75,15 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) ->
     codes = question_clusters(dataset, np.arange(6), tmp_path / "c.csv")
     assert codes is not None
     assert [codes.tolist().index(code) for code in codes] == [0, 0, 2, 2, 0, 5]
-    assert evaluate(SelfConsistency(1), dataset, llm, clusters=tmp_path / "c.csv").clusters == ClusterSizes(3, 3)
-    assert evaluate(SelfConsistency(1), dataset, llm, clusters={"toy/5": "alone"}).clusters == ClusterSizes(5, 2)
-    warned = evaluate(SelfConsistency(1), dataset, llm, clusters=dict.fromkeys(dataset.question_ids, "one")).warnings
+    assert evaluate(
+        SelfConsistency(1), dataset, llm, clusters=tmp_path / "c.csv"
+    ).clusters == ClusterSizes(3, 3)
+    assert evaluate(
+        SelfConsistency(1), dataset, llm, clusters={"toy/5": "alone"}
+    ).clusters == ClusterSizes(5, 2)
+    warned = evaluate(
+        SelfConsistency(1), dataset, llm, clusters=dict.fromkeys(dataset.question_ids, "one")
+    ).warnings
     assert warned[0].startswith("Intervals and tests count 1 cluster, not 6 questions")
     assert warned[2].startswith("Only 1 cluster: below 10")
 
@@ -79,7 +98,9 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) ->
         ("toy/77,a\n", NotRecordedError, "such as 'toy/77'"),
     ],
 )
-def test_a_bad_file_of_clusters_is_refused(tmp_path: Path, text: str, kind: type[Exception], words: str) -> None:
+def test_a_bad_file_of_clusters_is_refused(
+    tmp_path: Path, text: str, kind: type[Exception], words: str
+) -> None:
     dataset, _ = load("toy", ["x"], recording(tmp_path))
     (tmp_path / "c.csv").write_text(text)
     with pytest.raises(kind, match=words):
@@ -118,7 +139,9 @@ def test_comparisons_test_and_resample_clusters(tmp_path: Path) -> None:
     assert grouped.differences[0].skewness == pytest.approx(
         stats.skew((one - other).reshape(2, 3).sum(axis=0)) / 3**0.5
     )
-    assert [row.difference for row in grouped.differences] == [row.difference for row in plain.differences]
+    assert [row.difference for row in grouped.differences] == [
+        row.difference for row in plain.differences
+    ]
     assert [row.high for row in grouped.differences] != [row.high for row in plain.differences]
     assert [rank.low for rank in grouped.ranking] != [rank.low for rank in plain.ranking]
     alone = compare(place, methods, clusters={name: name for name in everyone}, **settings)
@@ -127,7 +150,11 @@ def test_comparisons_test_and_resample_clusters(tmp_path: Path) -> None:
     renamed = {name: str("cba".index(cluster)) for name, cluster in everyone.items()}
     elsewhere = compare(other, methods, clusters=renamed, **settings)
     assert (elsewhere.savings, elsewhere.ranking) == (grouped.savings, grouped.ranking)
-    (tmp_path / "c.csv").write_text("".join(f"{name},{cluster}\n" for name, cluster in everyone.items()))
-    (tmp_path / "plan.toml").write_text('clusters = "c.csv"\n' + grouped.plan.changed(clusters=None).to_toml())
+    (tmp_path / "c.csv").write_text(
+        "".join(f"{name},{cluster}\n" for name, cluster in everyone.items())
+    )
+    (tmp_path / "plan.toml").write_text(
+        'clusters = "c.csv"\n' + grouped.plan.changed(clusters=None).to_toml()
+    )
     assert Plan.read(tmp_path / "plan.toml").clusters == everyone
     assert Plan.from_dict(grouped.plan.to_dict()) == grouped.plan

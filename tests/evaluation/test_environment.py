@@ -10,7 +10,14 @@ from small import write_toy
 
 from feval import evaluate, load, plurality
 from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
-from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, Observation, as_method
+from feval.evaluation.environment import (
+    ASK_AGAIN,
+    NEXT_LLM,
+    STOP,
+    BudgetEnvironment,
+    Observation,
+    as_method,
+)
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -22,7 +29,9 @@ PROMPT = 7
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     out = write_toy(
-        tmp_path_factory.mktemp("env") / "toy", {"gpt-4o-mini": CHEAP, "gpt-3.5-turbo": DEAR}, ["a", "y", "b"]
+        tmp_path_factory.mktemp("env") / "toy",
+        {"gpt-4o-mini": CHEAP, "gpt-3.5-turbo": DEAR},
+        ["a", "y", "b"],
     )
     return load("toy", recording=out, seed=1)
 
@@ -38,12 +47,27 @@ def test_an_episode_by_hand(replay: Replay) -> None:
     dataset, llms = replay
     env = BudgetEnvironment(dataset, llms, unit="tokens", rows=[0])
     seen, info = env.reset(seed=4)
-    assert (seen.llm, seen.parties, seen.questions_left, seen.question) == (-1, (), 1, "What is question 0?")
-    assert info["action_mask"] == [False, True, False]  # nothing can be stopped before something was asked
+    assert (seen.llm, seen.parties, seen.questions_left, seen.question) == (
+        -1,
+        (),
+        1,
+        "What is question 0?",
+    )
+    # nothing can be stopped before something was asked
+    assert info["action_mask"] == [False, True, False]
     chain = [llm.order(0, 4) for llm in llms]
-    codes = [[llm.answers(0, [place])[0] for place in order] for llm, order in zip(llms, chain, strict=True)]
+    codes = [
+        [llm.answers(0, [place])[0] for place in order]
+        for llm, order in zip(llms, chain, strict=True)
+    ]
     seen, reward, terminated, truncated, info = env.step(NEXT_LLM)
-    assert (seen.llm, seen.parties, reward, terminated, truncated) == (0, ((0, 0),), 0.0, False, False)
+    assert (seen.llm, seen.parties, reward, terminated, truncated) == (
+        0,
+        ((0, 0),),
+        0.0,
+        False,
+        False,
+    )
     assert info["spent"] == PROMPT + 10 + chain[0][0]  # sample i of the toy has 10 + i tokens
     seen, *_ = env.step(ASK_AGAIN)
     assert [party for _, party in seen.parties] == [0, int(codes[0][1] != codes[0][0])]
@@ -52,7 +76,12 @@ def test_an_episode_by_hand(replay: Replay) -> None:
     seen, reward, terminated, truncated, info = env.step(STOP)
     votes = [*codes[0][:2], codes[1][0]]
     assert reward == float(max(votes, key=votes.count) == "a")
-    assert (terminated, truncated, info["action_mask"], seen.questions_left) == (True, False, [False] * 3, 0)
+    assert (terminated, truncated, info["action_mask"], seen.questions_left) == (
+        True,
+        False,
+        [False] * 3,
+        0,
+    )
     with pytest.raises(UsageError, match="call reset first"):
         env.step(STOP)
 
@@ -83,7 +112,9 @@ def test_an_episode_is_a_function_of_its_seed(replay: Replay) -> None:
 
     assert play(3) == play(3)
     assert len({tuple(play(seed)) for seed in range(5)}) > 1
-    assert {seen.question for seen in play(2)} - {""} == {f"What is question {i}?" for i in range(3)}
+    assert {seen.question for seen in play(2)} - {""} == {
+        f"What is question {i}?" for i in range(3)
+    }
 
 
 def test_a_policy_is_a_method(replay: Replay) -> None:

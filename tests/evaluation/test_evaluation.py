@@ -1,4 +1,6 @@
-"""Evaluation: any callable, kinds, costs, splits, how errors came about, workers, and what goes wrong in users' methods."""
+"""Evaluation: any callable, kinds, costs, splits, how errors came about, workers, and what goes
+wrong in users' methods.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from recorded_pools import Recorded
 from small import SCORER, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval import SelfConsistency, compare, evaluate, load, method_curve, self_consistency_curve
-from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.errors import (
+    MethodError,
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.evaluation.training import train_test_rows
 from feval.methods import (
     AdaptiveConsistency,
@@ -44,7 +53,9 @@ GOLDS = ["a", "y", "b", "z"]
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     out = write_toy(
-        tmp_path_factory.mktemp("evaluation") / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS
+        tmp_path_factory.mktemp("evaluation") / "toy",
+        {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK},
+        GOLDS,
     )
     return load("toy", recording=out, seed=3)
 
@@ -67,10 +78,17 @@ class TwoRounds:
         return 2, 1
 
     def decide(self, pools: Any, orders: Any) -> Decisions:
-        first, second = (drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True))
+        first, second = (
+            drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True)
+        )
         agree = first[..., 0] == first[..., 1]
-        tokens = [drawn(pool.output_tokens, order) for pool, order in zip(pools, orders, strict=True)]
-        totals, longest = [each.sum(axis=-1) for each in tokens], [each.max(axis=-1) for each in tokens]
+        tokens = [
+            drawn(pool.output_tokens, order) for pool, order in zip(pools, orders, strict=True)
+        ]
+        totals, longest = (
+            [each.sum(axis=-1) for each in tokens],
+            [each.max(axis=-1) for each in tokens],
+        )
         ledgers = (
             Ledger.one_round(np.ones_like(agree), 2, totals[0], longest[0]),
             Ledger.one_round(~agree, 1, totals[1], longest[1]),
@@ -84,14 +102,18 @@ def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay:
     batch = evaluate(TwoRounds(), *replay, order=order, replicates=9)
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
         assert getattr(called, name).tolist() == getattr(batch, name).tolist(), name
-    assert called.to_dict() | {"method": "", "errors": 0} == batch.to_dict() | {"method": "", "errors": 0}
+    assert called.to_dict() | {"method": "", "errors": 0} == batch.to_dict() | {
+        "method": "",
+        "errors": 0,
+    }
     assert (called.method, batch.method) == ("two_rounds", "tworounds")
 
 
 def test_recorded_order_by_hand(replay: Replay) -> None:
     dataset, [strong, _] = replay
     result = evaluate(vote_of_three, dataset, strong, order="recorded")
-    assert result.right.tolist() == [1, 0, 1, 0]  # a, then x and y tie and x is seen first, b, and no answer
+    # a, then x and y tie and x is seen first, b, and no answer
+    assert result.right.tolist() == [1, 0, 1, 0]
     assert result.no_answer.tolist() == [0, 0, 0, 1]
     assert result.usd.tolist() == pytest.approx([1e-6 * (7 * 0.5 + 33 * 1.5)] * 4)
     summary = result.to_dict()
@@ -102,11 +124,18 @@ def test_recorded_order_by_hand(replay: Replay) -> None:
 
 def test_exact_is_the_default_where_there_is_such_a_form(replay: Replay) -> None:
     dataset, [strong, _] = replay
-    exact, seeded = evaluate(SelfConsistency(3), dataset, strong), evaluate(vote_of_three, dataset, strong)
+    exact, seeded = (
+        evaluate(SelfConsistency(3), dataset, strong),
+        evaluate(vote_of_three, dataset, strong),
+    )
     assert (exact.kind, seeded.kind) == ("exact", "seeded")
-    draws = [vote_of_three("", Recorded(list(order))) for order in itertools.permutations(STRONG[0], 3)]
+    draws = [
+        vote_of_three("", Recorded(list(order))) for order in itertools.permutations(STRONG[0], 3)
+    ]
     assert exact.right[0] == pytest.approx(draws.count("a") / len(draws), abs=1e-14)
-    assert sum(share or 0 for share in exact.errors().values()) == pytest.approx(1 - exact.accuracy, abs=1e-14)
+    assert sum(share or 0 for share in exact.errors().values()) == pytest.approx(
+        1 - exact.accuracy, abs=1e-14
+    )
     assert exact.no_answer.tolist() == [0, 0, 0, 1]
     with pytest.raises(UsageError, match=r"No exact expectation .* is known for vote_of_three"):
         evaluate(vote_of_three, dataset, strong, order="exact")
@@ -131,41 +160,64 @@ def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
     for billing, prompts in (("once", [1, 1]), ("per_round", [3, 1]), ("per_sample", [4, 2])):
         dataset, llms = load("toy", recording=out, billing=billing)
         result = evaluate(_rounds, dataset, llms, order="recorded")
-        assert result.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        assert (
+            result.tokens.tolist()
+            == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4
+        ), billing
         assert result.calls.tolist() == [3 + 2 + 1] * 4
-        assert result.tokens_per_round.tolist() == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        assert (
+            result.tokens_per_round.tolist()
+            == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4
+        ), billing
 
 
 def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None:
-    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 8, "gpt-4o-mini": WEAK * 8}, GOLDS * 8)
+    out = write_toy(
+        tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 8, "gpt-4o-mini": WEAK * 8}, GOLDS * 8
+    )
     result = {}
     for billing in ("once", "per_round"):
         dataset, llms = load("toy", recording=out, billing=billing)
         result[billing] = evaluate(AdaptiveConsistency(budget=4), dataset, llms[0])
         alone = evaluate(SelfConsistency(4), dataset, llms[0])
         assert alone.warnings == ()
-        cascade = evaluate(two_rounds, dataset, llms, order="recorded")  # two calls, but of two LLMs
+        # two calls, but of two LLMs
+        cascade = evaluate(two_rounds, dataset, llms, order="recorded")
         assert cascade.calls_per_question > 1
         assert cascade.warnings == ()
     once, per_round = result["once"], result["per_round"]
-    assert once.usd_per_question_per_round == per_round.usd_per_question == per_round.usd_per_question_per_round
+    assert (
+        once.usd_per_question_per_round
+        == per_round.usd_per_question
+        == per_round.usd_per_question_per_round
+    )
     assert per_round.warnings == ()
     [sentence] = once.warnings
-    assert sentence.startswith(f"adaptive-consistency makes {once.calls_per_question:.2f} calls per question")
+    assert sentence.startswith(
+        f"adaptive-consistency makes {once.calls_per_question:.2f} calls per question"
+    )
     assert once.to_dict()["warnings"] == [sentence]
     assert once.to_dict()["usd_per_question_per_round"] == per_round.usd_per_question
 
 
 @pytest.mark.parametrize("questions", [1, 9, 10, 29, 30])
 def test_fewer_than_thirty_questions_carry_a_warning(questions: int, tmp_path: Path) -> None:
-    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions)
+    out = write_toy(
+        tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions
+    )
     dataset, [llm] = load("toy", recording=out)
-    result, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
+    result, curve = (
+        evaluate(SelfConsistency(1), dataset, llm),
+        self_consistency_curve(dataset, llm, [1, 2]),
+    )
     swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
     texts = [each.to_dict()["warnings"] for each in (result, curve)]
     for warnings in (result.warnings, curve.warnings, swept.warnings, *texts):
         assert len(warnings) == (questions < 30)
-        counted = f"Only {questions} question{'s' * (questions > 1)}: below {10 if questions < 10 else 30}"
+        counted = (
+            f"Only {questions} question{'s' * (questions > 1)}: below"
+            f" {10 if questions < 10 else 30}"
+        )
         assert all(sentence.startswith(counted) for sentence in warnings)
 
 
@@ -174,8 +226,13 @@ def test_curves_and_evaluations_have_the_same_interval(replay: Replay) -> None:
     for order in ("exact", "recorded", "seeded"):
         [point] = self_consistency_curve(dataset, strong, [3], order=order, replicates=5).points
         result = evaluate(SelfConsistency(3), dataset, strong, order=order, replicates=5)
-        assert (result.accuracy_low, result.accuracy_high) == pytest.approx((point.accuracy_low, point.accuracy_high))
-        assert (point.usd_per_question_per_round, point.calls_per_question) == (result.usd_per_question_per_round, 1)
+        assert (result.accuracy_low, result.accuracy_high) == pytest.approx(
+            (point.accuracy_low, point.accuracy_high)
+        )
+        assert (point.usd_per_question_per_round, point.calls_per_question) == (
+            result.usd_per_question_per_round,
+            1,
+        )
 
 
 def _rounds(question: str, first: Any, second: Any) -> str | None:
@@ -188,7 +245,10 @@ def _rounds(question: str, first: Any, second: Any) -> str | None:
 
 def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: Replay) -> None:
     dataset, [strong, _] = replay
-    same = [evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist() for s in (3, 4)]
+    same = [
+        evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist()
+        for s in (3, 4)
+    ]
     assert same[0] == evaluate(vote_of_three, dataset, strong, replicates=29).right.tolist()
     assert same[0] != same[1]
 
@@ -221,7 +281,12 @@ def test_errors_are_told_apart(replay: Replay) -> None:
     assert result.right.tolist() == [0, 1, 0, 0]
     assert result.stopped_early.tolist() == [0, 0, 0, 0]  # all four of the weak LLM vote wrong, too
     assert result.routed_wrong.tolist() == [1, 0, 1, 0]  # those of the strong one would be right
-    assert result.errors() == {"no_answer": 0, "wrong_vote": 0.25, "stopped_early": 0, "routed_wrong": 0.5}
+    assert result.errors() == {
+        "no_answer": 0,
+        "wrong_vote": 0.25,
+        "stopped_early": 0,
+        "routed_wrong": 0.5,
+    }
     early = evaluate(Fixed(), dataset, llms[::-1], order="recorded")
     assert early.right.tolist() == [1, 0, 1, 0]
     assert early.stopped_early.tolist() == [0, 1, 0, 0]  # x, y, no answer, y: y
@@ -229,13 +294,25 @@ def test_errors_are_told_apart(replay: Replay) -> None:
 
 
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order: str, tmp_path: Path) -> None:
-    pools = [["b", "a", "b", "a"], ["b", "a", "c", None], ["a", "b", "c", "d"], ["b", "b", "b", "a"]]
+def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(
+    order: str, tmp_path: Path
+) -> None:
+    pools = [
+        ["b", "a", "b", "a"],
+        ["b", "a", "c", None],
+        ["a", "b", "c", "d"],
+        ["b", "b", "b", "a"],
+    ]
     out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": pools}, ["a"] * 4)
     dataset, llm = load("toy", recording=out)
     one, two = (
         evaluate(
-            AdaptiveConsistency(threshold=0.5, budget=4), dataset, llm, order=order, replicates=30, workers=workers
+            AdaptiveConsistency(threshold=0.5, budget=4),
+            dataset,
+            llm,
+            order=order,
+            replicates=30,
+            workers=workers,
         )
         for workers in (1, 2)
     )
@@ -243,7 +320,9 @@ def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order: st
     wrong = (1 - one.right).tolist()
     assert wrong[0] > 0
     # The first answer stops. None is right without a vote for it among all four.
-    assert one.stopped_early == pytest.approx([wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0], abs=1e-15)
+    assert one.stopped_early == pytest.approx(
+        [wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0], abs=1e-15
+    )
 
 
 def test_a_split_is_a_function_of_keys_and_seed(tmp_path: Path) -> None:
@@ -279,7 +358,9 @@ def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
     assert result.question_ids == [replay[0].question_ids[row] for row in test]
     assert (result.train_questions, result.questions) == (2, 2)
     passage = {replay[0].question_ids[row]: "one" for row in (train[0], test[1])}
-    warned = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5, clusters=passage).cautions
+    warned = evaluate(
+        Learner(), *replay, train_fraction=0.5, split_seed=5, clusters=passage
+    ).cautions
     assert warned[-1].startswith(
         "1 of the 2 questions have the text of a training question or are in a cluster with one"
     )
@@ -292,16 +373,24 @@ def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("self-consistency", "is not a method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
+    [
+        ("self-consistency", "is not a method"),
+        (SelfConsistency, r"such as SelfConsistency\(\)"),
+        (3, "3 is no"),
+    ],
 )
-def test_what_is_no_method_is_refused_before_anything_runs(value: Any, words: str, replay: Replay) -> None:
+def test_what_is_no_method_is_refused_before_anything_runs(
+    value: Any, words: str, replay: Replay
+) -> None:
     with pytest.raises(UsageError, match=words):
         evaluate(value, *replay)
 
 
 @pytest.mark.parametrize("method", [TwoRounds(), pytest.param(two_rounds, marks=pytest.mark.slow)])
 def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: Replay) -> None:
-    alone, shared = (evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3))
+    alone, shared = (
+        evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3)
+    )
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
         assert getattr(alone, name).tolist() == getattr(shared, name).tolist(), name
     assert alone.to_dict() == shared.to_dict()
@@ -313,7 +402,9 @@ def test_a_method_that_cannot_travel_needs_one_worker(replay: Replay) -> None:
 
 
 def test_an_error_in_a_worker_is_the_error(replay: Replay) -> None:
-    with pytest.raises(MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"):
+    with pytest.raises(
+        MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"
+    ):
         evaluate(raises, *replay, workers=2)
 
 
@@ -345,15 +436,38 @@ def number(question: str, *llms: Any) -> int:
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        (raises, "raises on question 'toy/0' raised ZeroDivisionError: division by zero .*test_evaluation.py, line"),
+        (
+            raises,
+            (
+                "raises on question 'toy/0' raised ZeroDivisionError: division by zero"
+                " .*test_evaluation.py, line"
+            ),
+        ),
         (greedy, "greedy on question 'toy/0' failed: .* has 4 recorded CoTs .*; 5 were asked for"),
         (tampers, "tampers on question 'toy/0' raised AttributeError"),
-        (tampers_with_a_cot, r"raised FrozenInstanceError: cannot assign to field 'answer' \(test_evaluation.py, line"),
-        (half, "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for"),
-        (number, "number on question 'toy/0' returned 42, of type int. A method returns its answer as text, or None"),
+        (
+            tampers_with_a_cot,
+            (
+                r"raised FrozenInstanceError: cannot assign to field 'answer' \(test_evaluation.py,"
+                r" line"
+            ),
+        ),
+        (
+            half,
+            "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for",
+        ),
+        (
+            number,
+            (
+                "number on question 'toy/0' returned 42, of type int. A method returns its answer"
+                " as text, or None"
+            ),
+        ),
     ],
 )
-def test_a_method_that_fails_is_named_with_its_question(method: Any, words: str, replay: Replay) -> None:
+def test_a_method_that_fails_is_named_with_its_question(
+    method: Any, words: str, replay: Replay
+) -> None:
     with pytest.raises(MethodError, match=words):
         evaluate(method, *replay)
 
@@ -361,13 +475,29 @@ def test_a_method_that_fails_is_named_with_its_question(method: Any, words: str,
 @pytest.mark.parametrize(
     ("method", "llms", "words"),
     [
-        (SelfConsistency(5), 1, "self-consistency .* has 4 recorded CoTs on question 'toy/0' of toy; 5 were asked for"),
+        (
+            SelfConsistency(5),
+            1,
+            "self-consistency .* has 4 recorded CoTs on question 'toy/0' of toy; 5 were asked for",
+        ),
         (BestOfN(4), 1, "best-of-n .* has no scores.*feval score .* reward model"),
         (WeightedBestOfN(4), 1, "weighted-best-of-n .* has no scores.*feval score .* reward model"),
-        (Cascade(("0.5",)), 2, "cascade .* has no scores.*feval score .* score='vote-share' needs none"),
+        (
+            Cascade(("0.5",)),
+            2,
+            "cascade .* has no scores.*feval score .* score='vote-share' needs none",
+        ),
         (AutoMix(), 2, "automix .* has no scores.*feval score .* verifications"),
-        (DifficultyAdaptive(budget=4), 1, "difficulty-adaptive .* has no scores.* ranking='prompt-length' needs none"),
-        (ConfidenceWeighted(4, temperature=1.0), 1, "confidence-weighted .* no log-probabilities .*record --logprobs"),
+        (
+            DifficultyAdaptive(budget=4),
+            1,
+            "difficulty-adaptive .* has no scores.* ranking='prompt-length' needs none",
+        ),
+        (
+            ConfidenceWeighted(4, temperature=1.0),
+            1,
+            "confidence-weighted .* no log-probabilities .*record --logprobs",
+        ),
         (DeepConfidence(4), 1, "deep-confidence .* no log-probabilities .*record --logprobs"),
     ],
 )
@@ -379,10 +509,14 @@ def test_what_a_recording_lacks_is_said_and_what_to_do(
         evaluate(method, replay[0], replay[1][:llms], order=order)
 
 
-def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(tmp_path: Path) -> None:
+def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(
+    tmp_path: Path,
+) -> None:
     counts = (20, 15, 12, 10, 8, 7, 6, 5, 5, 4, 4, 3, 3, *[2] * 6, *[1] * 10)
     diverse = [str(answer) for answer, times in enumerate(counts) for _ in range(times)]
-    dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {"gpt-4o-mini": [diverse]}, ["0"]))
+    dataset, llms = load(
+        "toy", recording=write_toy(tmp_path / "toy", {"gpt-4o-mini": [diverse]}, ["0"])
+    )
     method, why = AdaptiveConsistency(budget=64), "would visit more than 400,000,000 counts"
     result = evaluate(method, dataset, llms, replicates=9)
     drawn = evaluate(method, dataset, llms, replicates=9, order="seeded")
@@ -397,11 +531,21 @@ def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(tm
     assert why in " ".join(curve.warnings)
     both = [SelfConsistency(3), method]
     compared = compare(tmp_path / "toy", both, replicates=9)
-    assert (compared.kinds, why in " ".join(compared.warnings), compared.missing) == (("seeded",), True, ())
-    assert compare(tmp_path / "toy", both, replicates=9, order="exact").missing[0].reason.startswith("The exact")
+    assert (compared.kinds, why in " ".join(compared.warnings), compared.missing) == (
+        ("seeded",),
+        True,
+        (),
+    )
+    assert (
+        compare(tmp_path / "toy", both, replicates=9, order="exact")
+        .missing[0]
+        .reason.startswith("The exact")
+    )
     for ask in (
         evaluate,
-        lambda method, *on, order: method_curve(*on, "adaptive-consistency", "budget", [64], order=order),
+        lambda method, *on, order: method_curve(
+            *on, "adaptive-consistency", "budget", [64], order=order
+        ),
     ):
         with pytest.raises(UsageError, match=rf"{why}.*--order seeded"):
             ask(method, dataset, llms, order="exact")
@@ -416,7 +560,8 @@ def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: Re
         return answer
 
     with pytest.raises(
-        MethodError, match=r"hoarder on question 'toy/1' failed: This .* was kept from another question"
+        MethodError,
+        match=r"hoarder on question 'toy/1' failed: This .* was kept from another question",
     ):
         evaluate(hoarder, *replay)
 
@@ -432,7 +577,9 @@ class EqualsAll(str):
 
 def test_an_answer_counts_as_the_text_it_is(replay: Replay) -> None:
     assert evaluate(lambda question, *llms: EqualsAll("zzz"), *replay, replicates=1).accuracy == 0
-    assert evaluate(lambda question, *llms: EqualsAll("a"), *replay, replicates=1).right.tolist() == [1, 0, 0, 0]
+    assert evaluate(
+        lambda question, *llms: EqualsAll("a"), *replay, replicates=1
+    ).right.tolist() == [1, 0, 0, 0]
 
 
 def test_nonsense_is_refused(replay: Replay) -> None:
@@ -448,7 +595,9 @@ def test_nonsense_is_refused(replay: Replay) -> None:
 
 def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
     rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 6
-    out = write_scored_toy(tmp_path / "toy", {"m": rows, "n": rows[::-1]}, ["a", "b", "c", "b", "a", "a"])
+    out = write_scored_toy(
+        tmp_path / "toy", {"m": rows, "n": rows[::-1]}, ["a", "b", "c", "b", "a", "a"]
+    )
     dataset, llms = load("toy", recording=out)
     given = ConfidenceWeighted(8, temperature=0.37)
     learnt = ConfidenceWeighted(8)
@@ -456,15 +605,21 @@ def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
     result = evaluate(given, dataset, llms[0], train_fraction=0.5)
     assert result.fields["temperature"] == 0.37
     assert result.right.tolist() == evaluate(given, dataset, llms[0], rows=test).right.tolist()
-    assert evaluate(learnt, dataset, llms[0], train_fraction=0.5).fields["temperature"] in TEMPERATURES
+    assert (
+        evaluate(learnt, dataset, llms[0], train_fraction=0.5).fields["temperature"] in TEMPERATURES
+    )
     cascade = Cascade(thresholds=("0.7",), score="vote-share", samples=4)
     assert evaluate(cascade, dataset, llms, train_fraction=0.5).fields["thresholds"] == ("0.7",)
-    assert evaluate(replace(cascade, thresholds=None), dataset, llms, train_fraction=0.5).fields["thresholds"]
+    assert evaluate(replace(cascade, thresholds=None), dataset, llms, train_fraction=0.5).fields[
+        "thresholds"
+    ]
 
 
 def test_cots_without_a_score_are_counted_beside_the_result(tmp_path: Path) -> None:
     rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 12
-    dataset, [llm] = load("toy", recording=write_scored_toy(tmp_path / "toy", {"m": rows}, ["a"] * 12))
+    dataset, [llm] = load(
+        "toy", recording=write_scored_toy(tmp_path / "toy", {"m": rows}, ["a"] * 12)
+    )
     lacking = np.isnan(llm.pool.aggregated(None, "score")) & (llm.pool.codes >= 0)
     assert 0 < lacking.sum() < 84
     sentence = f"{lacking.sum()} of 84 CoTs of m have no score or confidence"
@@ -473,29 +628,43 @@ def test_cots_without_a_score_are_counted_beside_the_result(tmp_path: Path) -> N
     for result in (evaluate(BestOfN(3, aggregate="score"), dataset, llm), curve, comparison):
         assert [warning.startswith(sentence) for warning in result.warnings].count(True) == 1
         assert list(result.warnings) == result.to_dict()["warnings"]
-    assert not any("no score" in each for each in evaluate(SelfConsistency(3), dataset, llm).warnings)
+    assert not any(
+        "no score" in each for each in evaluate(SelfConsistency(3), dataset, llm).warnings
+    )
     row = int((~lacking.any(axis=1)).argmax())
     assert not any(
-        "no score" in each for each in evaluate(BestOfN(3, aggregate="score"), dataset, llm, rows=[row]).warnings
+        "no score" in each
+        for each in evaluate(BestOfN(3, aggregate="score"), dataset, llm, rows=[row]).warnings
     )
 
 
 def test_weights_below_zero_stop_an_evaluation_before_any_draw(tmp_path: Path) -> None:
     def negative(scores: ScoreRows) -> ScoreRows:
-        return replace(scores, scores=[None if s is None else s - 1 for s in scores.scores], step_scores=None)
+        return replace(
+            scores, scores=[None if s is None else s - 1 for s in scores.scores], step_scores=None
+        )
 
     made = [scored_pool("m", i, ["a", "a", "a", "b"]) for i in range(3)]
     plain = write_rows(tmp_path / "plain", ["a"] * 3, (LLMInfo("m"), [rich for rich, _ in made]))
-    out = add_scores(plain, tmp_path / "scored", SCORER, {("toy", "m"): [negative(scores) for _, scores in made]})
+    out = add_scores(
+        plain, tmp_path / "scored", SCORER, {("toy", "m"): [negative(scores) for _, scores in made]}
+    )
     dataset, [llm] = load("toy", recording=out)
     undrawn = llm.drawing(lambda *_: pytest.fail("it drew"))
-    with pytest.raises(UsageError, match=rf"the least by {SCORER.name} is -1\. .* transform=exp, sigmoid or rank"):
+    with pytest.raises(
+        UsageError, match=rf"the least by {SCORER.name} is -1\. .* transform=exp, sigmoid or rank"
+    ):
         evaluate(WeightedBestOfN(3, aggregate="score"), dataset, undrawn)
-    assert evaluate(WeightedBestOfN(3, aggregate="score", transform="rank"), dataset, llm).accuracy > 0.5
+    assert (
+        evaluate(WeightedBestOfN(3, aggregate="score", transform="rank"), dataset, llm).accuracy
+        > 0.5
+    )
 
 
 def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
-    """Test questions are chosen by numbers of their own: a coin that is first tossed after draw 0 is as fair there."""
+    """Test questions are chosen by numbers of their own: a coin that is first tossed after draw 0
+    is as fair there.
+    """
     pools: list[list[str | None]] = [["a", "b"]] * 1000
     dataset, [llm] = load("toy", recording=write_toy(tmp_path / "toy", {"m": pools}, ["a"] * 1000))
     method = AdaptiveConsistency("random", threshold=0.5, budget=2)
@@ -503,9 +672,13 @@ def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
     assert result.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors
 
 
-@pytest.mark.parametrize(("method", "field"), [(SelfConsistency(40), "n"), (EarlyStopping(2, 40), "budget")])
+@pytest.mark.parametrize(
+    ("method", "field"), [(SelfConsistency(40), "n"), (EarlyStopping(2, 40), "budget")]
+)
 def test_a_budget_above_the_pool_names_its_field(method: Any, field: str, replay: Replay) -> None:
     dataset, [llm, *_] = replay
     smallest = llm.pool.smallest
-    with pytest.raises(ShortPoolError, match=rf"Its budget is the field {field}: --set {field}={smallest}, or"):
+    with pytest.raises(
+        ShortPoolError, match=rf"Its budget is the field {field}: --set {field}={smallest}, or"
+    ):
         evaluate(method, dataset, llm)

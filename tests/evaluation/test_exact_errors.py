@@ -1,4 +1,6 @@
-"""How errors come about over all draws. Referee: the enumeration of all orders, by the definition and the readable forms."""
+"""How errors come about over all draws. Referee: the enumeration of all orders, by the definition
+and the readable forms.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +38,12 @@ from recorders.demo import bundled_recording
 Answers = tuple[str | None, ...]
 Draw = Callable[[Any, int], Iterator[np.ndarray]]
 
-POOLS = (
-    "aaabbc",
-    "aabbcc",  # tied
-    "aabb--",
-    "-a-ba-",
-    "------",
-    "abcdef",
-    "abbb--",
-)
+POOLS = ("aaabbc", "aabbcc", "aabb--", "-a-ba-", "------", "abcdef", "abbb--")  # tied
 CRITERIA: list[Any] = [
     AdaptiveConsistency(criterion, threshold, budget, rule)
     for criterion, threshold in (
-        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"),
+        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"),
+        ("majority", "1/3"),
         ("crp", 0.6),
     )
     for budget in (6, 4)
@@ -59,7 +54,10 @@ WINDOWS: list[Any] = [
     for window, budget in ((1, 6), (1, 4), (2, 6), (2, 5), (3, 6), (3, 4), (6, 6), (4, 6))
     for answer in ("all", "window")
 ]
-PLAIN = [SingleCall(), *(SelfConsistency(n, rule) for n in (1, 2, 4, 6) for rule in ("drop", "vote"))]
+PLAIN = [
+    SingleCall(),
+    *(SelfConsistency(n, rule) for n in (1, 2, 4, 6) for rule in ("drop", "vote")),
+]
 
 
 def answers(pool: str) -> Answers:
@@ -95,13 +93,22 @@ def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
     return right / count, none / count, float(early / count)
 
 
-def exact_split(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.ndarray, ErrorShares]:
-    pool = pool_of([[-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool] for pool in pools])
+def exact_split(
+    method: Any, pools: Sequence[str], golds: Sequence[str]
+) -> tuple[np.ndarray, ErrorShares]:
+    pool = pool_of(
+        [
+            [-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool]
+            for pool in pools
+        ]
+    )
     gold = np.array([ord(gold) - ord("a") for gold in golds])
     return split_of(method, pool, gold)
 
 
-def split_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
+def split_of(
+    method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None
+) -> tuple[np.ndarray, ErrorShares]:
     right = method.exact(pool, gold).right
     return right, method.exact_errors(pool, gold, right, draw or not_asked)
 
@@ -135,8 +142,12 @@ def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
     pools, golds = zip(*cases(), strict=True)
     right, shares = exact_split(method, pools, golds)
     assert not shares.routed_wrong.any()
-    expected = np.array([split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]).T
-    for result, wanted in zip((right, shares.no_answer, shares.stopped_early), expected, strict=True):
+    expected = np.array(
+        [split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]
+    ).T
+    for result, wanted in zip(
+        (right, shares.no_answer, shares.stopped_early), expected, strict=True
+    ):
         assert result == pytest.approx(wanted, abs=1e-12)
 
 
@@ -154,7 +165,9 @@ def test_all_of_the_recorded_cots_may_be_drawn_or_some(method: Any, data: st.Dat
 
 
 def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
-    """aabb: its first CoT stops, and the vote over all is tied; so half of the b that are answered were too early."""
+    """aabb: its first CoT stops, and the vote over all is tied; so half of the b that are answered
+    were too early.
+    """
     method = EarlyStopping(1, 4)
     for order in ([0, 1, 2, 3], [2, 3, 0, 1]):
         pool, orders = pool_of([[0, 0, 1, 1]]), np.array([[order]], np.uint16)
@@ -167,8 +180,13 @@ def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
 
 
 def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
-    """Gold 0. Asked: 1/2 and 1/3 of their votes; not asked: 1/2, and one that is all drawn and tells nothing."""
-    pools = [pool_of([own]) for own in ([0, 0, 1, 1, -1, -1], [2, 0, 1, -1, -1, -1], [1, 0, 0, 1, 2, -1], [0] * 6)]
+    """Gold 0. Asked: 1/2 and 1/3 of their votes; not asked: 1/2, and one that is all drawn and
+    tells nothing.
+    """
+    pools = [
+        pool_of([own])
+        for own in ([0, 0, 1, 1, -1, -1], [2, 0, 1, -1, -1, -1], [1, 0, 0, 1, 2, -1], [0] * 6)
+    ]
     orders = [np.arange(6, dtype=np.uint16)[None, None]] * 4
     none = np.zeros((1, 1), np.int64)
     ledgers = tuple(Ledger(none + 1, none + cots, none) for cots in (2, 5, 0, 6))
@@ -178,46 +196,77 @@ def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
     assert routed == pytest.approx((1 - 1 / 2) * (1 - 1 / 3) * 1 / 2)
     for answer, gold in ((-1, 0), (0, 0), (1, -1)):  # no answer, right, or without a gold
         early, routed = split_errors(
-            Decisions(none + answer, ledgers), none + answer == gold, np.array([gold]), pools, orders
+            Decisions(none + answer, ledgers),
+            none + answer == gold,
+            np.array([gold]),
+            pools,
+            orders,
         )
         assert (early.tolist(), routed.tolist()) == ([[0]], [[0]])
 
 
 @pytest.mark.parametrize("limit", ["_MOST_STEPS", "_MOST_COUNTS", "_MOST_IN_FRACTIONS"])
-def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_counts_are_estimated_and_that_is_said(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within 4 of its standard errors of the truth, and together no more than what is wrong."""
     rng = np.random.default_rng(5)
     codes, gold = rng.choice(4, (40, 34), p=[0.4, 0.35, 0.15, 0.1]), rng.integers(0, 3, 40)
     codes[:, -2:], pool = -1, pool_of(codes)
-    method = EarlyStopping(2, 30) if limit == "_MOST_IN_FRACTIONS" else AdaptiveConsistency(threshold=0.8, budget=30)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_IN_FRACTIONS", 1_000_000_000_000)
+    method = (
+        EarlyStopping(2, 30)
+        if limit == "_MOST_IN_FRACTIONS"
+        else AdaptiveConsistency(threshold=0.8, budget=30)
+    )
+    monkeypatch.setattr(
+        "feval.methods.stopping.stopped_early._MOST_IN_FRACTIONS", 1_000_000_000_000
+    )
     right, known = split_of(method, pool, gold)
     assert known.estimate is None
     monkeypatch.setattr(f"feval.methods.stopping.stopped_early.{limit}", 1)
     monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_SUBPOOLS", 0)
     _, shares = split_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
-    assert (shares.estimate.replicates, shares.estimate.questions) == (1000, np.count_nonzero(known.stopped_early))
+    assert (shares.estimate.replicates, shares.estimate.questions) == (
+        1000,
+        np.count_nonzero(known.stopped_early),
+    )
     off = shares.stopped_early.mean() - known.stopped_early.mean()
     assert 0 < abs(off) < 4 * shares.estimate.standard_error < 0.1 * known.stopped_early.mean()
     assert shares.stopped_early.sum() <= (1 - right - shares.no_answer).sum() + 1e-12
     assert shares.no_answer.tolist() == known.no_answer.tolist()
 
 
-def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most questions are wrong in none of the hundred replicates, and are not taken for never stopped early."""
+def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most questions are wrong in none of the hundred replicates, and are not taken for never
+    stopped early.
+    """
     rng = np.random.default_rng(8)
-    codes = np.array([rng.permutation([0] * own + [1] * (20 - own)) for own in rng.integers(13, 18, 400)])
-    pool, gold, method = pool_of(codes), np.zeros(400, np.int64), AdaptiveConsistency(threshold=0.9, budget=12)
+    codes = np.array(
+        [rng.permutation([0] * own + [1] * (20 - own)) for own in rng.integers(13, 18, 400)]
+    )
+    pool, gold, method = (
+        pool_of(codes),
+        np.zeros(400, np.int64),
+        AdaptiveConsistency(threshold=0.9, budget=12),
+    )
     right, known = split_of(method, pool, gold)
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)  # a hundred replicates
+    # a hundred replicates
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
     _, shares = split_of(method, pool, gold, seeded(pool, 12))
     assert np.median((1 - right) * 100) < 1
-    assert abs(shares.stopped_early.mean() - known.stopped_early.mean()) < 3 * shares.estimate.standard_error
+    assert (
+        abs(shares.stopped_early.mean() - known.stopped_early.mean())
+        < 3 * shares.estimate.standard_error
+    )
 
 
 def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions with the same counts share what is exact, and have draws of their own for what is estimated."""
+    """Questions with the same counts share what is exact, and have draws of their own for what is
+    estimated.
+    """
     rng = np.random.default_rng(5)
     codes, gold = rng.choice(3, (12, 14), p=[0.5, 0.35, 0.15]), rng.integers(0, 2, 12)
     pool, gold = pool_of(np.vstack([codes, codes[:, ::-1]])), np.tile(gold, 2)
@@ -225,20 +274,28 @@ def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> 
     right, known = split_of(method, pool, gold)
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     monkeypatch.setattr("feval.estimators.per_question.QUESTIONS_AT_ONCE", 5)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)  # a hundred replicates
+    # a hundred replicates
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
     in_blocks, shares = split_of(method, pool, gold, seeded(pool, 8))
     assert in_blocks == pytest.approx(right, abs=1e-12)
     assert shares.estimate.questions == np.count_nonzero(known.stopped_early)
-    assert 0 < abs(shares.stopped_early.mean() - known.stopped_early.mean()) < 4 * shares.estimate.standard_error
+    assert (
+        0
+        < abs(shares.stopped_early.mean() - known.stopped_early.mean())
+        < 4 * shares.estimate.standard_error
+    )
     assert shares.stopped_early[:12].tolist() != shares.stopped_early[12:].tolist()
 
 
-def test_an_estimated_split_is_said_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimated_split_is_said_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     with bundled_recording() as folder:
         plan = Plan.from_dict({
             "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
-            "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"], "budgets": {"budget": [20, 40]}}],
+            "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"],
+            "budgets": {"budget": [20, 40]}}],
         })  # fmt: skip
         comparison = compare(plan)
         part, whole = comparison.curves[0].points
@@ -249,21 +306,40 @@ def test_an_estimated_split_is_said_everywhere(tmp_path: Path, monkeypatch: pyte
         points = comparison.to_dict()["curves"][0]["points"]
         assert points[0]["errors_estimate"] == asdict(part.errors_estimate)
         assert "errors_estimate" not in points[1]
-        assert points[0]["errors"] == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
+        assert (
+            points[0]["errors"]
+            == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
+        )
         notes = evaluation_tables([part, whole])[1].notes
         assert len(notes) == 3
-        assert f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each" in notes[2]
+        assert (
+            f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each"
+            in notes[2]
+        )
         receipt = tmp_path / "receipt.json"
-        asked = ["run", "early-stopping", "--set", "budget=20", "--recording", folder, "--llm", "feval/tiny-42k"]
+        asked = [
+            "run",
+            "early-stopping",
+            "--set",
+            "budget=20",
+            "--recording",
+            folder,
+            "--llm",
+            "feval/tiny-42k",
+        ]
         done = CliRunner().invoke(app, [str(one) for one in (*asked, "--receipt", receipt)])
         assert done.exit_code == 0, done.output
-        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(part.errors_estimate)
+        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(
+            part.errors_estimate
+        )
         assert verify_receipt(receipt).equal
 
 
 @pytest.mark.slow
 def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over many seeds the estimate has the truth as its mean, and its standard errors as its spread."""
+    """Over many seeds the estimate has the truth as its mean, and its standard errors as its
+    spread.
+    """
     rng = np.random.default_rng(6)
     codes, gold = rng.choice(3, (20, 12), p=[0.45, 0.35, 0.2]), np.zeros(20, np.int64)
     pool, method = pool_of(codes), AdaptiveConsistency(threshold=0.8, budget=10)
@@ -282,13 +358,19 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
 def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
     with bundled_recording() as folder:
         dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
-        for method in (AdaptiveConsistency(budget=40), AdaptiveConsistency(budget=30), EarlyStopping(2, 40)):
+        for method in (
+            AdaptiveConsistency(budget=40),
+            AdaptiveConsistency(budget=30),
+            EarlyStopping(2, 40),
+        ):
             exact = evaluate(method, dataset, llm)
             seeded = evaluate(method, dataset, llm, order="seeded", replicates=400)
             assert exact.errors_estimate is None
             assert None not in exact.errors().values()
             assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-            spread = np.sqrt((exact.stopped_early * (1 - exact.stopped_early)).sum() / 400) / len(dataset)
+            spread = np.sqrt((exact.stopped_early * (1 - exact.stopped_early)).sum() / 400) / len(
+                dataset
+            )
             assert abs(seeded.stopped_early.mean() - exact.stopped_early.mean()) < 4 * spread
             assert seeded.stopped_early.mean() > 0
 
@@ -296,10 +378,9 @@ def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
 def test_counts_are_counted_without_being_written_down() -> None:
     for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
         for drawn in range(7):
-            assert number_of_counts(np.array(bounds), drawn) == len(partitions(np.array(bounds), drawn)), (
-                bounds,
-                drawn,
-            )
+            assert number_of_counts(np.array(bounds), drawn) == len(
+                partitions(np.array(bounds), drawn)
+            ), (bounds, drawn)
 
 
 @pytest.mark.parametrize("no_answer", ["drop", "vote"])
@@ -311,10 +392,14 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
             count = len(orders(answers(pool)))
             for order in orders(answers(pool)):
                 for n, chance in enumerate((0.3, 0.3 * 0.7, 0.3 * 0.7**2, 0.3 * 0.7**3, 0.7**4), 1):
-                    votes = Counter(one for one in order[:n] if one is not None or no_answer == "vote")
+                    votes = Counter(
+                        one for one in order[:n] if one is not None or no_answer == "vote"
+                    )
                     answer = max(votes, key=votes.__getitem__) if votes else None
                     none += chance * (answer is None)
-                    early += chance * (answer not in (gold, None) and n < 5) * share(order[:5], gold)
+                    early += (
+                        chance * (answer not in (gold, None) and n < 5) * share(order[:5], gold)
+                    )
             _, shares = exact_split(method, [pool], [gold])
             assert shares.no_answer == pytest.approx([none / count], abs=1e-12)
             assert shares.stopped_early == pytest.approx([early / count], abs=1e-12)
@@ -326,7 +411,9 @@ def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None
         right, shares = exact_split(Oracle(n), [pool], [gold])
         drawn = [order[:n] for order in orders(answers(pool))]
         assert right == pytest.approx([np.mean([gold in own for own in drawn])], abs=1e-12)
-        assert shares.no_answer == pytest.approx([np.mean([set(own) == {None} for own in drawn])], abs=1e-12)
+        assert shares.no_answer == pytest.approx(
+            [np.mean([set(own) == {None} for own in drawn])], abs=1e-12
+        )
         assert shares.stopped_early == pytest.approx([0])
         assert shares.routed_wrong == pytest.approx([0])
 
@@ -334,7 +421,9 @@ def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
 @pytest.mark.parametrize(
-    "method", [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)], ids=str
+    "method",
+    [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)],
+    ids=str,
 )
 def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Path) -> None:
     """On a real recording, within 4 standard errors of what replicates count."""
@@ -345,7 +434,9 @@ def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Pat
     counted = []
     for orders in seeded(pool, budget, 20)(np.arange(len(gold)), runs):
         decided = method.decide([pool], [orders])
-        early, routed = split_errors(decided, (decided.answer == gold) & (gold >= 0), gold, [pool], [orders])
+        early, routed = split_errors(
+            decided, (decided.answer == gold) & (gold >= 0), gold, [pool], [orders]
+        )
         assert not routed.any()
         counted += zip((decided.answer < 0).mean(axis=1), early.mean(axis=1), strict=True)
     mean, spread = np.mean(counted, axis=0), np.std(counted, axis=0, ddof=1) / np.sqrt(runs)

@@ -1,4 +1,6 @@
-"""What the process of a user's method holds, and what becomes of one that misbehaves: six tricks, its pipe, its sandbox."""
+"""What the process of a user's method holds, and what becomes of one that misbehaves: six tricks,
+its pipe, its sandbox.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["q", "a", "a", "r"]]
-GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]  # no CoT has them, so that whoever names one has found it
+# no CoT has them, so that whoever names one has found it
+GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]
 
 TRICKS = '''
 import gc, glob, os, re, sys, types
@@ -116,7 +119,7 @@ def tricks(question, llm):
         found[trick.__name__] = sorted({match[0] for text in trick(question, llm) for match in WANTED.finditer(text)})
     found = {name: values for name, values in found.items() if values}
     return str(found) if found else "nothing found"
-'''
+'''  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +133,18 @@ def written(folder: Path, source: str) -> Path:
     return folder / "mine.py"
 
 
-def test_six_tricks_find_neither_gold_nor_id(tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_six_tricks_find_neither_gold_nor_id(
+    tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset, [llm] = replay
     monkeypatch.setenv("FEVAL_RECORDING", str(dataset.recording_paths[0]))
     monkeypatch.setenv("PWD", str(dataset.recording_paths[0]))
     monkeypatch.chdir(dataset.recording_paths[0])
-    source = TRICKS.replace("gold-", "gol[d]-").replace("toy/", "to[y]/").replace("|its-own-place", "|its-own-plac[e]")
+    source = (
+        TRICKS.replace("gold-", "gol[d]-")
+        .replace("toy/", "to[y]/")
+        .replace("|its-own-place", "|its-own-plac[e]")
+    )
     method = make_method(f"{written(tmp_path, source)}:tricks")
     answers = [each.answer for each in method.answers(dataset, [llm], np.arange(4), 0, 60)]
     assert answers == ["nothing found"] * 4
@@ -143,19 +152,25 @@ def test_six_tricks_find_neither_gold_nor_id(tmp_path: Path, replay: Replay, mon
 
 
 def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path: Path) -> None:
-    """Questions sorted by their golds, which the recording numbers first or last, are handed over in another order."""
+    """Questions sorted by their golds, which the recording numbers first or last, are handed over
+    in another order.
+    """
     golds = ["a"] * 8 + ["b"] * 8
     recording = write_toy(tmp_path / "sorted", {"gpt-4o-mini": [["c", "b", "a"]] * 16}, golds)
     dataset, [llm] = load("toy", recording=recording)
     handed = Desk().questions(dataset, [llm], np.arange(16))
     assert handed["llms"][0]["answers"] == [["c", "b", "a"]] * 16
     assert handed["llms"][0]["codes"].tolist() == [[0, 1, 2]] * 16
-    source = "N = [0]\ndef counts(question, llm):\n    N[0] += 1\n    return 'a' if N[0] <= 8 else 'b'\n"
+    source = (
+        "N = [0]\ndef counts(question, llm):\n    N[0] += 1\n    return 'a' if N[0] <= 8 else 'b'\n"
+    )
     method = make_method(f"{written(tmp_path, source)}:counts")
     assert evaluate(method, dataset, llm, order="recorded").accuracy < 1
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="signals for real time have other numbers, or none")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="signals for real time have other numbers, or none"
+)
 
 HOSTILE = """
 import os, struct, sys, time
@@ -199,7 +214,7 @@ def odd(question, llm):
     write(b'{"call": [["texts"], {"a": 1}]}')
     time.sleep(0.1)
     write(b'{"error": "annotations", "message": 7}')
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -220,7 +235,10 @@ def odd(question, llm):
 def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
     name: str, words: str, tmp_path: Path, replay: Replay
 ) -> None:
-    source = f"REPLIES = [2]\n{HOSTILE}\ndef method(question, llm):\n    REPLIES[0] = llm._llm._call.__self__._replies.fileno()\n"
+    source = (
+        f"REPLIES = [2]\n{HOSTILE}\ndef method(question, llm):\n    REPLIES[0] ="
+        " llm._llm._call.__self__._replies.fileno()\n"
+    )
     source += f"    return {name}(question, llm)\n"
     method = make_method(f"{written(tmp_path, source)}:method")
     with pytest.raises(MethodError, match=words):
@@ -242,10 +260,14 @@ def swallows(question, llm):
 """
 
 
-def test_no_message_to_a_method_names_the_place_of_the_recording(tmp_path: Path, replay: Replay) -> None:
+def test_no_message_to_a_method_names_the_place_of_the_recording(
+    tmp_path: Path, replay: Replay
+) -> None:
     method = make_method(f"{written(tmp_path, SWALLOWS)}:seen")
     [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    assert (answer.answer or "").startswith("The recording holds no log-probabilities of gpt-4o-mini")
+    assert (answer.answer or "").startswith(
+        "The recording holds no log-probabilities of gpt-4o-mini"
+    )
 
 
 def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
@@ -254,25 +276,33 @@ def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
     texts.write_bytes(b"PAR1" + bytes(texts.stat().st_size - 4))
     with pytest.raises(DamagedRecordingError, match=r"gpt-4o-mini\.parquet"):
         evaluate(
-            make_method(f"{written(tmp_path, SWALLOWS)}:swallows"), *load("toy", recording=recording), order="recorded"
+            make_method(f"{written(tmp_path, SWALLOWS)}:swallows"),
+            *load("toy", recording=recording),
+            order="recorded",
         )
 
 
 def test_the_worker_imports_little() -> None:
     heavy = "{'pydantic', 'yaml', 'orjson', 'pyarrow', 'scipy', 'typer', 'huggingface_hub'}"
-    code = f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
+    code = (
+        f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_worker_whose_parent_was_killed_ends_without_a_traceback() -> None:
     command = [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"]
-    surroundings: dict[str, Any] = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "start_new_session": True}
+    surroundings: dict[str, Any] = {
+        "env": os.environ | {"PYTHONPATH": str(ROOT)},
+        "start_new_session": True,
+    }
     surroundings |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **surroundings) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         assert worker.stderr is not None
-        worker.stdout.close()  # before the pipe of requests, as it may happen when a process is killed
+        # before the pipe of requests, as it may happen when a process is killed
+        worker.stdout.close()
         worker.stdin.write(encoded({"command": "ready"}))
         worker.stdin.flush()
         assert worker.stderr.read() == b""
@@ -281,12 +311,18 @@ def test_a_worker_whose_parent_was_killed_ends_without_a_traceback() -> None:
 
 def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:
     method = make_method(f"{written(tmp_path, 'while True: pass')}:method")
-    with pytest.raises(MethodError, match=r"The file .*mine.py did not come to an end in 0\.2 s.*--time-limit"):
+    with pytest.raises(
+        MethodError, match=r"The file .*mine.py did not come to an end in 0\.2 s.*--time-limit"
+    ):
         evaluate(method, *replay, time_limit=0.02)
 
 
-def test_the_sandbox_shows_python_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a `bwrap` that starts nothing: a venv and a user's package are bound; checkout, home and working folder are not."""
+def test_the_sandbox_shows_python_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a `bwrap` that starts nothing: a venv and a user's package are bound; checkout, home and
+    working folder are not.
+    """
     fake = tmp_path / "bin" / "bwrap"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\nexit 0\n")
@@ -298,7 +334,13 @@ def test_the_sandbox_shows_python_and_no_more(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
-    places = [str(tmp_path / "package"), str(tmp_path / "work"), str(tmp_path / "home"), str(ROOT), ""]
+    places = [
+        str(tmp_path / "package"),
+        str(tmp_path / "work"),
+        str(tmp_path / "home"),
+        str(ROOT),
+        "",
+    ]
     monkeypatch.setattr(sys, "path", places)
     command = sandbox.sandboxed(["python", "-c", "0"])
     bound = {command[i + 2] for i, part in enumerate(command) if part.startswith("--ro-bind")}
@@ -311,7 +353,8 @@ def test_the_sandbox_shows_python_and_no_more(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("script", "words"), [(None, "no `bwrap` on the PATH"), ("echo no; echo uid >&2; exit 1", "here .uid")]
+    ("script", "words"),
+    [(None, "no `bwrap` on the PATH"), ("echo no; echo uid >&2; exit 1", "here .uid")],
 )
 def test_a_sandbox_that_cannot_be_is_refused(
     script: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -333,7 +376,8 @@ def makes_sandboxes() -> bool:
 
 
 sandboxes = pytest.mark.skipif(
-    not makes_sandboxes(), reason="bubblewrap is not installed, is older than 0.8, or cannot make namespaces here"
+    not makes_sandboxes(),
+    reason="bubblewrap is not installed, is older than 0.8, or cannot make namespaces here",
 )
 
 LOOKS = """
@@ -359,10 +403,17 @@ def looks(question, llm):
 
 
 @sandboxes
-def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, replay: Replay) -> None:
+def test_a_sandbox_has_no_network_no_home_and_no_other_files(
+    tmp_path: Path, replay: Replay
+) -> None:
     dataset, [llm] = replay
     with socket.create_server(("127.0.0.1", 0)) as server:
-        places = [str(dataset.recording_paths[0]), str(tmp_path), str(Path.home() / ".bashrc"), str(ROOT / "docs")]
+        places = [
+            str(dataset.recording_paths[0]),
+            str(tmp_path),
+            str(Path.home() / ".bashrc"),
+            str(ROOT / "docs"),
+        ]
         source = f"PLACES, PORT = {places}, {server.getsockname()[1]}\n{LOOKS}"
         method = make_method(f"{written(tmp_path, source)}:looks", sandbox=True)
         [answer] = method.answers(dataset, [llm], np.arange(1), 0, 60)
@@ -370,7 +421,9 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, rep
     found, _, names = (answer.answer or "").partition(" True ")
     assert found == "[]"
     assert (
-        {"HOME", "PATH"} <= set(re.findall(r"\w+", names)) <= {"HOME", "LANG", "PATH", "PWD", "PYTHONPATH", "LC_CTYPE"}
+        {"HOME", "PATH"}
+        <= set(re.findall(r"\w+", names))
+        <= {"HOME", "LANG", "PATH", "PWD", "PYTHONPATH", "LC_CTYPE"}
     )
 
 
@@ -444,7 +497,7 @@ def outside(question, llm):
         except (OSError, IndexError):
             pass
     return str(done)
-"""
+"""  # noqa: E501
 
 
 def reached(folder: Path, replay: Replay, function: str, values: str) -> str | None:
@@ -455,15 +508,22 @@ def reached(folder: Path, replay: Replay, function: str, values: str) -> str | N
 
 
 @sandboxes
-@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root may not write the kernel's files anyway")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="who is not root may not write the kernel's files anyway"
+)
 def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path: Path, replay: Replay) -> None:
     assert reached(tmp_path, replay, "kernel", "") == "['Read-only file system']"
 
 
 @sandboxes
-def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(tmp_path: Path, replay: Replay) -> None:
+def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(
+    tmp_path: Path, replay: Replay
+) -> None:
     name = f"feval-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")
         server.listen()
-        assert reached(tmp_path, replay, "outside", f"PARENT, SOCKET = {os.getpid()}, {name!r}\n") == "[]"
+        assert (
+            reached(tmp_path, replay, "outside", f"PARENT, SOCKET = {os.getpid()}, {name!r}\n")
+            == "[]"
+        )

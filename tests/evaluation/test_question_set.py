@@ -1,4 +1,6 @@
-"""Which questions numbers are over: without a gold or with too few CoTs they are refused, or left out once for everything."""
+"""Which questions numbers are over: without a gold or with too few CoTs they are refused, or left
+out once for everything.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,24 @@ from feval import (
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.comparison.traces import load_compared, traces
-from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
+from feval.errors import (
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.evaluation.environment import NEXT_LLM, STOP
 from feval.evaluation.question_set import question_set
 from feval.evaluation.training import fit
 
-FULL = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None], ["e", "f", "e", "e"]]
+FULL = [
+    ["a", "a", "b", "a"],
+    ["x", "y", None, "y"],
+    ["b", "b", "b", "b"],
+    ["c", "d", "c", None],
+    ["e", "f", "e", "e"],
+]
 SHORT = [["a", "a", "b", "a"], [], ["b", "b"], ["c", "d", "c", None], ["f", "e", "e", "f"]]
 GOLDS = ["a", "y", "b", "d", "e"]
 SOME = ["a", None, "b", "d", None]
@@ -67,7 +81,9 @@ def last(question: str, *llms: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Toys: all golds and pools; two golds missing; short pools; both; and those without any gold."""
+    """Toys: all golds and pools; two golds missing; short pools; both; and those without any
+    gold.
+    """
     folder = tmp_path_factory.mktemp("recordings")
     llms = {"gpt-3.5-turbo": FULL, "gpt-4o-mini": FULL}
     write_toy(folder / "full", llms, GOLDS)
@@ -85,12 +101,26 @@ def unreadable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unreadable")
     golds: list[dict[str, str]] = [{"answer": "10"}, {"answer": "ten or so"}, {}]
     rows = [
-        {"id": f"q{i}", "question": f"What is {i}?", **gold, "samples": [{"text": "The answer is 10."}] * 2}
+        {
+            "id": f"q{i}",
+            "question": f"What is {i}?",
+            **gold,
+            "samples": [{"text": "The answer is 10."}] * 2,
+        }
         for i, gold in enumerate(golds)
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     llm = ["--answer-kind", "number", "--llm", "gpt-4o-mini"]
-    success("import", "jsonl", folder / "rows.jsonl", "--dataset", "sums", *llm, "--out", folder / "sums")
+    success(
+        "import",
+        "jsonl",
+        folder / "rows.jsonl",
+        "--dataset",
+        "sums",
+        *llm,
+        "--out",
+        folder / "sums",
+    )
     return folder / "sums"
 
 
@@ -107,28 +137,42 @@ LLM = ["--llm", "gpt-3.5-turbo"]
 @pytest.mark.parametrize("command", COMMANDS)
 def test_questions_without_a_gold_are_refused(command: str, recordings: Path) -> None:
     message = failure(*COMMANDS[command], "--recording", recordings / "some", *LLM)
-    assert "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)" in message
+    assert (
+        "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)"
+        in message
+    )
     assert "--unlabelled drop" in message
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("choice", ["refuse", "drop"])
-def test_a_recording_without_golds_is_always_an_error(command: str, choice: str, recordings: Path) -> None:
-    message = failure(*COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice)
+def test_a_recording_without_golds_is_always_an_error(
+    command: str, choice: str, recordings: Path
+) -> None:
+    message = failure(
+        *COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice
+    )
     assert "None of the 5 questions of toy has a gold answer that can be read" in message
     assert "--unlabelled" not in message  # it would not help
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command: str, recordings: Path) -> None:
-    result = numbers(*COMMANDS[command], *LLM, "--recording", recordings / "some", "--unlabelled", "drop")
+def test_numbers_without_those_questions_are_those_of_a_recording_without_them(
+    command: str, recordings: Path
+) -> None:
+    result = numbers(
+        *COMMANDS[command], *LLM, "--recording", recordings / "some", "--unlabelled", "drop"
+    )
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert result == numbers(*COMMANDS[command], *LLM, "--recording", recordings / "labelled")
 
 
 def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable: Path) -> None:
     message = failure("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
-    assert "2 of 3 questions of sums have no gold answer that can be read (missing: q2; unreadable: q1)" in message
+    assert (
+        "2 of 3 questions of sums have no gold answer that can be read (missing: q2;"
+        " unreadable: q1)" in message
+    )
     table = success("run", "single-call", "--recording", unreadable, "--unlabelled", "drop").stdout
     assert "sums, 1 question (left out: 2 with no readable gold)" in table
     assert "100.00" in table
@@ -138,11 +182,19 @@ def test_any_method_is_refused_in_python(recordings: Path) -> None:
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
     for method in (SelfConsistency(2), ModelSwitch(samples=2), last):
         with pytest.raises(UnlabelledError, match="missing: toy/1, toy/4"):
-            evaluate(method, dataset, [cheap, strong] if method != SelfConsistency(2) else cheap, replicates=2)
+            evaluate(
+                method,
+                dataset,
+                [cheap, strong] if method != SelfConsistency(2) else cheap,
+                replicates=2,
+            )
     result = evaluate(last, dataset, [cheap, strong], replicates=2, unlabelled="drop", workers=2)
     assert list(result.question_ids) == ["toy/0", "toy/2", "toy/3"]
     assert result.left_out.unlabelled == ("toy/1", "toy/4")
-    assert list(evaluate(last, dataset, strong, replicates=2, rows=[3, 0]).question_ids) == ["toy/3", "toy/0"]
+    assert list(evaluate(last, dataset, strong, replicates=2, rows=[3, 0]).question_ids) == [
+        "toy/3",
+        "toy/0",
+    ]
     with pytest.raises(UnknownNameError, match="choice for unlabelled 'ignore'"):
         evaluate(last, dataset, strong, unlabelled="ignore")
 
@@ -150,7 +202,11 @@ def test_any_method_is_refused_in_python(recordings: Path) -> None:
 def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings: Path) -> None:
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
     result = evaluate(
-        Cascade(samples=1, score="vote-share"), dataset, [cheap, strong], train_fraction=0.34, unlabelled="drop"
+        Cascade(samples=1, score="vote-share"),
+        dataset,
+        [cheap, strong],
+        train_fraction=0.34,
+        unlabelled="drop",
     )
     assert (result.train_questions, result.questions) == (1, 2)
     assert set(result.question_ids) < {"toy/0", "toy/2", "toy/3"}
@@ -173,13 +229,24 @@ def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None
 @pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
 def test_short_pools_are_refused_and_the_option_is_named(command: str, recordings: Path) -> None:
     message = failure(*COMMANDS[command], "--recording", recordings / "short", *LLM)
-    assert "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
+    assert (
+        "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
+    )
     assert "--short-pools drop" in message
     assert "leaves out the 1 of 5 questions with fewer" in message
 
 
 def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
-    options = ["curve", "self-consistency", *LLM, "--short-pools", "drop", "--recording", recordings / "short", "--n"]
+    options = [
+        "curve",
+        "self-consistency",
+        *LLM,
+        "--short-pools",
+        "drop",
+        "--recording",
+        recordings / "short",
+        "--n",
+    ]
     result = numbers(*options, "1..3")
     assert result["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
     assert result["questions"] == 3
@@ -194,7 +261,16 @@ def test_every_kind_agrees_with_a_recording_of_enough_cots(
     command: str, order: str, recordings: Path, tmp_path: Path
 ) -> None:
     order = "exact" if command == "oracle" else order
-    success("select", recordings / "both", "--llm", "gpt-3.5-turbo", "--min-cots", 2, "--out", tmp_path / "enough")
+    success(
+        "select",
+        recordings / "both",
+        "--llm",
+        "gpt-3.5-turbo",
+        "--min-cots",
+        2,
+        "--out",
+        tmp_path / "enough",
+    )
     kind = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
     options = [*COMMANDS[command], *LLM, *kind, "--unlabelled", "drop", "--recording"]
     result, alone = (
@@ -208,10 +284,22 @@ def test_every_kind_agrees_with_a_recording_of_enough_cots(
 
 def test_any_llm_that_is_asked_makes_a_pool_short(recordings: Path) -> None:
     dataset, [cheap, strong] = load("toy", recording=recordings / "short")
-    both = evaluate(ModelSwitch(samples=3), dataset, [cheap, strong], replicates=2, short_pools="drop")
+    both = evaluate(
+        ModelSwitch(samples=3), dataset, [cheap, strong], replicates=2, short_pools="drop"
+    )
     assert both.left_out.short_pools == ("toy/1", "toy/2")
-    assert evaluate(SelfConsistency(3), dataset, strong, short_pools="drop").left_out.short_pools == ()
-    curve = method_curve(dataset, [cheap, strong], "model-switch", "samples", [1, 4], replicates=2, short_pools="drop")
+    assert (
+        evaluate(SelfConsistency(3), dataset, strong, short_pools="drop").left_out.short_pools == ()
+    )
+    curve = method_curve(
+        dataset,
+        [cheap, strong],
+        "model-switch",
+        "samples",
+        [1, 4],
+        replicates=2,
+        short_pools="drop",
+    )
     assert (curve.questions, curve.left_out) == (3, both.left_out)
 
 
@@ -221,7 +309,15 @@ def test_nothing_left_is_an_error(recordings: Path) -> None:
         self_consistency_curve(dataset, cheap, [5], short_pools="drop")
     with pytest.raises(UsageError, match="a function does not say how many CoTs"):
         evaluate(last, dataset, strong, short_pools="drop")
-    done = call("curve", "self-consistency", *LLM, "--short-pools", "drop", "--recording", recordings / "short")
+    done = call(
+        "curve",
+        "self-consistency",
+        *LLM,
+        "--short-pools",
+        "drop",
+        "--recording",
+        recordings / "short",
+    )
     assert (done.exit_code, "say which with --n" in done.stderr) == (2, True)
 
 
@@ -252,20 +348,29 @@ budgets = { samples = [1, 3] }
 """
 
 
-def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings: Path, tmp_path: Path) -> None:
+def test_all_methods_of_a_comparison_are_over_the_same_questions(
+    recordings: Path, tmp_path: Path
+) -> None:
     (file := recordings / "plan.toml").write_text(PLAN)
     result = compare(Plan.read(file), base=recordings)
     assert result.missing == ()
     assert result.left_out.to_dict() == {"unlabelled": ["toy/1", "toy/4"], "short_pools": ["toy/2"]}
-    points = [*(point for curve in (*result.curves, *result.ceilings) for point in curve.points), *result.baselines]
+    points = [
+        *(point for curve in (*result.curves, *result.ceilings) for point in curve.points),
+        *result.baselines,
+    ]
     assert {tuple(point.question_ids) for point in points} == {("toy/0", "toy/3")}
-    assert [curve.points[-1].fields["n"] for curve in result.ceilings] == [4, 4]  # the pools that are left
+    # the pools that are left
+    assert [curve.points[-1].fields["n"] for curve in result.ceilings] == [4, 4]
     # toy/0 and toy/3 have 3 and 1 right of 4, by hand.
     single = next(point for point in result.baselines if point.llms == ("gpt-4o-mini",))
     assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
     printed = success("compare", file, "--out", tmp_path / "out").stdout
     assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in printed
-    assert "(left out: 2 with no readable gold, 1 with too few CoTs)" in (tmp_path / "out" / "report.html").read_text()
+    assert (
+        "(left out: 2 with no readable gold, 1 with too few CoTs)"
+        in (tmp_path / "out" / "report.html").read_text()
+    )
     assert verify_receipt(tmp_path / "out" / "receipt.json").equal
 
 
@@ -277,7 +382,13 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
         "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
         "fields": {"samples": 1, "score": "vote-share"},
     }
-    settings = {"dataset": "toy", "recordings": ["some"], "unlabelled": "drop", "train_fraction": 0.5, "replicates": 2}
+    settings = {
+        "dataset": "toy",
+        "recordings": ["some"],
+        "unlabelled": "drop",
+        "train_fraction": 0.5,
+        "replicates": 2,
+    }
     fitted: list[list[int]] = []
 
     def noted(method: Any, dataset: Any, llms: Any, rows: Any, *limit: Any) -> Any:
@@ -299,7 +410,8 @@ def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None
     refused = call("compare", file, "--unlabelled", "refuse")
     assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
     result = json.loads(call("compare", file, "--short-pools", "refuse", "--json").stdout)
-    assert [one["label"] for one in result["missing"]] == ["model-switch, samples=3"]  # toy/2 has 2 CoTs of one LLM
+    # toy/2 has 2 CoTs of one LLM
+    assert [one["label"] for one in result["missing"]] == ["model-switch, samples=3"]
     assert result["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     receipt = json.loads(Path(result["receipt"]).read_text())
     assert receipt["request"]["plan"]["short_pools"] == "refuse"
@@ -317,9 +429,13 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> Non
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_receipt_lists_what_was_left_out_and_verifies(command: str, recordings: Path, tmp_path: Path) -> None:
+def test_the_receipt_lists_what_was_left_out_and_verifies(
+    command: str, recordings: Path, tmp_path: Path
+) -> None:
     choices = ["--unlabelled", "drop", "--short-pools", "drop"]
-    printed = success(*COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path).stdout
+    printed = success(
+        *COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path
+    ).stdout
     assert "(left out: 2 with no readable gold)" in printed
     read = json.loads((tmp_path / "receipt.json").read_text())
     assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -327,7 +443,9 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(command: str, recordin
     assert verify_receipt(tmp_path / "receipt.json").equal
     read["numbers"]["left_out"]["unlabelled"].pop()
     (tmp_path / "receipt.json").write_text(json.dumps(read))
-    assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == ["number of left_out.unlabelled"]
+    assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == [
+        "number of left_out.unlabelled"
+    ]
     read["request"]["unlabelled"] = 1
     (tmp_path / "receipt.json").write_text(json.dumps(read))
     with pytest.raises(UsageError, match=r"damaged receipt.*1 in the field 'unlabelled'"):
@@ -335,7 +453,9 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(command: str, recordin
 
 
 def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: Path) -> None:
-    note = success("select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three").stderr
+    note = success(
+        "select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three"
+    ).stderr
     assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in note
     opened = open_recording(tmp_path / "three")
     assert [question.id for question in opened.questions("toy")] == ["toy/0", "toy/3", "toy/4"]
@@ -343,7 +463,8 @@ def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: P
     assert opened.manifest.raw["operation"] == {"name": "select", "samples": 3, "min_cots": 3}
     success("verify", tmp_path / "three")
     select(recordings / "short", tmp_path / "mini", llms=["gpt-4o-mini"], min_cots=4)
-    assert len(open_recording(tmp_path / "mini").questions("toy")) == 5  # pools of an LLM that goes do not count
+    # pools of an LLM that goes do not count
+    assert len(open_recording(tmp_path / "mini").questions("toy")) == 5
     with pytest.raises(ShortPoolError, match="No question of toy has 5 CoTs"):
         select(recordings / "short", tmp_path / "none", min_cots=5)
     with pytest.raises(OutOfRangeError, match="not 0"):

@@ -1,4 +1,6 @@
-"""Requests: one definition of an option for `evaluate`, the command line, comparison files and receipts."""
+"""Requests: one definition of an option for `evaluate`, the command line, comparison files and
+receipts.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit"}
 
 
 def request(**values: Any) -> RunRequest:
-    return RunRequest(**{"method": "self-consistency", "settings": {}, "dataset": "toy", "llms": ["x"]} | values)
+    return RunRequest(
+        **{"method": "self-consistency", "settings": {}, "dataset": "toy", "llms": ["x"]} | values
+    )
 
 
 def test_the_options_of_evaluate_are_those_of_a_request() -> None:
     parameters = inspect.signature(evaluate).parameters.values()
-    options = {own.name: own.default for own in parameters if own.kind is own.KEYWORD_ONLY and own.name not in OWN}
+    options = {
+        own.name: own.default
+        for own in parameters
+        if own.kind is own.KEYWORD_ONLY and own.name not in OWN
+    }
     assert request().arguments() == options
 
 
@@ -43,7 +51,9 @@ def test_more_questions_need_fewer_replicates() -> None:
 
 def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts() -> None:
     names = set(EvaluationOptions.model_fields)
-    rare = {name for name in names if EvaluationOptions.model_fields[name].json_schema_extra["rare"]}  # type: ignore[call-overload, index]
+    rare = {
+        name for name in names if EvaluationOptions.model_fields[name].json_schema_extra["rare"]
+    }  # type: ignore[call-overload, index]
     for command in ("run", "curve", "compare"):
         shown = CliRunner().invoke(app, [command, "--help"]).stdout
         assert {name for name in names if f"--{name.replace('_', '-')} " in shown} == names - rare
@@ -54,7 +64,9 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
 
 
 def test_a_request_survives_its_receipt() -> None:
-    made = CurveRequest(**request(seed=3, train_fraction=0.5).model_dump(), field="n", values=(1, 2.5))
+    made = CurveRequest(
+        **request(seed=3, train_fraction=0.5).model_dump(), field="n", values=(1, 2.5)
+    )
     assert CurveRequest.parse("It", made.pinned()) == made
     assert made.changed(order="recorded").order == "recorded"
 
@@ -78,5 +90,9 @@ def test_what_a_request_refuses(values: dict[str, Any], kind: type[UsageError], 
 
 
 def test_what_is_loaded_is_not_evaluated() -> None:
-    assert request(seed=3, prices="none").loading() == {"seed": 3, "billing": "once", "prices": "none"}
+    assert request(seed=3, prices="none").loading() == {
+        "seed": 3,
+        "billing": "once",
+        "prices": "none",
+    }
     assert not set(ReplayOptions.model_fields) & set(request().arguments())

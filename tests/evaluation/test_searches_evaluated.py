@@ -1,4 +1,6 @@
-"""Searches over recorded trees in evaluations: the same numbers in every form, and what is refused."""
+"""Searches over recorded trees in evaluations: the same numbers in every form, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import pytest
 from recorded_trees import write_full_trees, write_trees
 from typer.testing import CliRunner
 
-from feval import METHODS, Dataset, Plan, SelfConsistency, compare, evaluate, import_recording, load, method_curve
+from feval import (
+    METHODS,
+    Dataset,
+    Plan,
+    SelfConsistency,
+    compare,
+    evaluate,
+    import_recording,
+    load,
+    method_curve,
+)
 from feval.cli import app
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.method_names import make_method
@@ -24,7 +36,15 @@ from feval.serving.matching.library import Library
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
 Replay = tuple[Dataset, list[LLM]]
-NUMBERS = ("right", "no_answer", "calls", "samples", "tokens", "output_tokens", "longest_trace_tokens")
+NUMBERS = (
+    "right",
+    "no_answer",
+    "calls",
+    "samples",
+    "tokens",
+    "output_tokens",
+    "longest_trace_tokens",
+)
 FILE = """
 def beam(question, llm):
     steps = llm.expand(None, 4)
@@ -51,7 +71,9 @@ def replay(folder: Path) -> Replay:
 
 
 def numbers(evaluation: Any) -> dict[str, Any]:
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {"more": evaluation.sequential().tolist()}
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
+        "more": evaluation.sequential().tolist()
+    }
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
@@ -60,7 +82,10 @@ def test_every_form_gives_the_same_numbers(order: str, replay: Replay, tmp_path:
     file = tmp_path / "beam.py"
     file.write_text(FILE)
     batch = BeamSearch(4, 4)
-    first, second = (numbers(evaluate(each, *replay, order=order, replicates=3)) for each in (batch, batch.__call__))
+    first, second = (
+        numbers(evaluate(each, *replay, order=order, replicates=3))
+        for each in (batch, batch.__call__)
+    )
     assert first == second
     if order == "recorded":
         own = evaluate(make_method(f"{file}:beam"), *replay, order=order)
@@ -69,26 +94,49 @@ def test_every_form_gives_the_same_numbers(order: str, replay: Replay, tmp_path:
 
 def test_blocks_and_curves(replay: Replay) -> None:
     dataset, llms = replay
-    curve = method_curve(dataset, llms, "beam-search", "n", [4, 8], settings={"width": 4}, replicates=4)
+    curve = method_curve(
+        dataset, llms, "beam-search", "n", [4, 8], settings={"width": 4}, replicates=4
+    )
     assert [point.n for point in curve.points] == [4, 8]
-    alone = [evaluate(ParticleFiltering(3), dataset, llms, rows=[row], replicates=4).samples[0] for row in range(3)]
+    alone = [
+        evaluate(ParticleFiltering(3), dataset, llms, rows=[row], replicates=4).samples[0]
+        for row in range(3)
+    ]
     assert evaluate(ParticleFiltering(3), dataset, llms, replicates=4).samples[:3].tolist() == alone
 
 
 def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"):
+    with pytest.raises(
+        UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"
+    ):
         evaluate(SelfConsistency(2), *replay)
-    with pytest.raises(MethodError, match="on question 'toy/0' failed: tree was recorded on toy as trees of steps"):
+    with pytest.raises(
+        MethodError, match="on question 'toy/0' failed: tree was recorded on toy as trees of steps"
+    ):
         evaluate(lambda question, llm: llm.sample(1).answers[0], *replay)
-    dataset, llms = load("toy", ["alpha"], write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}))
-    with pytest.raises(NotRecordedError, match="beam-search cannot be evaluated: alpha on toy was recorded as whole"):
+    dataset, llms = load(
+        "toy", ["alpha"], write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3})
+    )
+    with pytest.raises(
+        NotRecordedError,
+        match="beam-search cannot be evaluated: alpha on toy was recorded as whole",
+    ):
         evaluate(BeamSearch(4, 4), dataset, llms, unlabelled="drop")
-    with pytest.raises(NotRecordedError, match="asks tree for 4 first steps on question 'toy/1', and 1 was"):
-        evaluate(METHODS["dvts"](4, 4), *load("toy", ["tree"], tmp_path / "r"), unlabelled="drop", rows=[1])
+    with pytest.raises(
+        NotRecordedError, match="asks tree for 4 first steps on question 'toy/1', and 1 was"
+    ):
+        evaluate(
+            METHODS["dvts"](4, 4),
+            *load("toy", ["tree"], tmp_path / "r"),
+            unlabelled="drop",
+            rows=[1],
+        )
 
 
 def test_a_tree_beyond_what_draws_number_is_refused_in_every_order() -> None:
-    with pytest.raises(OutOfRangeError, match="Draws reach 65534 CoTs per question; a pool has 65535"):
+    with pytest.raises(
+        OutOfRangeError, match="Draws reach 65534 CoTs per question; a pool has 65535"
+    ):
         next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))  # type: ignore[arg-type]
 
 
@@ -102,14 +150,24 @@ def test_a_comparison_takes_searches(folder: Path) -> None:
         {"name": "beam-search", "llms": ["tree"], "budgets": {"n": [4, 8]}},
         {"name": "particle-filtering", "llms": ["tree"], "budgets": {"n": [2, 4]}},
     ]
-    plan = {"dataset": "toy", "recordings": [str(folder)], "replicates": 3, "cost": "samples", "method": methods}
+    plan = {
+        "dataset": "toy",
+        "recordings": [str(folder)],
+        "replicates": 3,
+        "cost": "samples",
+        "method": methods,
+    }
     comparison = compare(Plan.from_dict(plan))
     assert [len(curve.points) for curve in comparison.curves] == [2, 2]
 
 
 def test_the_page_of_steps_runs(tmp_path: Path) -> None:
     out = import_recording(
-        "jsonl", ROOT / "examples" / "tree.jsonl", tmp_path / "trees", dataset="toy", answer_kind="number"
+        "jsonl",
+        ROOT / "examples" / "tree.jsonl",
+        tmp_path / "trees",
+        dataset="toy",
+        answer_kind="number",
     )
     said = CliRunner().invoke(
         app,
@@ -134,7 +192,9 @@ def test_the_page_of_steps_runs(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout)["correct"] == 2
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL
+    )
     [code] = [block for block in blocks if "def greedy(" in block]
     exec(code, names)  # noqa: S102  the page's own example
     assert evaluate(names["greedy"], *load("toy", recording=out), order="recorded").accuracy == 1.0

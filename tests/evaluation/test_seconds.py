@@ -1,4 +1,6 @@
-"""Seconds: replayed from recorded durations, or modelled by a serving profile; in every form, output and receipt."""
+"""Seconds: replayed from recorded durations, or modelled by a serving profile; in every form,
+output and receipt.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cli import app
 from feval.errors import CardError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.methods import AdaptiveConsistency, EarlyStopping, ModelSwitch, SelfConsistency, SingleCall
+from feval.methods import (
+    AdaptiveConsistency,
+    EarlyStopping,
+    ModelSwitch,
+    SelfConsistency,
+    SingleCall,
+)
 from feval.receipts.verifying import verify_receipt
 from feval.replay import LLM, Dataset
 from feval.replay.clock import Clock, makespan
@@ -33,7 +41,11 @@ ANSWERS = {
 }
 TOKENS = [[10, 40, 20, 35, 25], [5, 8, 90, 30, 31], [12, 11, 13, 14, 60]]
 SECONDS = {
-    "quick": [[1.5, 0.25, 2.0, 1.0, 0.125], [3.0, 2.5, 0.5, 1.25, 4.0], [0.75, 0.5, 1.0, 0.25, 2.25]],
+    "quick": [
+        [1.5, 0.25, 2.0, 1.0, 0.125],
+        [3.0, 2.5, 0.5, 1.25, 4.0],
+        [0.75, 0.5, 1.0, 0.25, 2.25],
+    ],
     "slow": [[9.0, 7.5, 8.0, 6.25, 5.0], [4.0, 8.5, 7.0, 6.0, 9.25], [5.5, 6.5, 7.75, 8.25, 4.5]],
 }
 GOLDS = ["a", "y", "d"]
@@ -58,7 +70,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             durations = [[*each] for each in SECONDS[llm]]
             if without is not None and without[0] == llm:
                 durations[without[1]][2:4] = [None, None]  # type: ignore[list-item]
-            own = [pool(i, each, tokens=TOKENS[i], extra={"duration_s": durations[i]}) for i, each in enumerate(rows)]
+            own = [
+                pool(i, each, tokens=TOKENS[i], extra={"duration_s": durations[i]})
+                for i, each in enumerate(rows)
+            ]
             llms.append((llm, own))
         write_rows(out / name, GOLDS, *llms)
     lines = [f"{key} = {json.dumps(PROFILE[key])}" for key in ("id", "date", "source")]
@@ -100,10 +115,14 @@ def test_jobs_begin_in_their_order_when_a_place_is_free() -> None:
 def test_a_vote_takes_the_mean_over_draws_of_its_longest_reply(replay: Replay, n: int) -> None:
     dataset, [quick, _] = replay
     result = evaluate(SelfConsistency(n), dataset, quick, cost="seconds")
-    expected = [np.mean([max(draw) for draw in combinations(seconds, n)]) for seconds in SECONDS["quick"]]
+    expected = [
+        np.mean([max(draw) for draw in combinations(seconds, n)]) for seconds in SECONDS["quick"]
+    ]
     assert result.kind == "exact"
     assert result.seconds == pytest.approx(expected)
-    assert result.to_dict()["seconds"].startswith("replayed from recorded durations, all CoTs of a round at once")
+    assert result.to_dict()["seconds"].startswith(
+        "replayed from recorded durations, all CoTs of a round at once"
+    )
     plain = evaluate(SelfConsistency(n), dataset, quick)
     assert (plain.seconds, plain.timing, plain.accuracy) == (None, None, result.accuracy)
     assert plain.to_dict().keys() == result.to_dict().keys() - {"seconds", "seconds_per_question"}
@@ -120,7 +139,9 @@ def test_a_method_that_draws_one_by_one_takes_the_sum(replay: Replay) -> None:
             drawn = 0
             while drawn < 4:
                 drawn += 1
-                votes = sorted((answers[i] for i in order[:drawn] if answers[i] is not None), key=str)
+                votes = sorted(
+                    (answers[i] for i in order[:drawn] if answers[i] is not None), key=str
+                )
                 counts = sorted((votes.count(each) for each in set(votes)), reverse=True)
                 if method.rule.stops(tuple(counts), drawn):
                     break
@@ -134,25 +155,46 @@ def test_rounds_are_scheduled_in_draw_order(replay: Replay, parallel: int | None
     dataset, [quick, slow] = replay
     replicates = 6
     vote = evaluate(
-        SelfConsistency(5), dataset, quick, order="seeded", replicates=replicates, cost="seconds", parallel=parallel
+        SelfConsistency(5),
+        dataset,
+        quick,
+        order="seeded",
+        replicates=replicates,
+        cost="seconds",
+        parallel=parallel,
     )
     windows = evaluate(
-        EarlyStopping(2, 4), dataset, slow, replicates=replicates, order="seeded", cost="seconds", parallel=parallel
+        EarlyStopping(2, 4),
+        dataset,
+        slow,
+        replicates=replicates,
+        order="seeded",
+        cost="seconds",
+        parallel=parallel,
     )
     places = parallel or 5
     for row in range(3):
         both = [0.0, 0.0]
         for replicate in range(replicates):
-            both[0] += scheduled([SECONDS["quick"][row][i] for i in quick.order(row, replicate)], places)
-            drawn = [(ANSWERS["slow"][row][i], SECONDS["slow"][row][i]) for i in slow.order(row, replicate)]
+            both[0] += scheduled(
+                [SECONDS["quick"][row][i] for i in quick.order(row, replicate)], places
+            )
+            drawn = [
+                (ANSWERS["slow"][row][i], SECONDS["slow"][row][i])
+                for i in slow.order(row, replicate)
+            ]
             for start in (0, 2):
                 both[1] += scheduled([seconds for _, seconds in drawn[start : start + 2]], places)
                 if drawn[start][0] is not None and drawn[start][0] == drawn[start + 1][0]:
                     break
         assert vote.seconds is not None
         assert windows.seconds is not None
-        assert [vote.seconds[row], windows.seconds[row]] == pytest.approx([total / replicates for total in both])
-    kind = evaluate(SelfConsistency(2), dataset, quick, cost="seconds", parallel=parallel, replicates=1).kind
+        assert [vote.seconds[row], windows.seconds[row]] == pytest.approx(
+            [total / replicates for total in both]
+        )
+    kind = evaluate(
+        SelfConsistency(2), dataset, quick, cost="seconds", parallel=parallel, replicates=1
+    ).kind
     assert kind == ("exact" if parallel is None else "seeded")
 
 
@@ -162,20 +204,26 @@ def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(repla
     vote = evaluate(SelfConsistency(3), dataset, quick, serving=profile, cost="seconds")
     longest = [np.mean([max(draw) for draw in combinations(tokens, 3)]) for tokens in TOKENS]
     assert (vote.kind, vote.seconds) == ("exact", pytest.approx(0.25 + np.array(longest) / 40))
-    windows = evaluate(EarlyStopping(2, 4), dataset, slow, serving=profile, cost="seconds", replicates=4)
+    windows = evaluate(
+        EarlyStopping(2, 4), dataset, slow, serving=profile, cost="seconds", replicates=4
+    )
     assert windows.kind == "seeded"
     assert windows.seconds == pytest.approx(2 * windows.calls + windows.sequential() / 8)
     switched = evaluate(ModelSwitch(2), dataset, [quick, slow], serving=profile, replicates=4)
     alone = evaluate(SelfConsistency(2), dataset, quick, order="seeded", replicates=4)
     second = switched.sequential() - alone.sequential()  # the first LLM is always asked
     asked = switched.calls - 1
-    assert switched.seconds == pytest.approx(0.25 + alone.sequential() / 40 + 2 * asked + second / 8)
+    assert switched.seconds == pytest.approx(
+        0.25 + alone.sequential() / 40 + 2 * asked + second / 8
+    )
     assert str(switched.timing) == "modelled by the serving profile mine of 2026-11-20"
 
 
 def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
     tokens, nan = np.array([[5, 5, 5, 1, 5]]), np.nan
-    clock = Clock.of(tokens, np.array([[9.0, 9.0, 9.0, 4.0, 2.0]]), np.array([[1.0, nan, 20.0, 3.0, 2.0]]))
+    clock = Clock.of(
+        tokens, np.array([[9.0, 9.0, 9.0, 4.0, 2.0]]), np.array([[1.0, nan, 20.0, 3.0, 2.0]])
+    )
     reached = {t: (clock.after(np.full((1, 5), t)) / 1e6)[0].tolist() for t in (0, 1, 3, 5, 7)}
     assert reached == {
         0: [0, 0, 0, 0, 0],
@@ -184,7 +232,9 @@ def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
         5: [9, 9, 9, 4, 2],
         7: [9, 9, 9, 4, 2],
     }
-    assert (clock.rows(slice(0, 1)).after(np.full((1, 5), 3)) == clock.after(np.full((1, 5), 3))).all()
+    assert (
+        clock.rows(slice(0, 1)).after(np.full((1, 5), 3)) == clock.after(np.full((1, 5), 3))
+    ).all()
 
 
 def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: Path) -> None:
@@ -195,11 +245,20 @@ def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: 
         )
         for i, each in enumerate(ANSWERS["quick"])
     ]
-    dataset, [llm] = load("toy", ["quick"], write_rows(tmp_path / "rec", GOLDS, ("quick", pools)), seed=3)
+    dataset, [llm] = load(
+        "toy", ["quick"], write_rows(tmp_path / "rec", GOLDS, ("quick", pools)), seed=3
+    )
     first = llm.pool.channels.first_tokens()
     assert first is not None
-    assert np.isfinite(first).tolist() == [[True, False, True, False, False], [False] * 5, [False] * 5]
-    some, none = (evaluate(SelfConsistency(3), dataset, llm, cost="seconds", rows=rows) for rows in (None, [1, 2]))
+    assert np.isfinite(first).tolist() == [
+        [True, False, True, False, False],
+        [False] * 5,
+        [False] * 5,
+    ]
+    some, none = (
+        evaluate(SelfConsistency(3), dataset, llm, cost="seconds", rows=rows)
+        for rows in (None, [1, 2])
+    )
     assert str(some.timing).endswith(
         "cut ones in proportion to their tokens behind the first, where its time was recorded"
     )
@@ -208,7 +267,9 @@ def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: 
     assert (some.seconds == without.seconds).all()  # type: ignore[union-attr]  whole replies take what they took
 
 
-def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay: Replay, tmp_path: Path) -> None:
+def test_a_function_and_a_file_are_timed_like_the_built_in_method(
+    replay: Replay, tmp_path: Path
+) -> None:
     dataset, [quick, _] = replay
 
     def vote(question: str, llm: Any) -> str | None:
@@ -218,7 +279,9 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay: Replay
     options: dict[str, Any] = {"order": "recorded", "cost": "seconds", "parallel": 2}
     by_hand = [scheduled(own[:2], 2) + scheduled(own[2:], 2) for own in SECONDS["quick"]]
     assert evaluate(vote, dataset, quick, **options).seconds == pytest.approx(by_hand)
-    (tmp_path / "mine.py").write_text("def first(question, llm):\n    return llm.sample(3).answers[0]\n")
+    (tmp_path / "mine.py").write_text(
+        "def first(question, llm):\n    return llm.sample(3).answers[0]\n"
+    )
     file = make_method(f"{tmp_path}/mine.py:first")
     assert evaluate(file, dataset, quick, **options).seconds == pytest.approx(
         [scheduled(own[:3], 2) for own in SECONDS["quick"]]
@@ -230,7 +293,15 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay: Replay
 def test_tasks_open_the_durations_themselves(replay: Replay) -> None:
     dataset, [_, slow] = replay
     here, there = (
-        evaluate(SelfConsistency(4), dataset, slow, order="seeded", replicates=5, cost="seconds", executor=executor)
+        evaluate(
+            SelfConsistency(4),
+            dataset,
+            slow,
+            order="seeded",
+            replicates=5,
+            cost="seconds",
+            executor=executor,
+        )
         for executor in (None, ThreadPoolExecutor(1))
     )
     assert here.seconds is not None
@@ -240,11 +311,17 @@ def test_tasks_open_the_durations_themselves(replay: Replay) -> None:
 
 def test_replies_without_durations_are_counted(folder: Path) -> None:
     dataset, [quick, slow] = load("toy", ["quick", "slow"], folder / "gaps")
-    with pytest.raises(NotRecordedError, match=r"2 of 15 replies of quick were .* without a duration.*--serving NAME"):
+    with pytest.raises(
+        NotRecordedError,
+        match=r"2 of 15 replies of quick were .* without a duration.*--serving NAME",
+    ):
         evaluate(SelfConsistency(2), dataset, quick, cost="seconds")
     assert evaluate(SelfConsistency(2), dataset, quick, cost="seconds", rows=[0, 2]).questions == 2
     assert evaluate(SelfConsistency(2), dataset, slow, cost="seconds").seconds is not None
-    assert evaluate(SelfConsistency(2), dataset, quick, serving=PROFILE, cost="seconds").seconds is not None  # type: ignore[arg-type]
+    assert (
+        evaluate(SelfConsistency(2), dataset, quick, serving=PROFILE, cost="seconds").seconds
+        is not None
+    )  # type: ignore[arg-type]
 
 
 def test_recordings_of_a_format_without_durations_have_none() -> None:
@@ -260,17 +337,31 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         with pytest.raises(UsageError, match="parallel=2 schedules recorded durations"):
             evaluate(SingleCall(), dataset, quick, parallel=2, **options)  # type: ignore[arg-type]
     lacking = PROFILE | {"llms": {"other": {"seconds_to_first_token": 1, "tokens_per_second": 1}}}
-    with pytest.raises(NotRecordedError, match=r"'mine' says nothing about the LLM 'quick'; it has: other. Add a line"):
+    with pytest.raises(
+        NotRecordedError,
+        match=r"'mine' says nothing about the LLM 'quick'; it has: other. Add a line",
+    ):
         evaluate(SingleCall(), dataset, quick, serving=lacking)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"Its seconds per question are not known \(no closed form"):
+    with pytest.raises(
+        UsageError, match=r"Its seconds per question are not known \(no closed form"
+    ):
         method_curve(
-            dataset, [quick], "early-stopping", "window", [2], settings={"budget": 4}, order="exact", cost="seconds"
+            dataset,
+            [quick],
+            "early-stopping",
+            "window",
+            [2],
+            settings={"budget": 4},
+            order="exact",
+            cost="seconds",
         )
 
     class ByTokens(SelfConsistency):
         def decide(self, pools: Any, orders: Any) -> Any:
             short = pools[0].output_tokens < 1000
-            return super().decide([replace(pools[0], codes=np.where(short, pools[0].codes, -1))], orders)
+            return super().decide(
+                [replace(pools[0], codes=np.where(short, pools[0].codes, -1))], orders
+            )
 
     with pytest.raises(UsageError, match="decides by how many tokens its CoTs have"):
         evaluate(ByTokens(3), dataset, quick, cost="seconds", replicates=2)
@@ -282,10 +373,22 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         ({"date": "2026"}, "has '2026' in the field 'date'.*YYYY-MM-DD"),
         ({"llms": {}}, "field 'llms'"),
         ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),  # type: ignore[index]
-        ({"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}}, "seconds_to_first_token"),
-        ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 0}}}, "tokens_per_second"),
-        ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 1e-320}}}, "tokens_per_second"),
-        ({"llms": {"a": {"seconds_to_first_token": 1e308, "tokens_per_second": 4}}}, "seconds_to_first_token"),
+        (
+            {"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}},
+            "seconds_to_first_token",
+        ),
+        (
+            {"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 0}}},
+            "tokens_per_second",
+        ),
+        (
+            {"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 1e-320}}},
+            "tokens_per_second",
+        ),
+        (
+            {"llms": {"a": {"seconds_to_first_token": 1e308, "tokens_per_second": 4}}},
+            "seconds_to_first_token",
+        ),
         ({"speed": 3}, "speed"),
     ],
 )
@@ -296,7 +399,12 @@ def test_a_profile_with_a_wrong_field_is_refused(change: dict[str, Any], message
 
 def test_profiles_are_cards_files_and_values(folder: Path, tmp_path: Path) -> None:
     mine = serving_profile(folder / "mine.toml")
-    assert mine == ServingProfile.model_validate(PROFILE) == serving_profile(mine) == serving_profile(PROFILE)
+    assert (
+        mine
+        == ServingProfile.model_validate(PROFILE)
+        == serving_profile(mine)
+        == serving_profile(PROFILE)
+    )
     assert mine.speed("quick@t=0.8").tokens_per_second == 40
     example = serving_profile("tiny-example")
     assert "example" in example.source
@@ -311,8 +419,14 @@ def test_profiles_are_cards_files_and_values(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("source", [(), ("--parallel", "2"), ("--serving", "mine.toml")])
-def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, source: tuple[str, ...]) -> None:
-    options = ["--cost", "seconds", *(str(folder / each) if each.endswith(".toml") else each for each in source)]
+def test_seconds_are_marked_and_receipts_verify(
+    folder: Path, tmp_path: Path, source: tuple[str, ...]
+) -> None:
+    options = [
+        "--cost",
+        "seconds",
+        *(str(folder / each) if each.endswith(".toml") else each for each in source),
+    ]
     word = "modelled" if "--serving" in source else "replayed"
     rest = ["--recording", folder / "rec", "--llm", "quick", *options, "--out"]
     shown = said("run", "self-consistency", "--set", "n=3", *rest, tmp_path / "run")
@@ -320,7 +434,9 @@ def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, so
     assert f"seconds: {word}" in shown
     assert verify_receipt(tmp_path / "run" / "receipt.json").equal
     held = json.loads((tmp_path / "run" / "receipt.json").read_text())
-    assert (held["request"]["serving"] or {}).get("id") == ("mine" if "--serving" in source else None)
+    assert (held["request"]["serving"] or {}).get("id") == (
+        "mine" if "--serving" in source else None
+    )
 
 
 def test_a_curve_in_seconds_is_marked_and_verified(folder: Path, tmp_path: Path) -> None:
@@ -351,7 +467,13 @@ def compared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
         {"name": "self-consistency", "llms": ["quick"], "budgets": {"n": [1, 3]}},
         {"name": "model-switch", "llms": ["quick", "slow"], "budgets": {"samples": [1, 2]}},
     ]
-    content = {"dataset": "toy", "recordings": ["rec"], "resamples": 20, "replicates": 3, "prices": "none"}
+    content = {
+        "dataset": "toy",
+        "recordings": ["rec"],
+        "resamples": 20,
+        "replicates": 3,
+        "prices": "none",
+    }
     return lambda **more: Plan.from_dict(content | {"method": methods, "cost": "seconds"} | more)
 
 
@@ -359,7 +481,9 @@ def test_a_comparison_in_seconds_says_where_they_come_from(
     folder: Path, tmp_path: Path, compared: Callable[..., Plan]
 ) -> None:
     plan = folder / "plan.toml"
-    plan.write_text(compared().to_toml().replace('cost = "seconds"', 'cost = "seconds"\nserving = "mine.toml"'))
+    plan.write_text(
+        compared().to_toml().replace('cost = "seconds"', 'cost = "seconds"\nserving = "mine.toml"')
+    )
     assert Plan.read(plan) == compared(serving=PROFILE)
     shown = said("compare", plan, "--out", tmp_path / "out")
     assert "modelled seconds/question" in shown
@@ -373,16 +497,23 @@ def test_a_comparison_in_seconds_says_where_they_come_from(
     assert Plan.read(tmp_path / "out" / "comparison.toml").serving == serving_profile(PROFILE)
 
 
-def test_a_comparison_is_seeded_where_replies_wait_for_each_other(folder: Path, compared: Callable[..., Plan]) -> None:
+def test_a_comparison_is_seeded_where_replies_wait_for_each_other(
+    folder: Path, compared: Callable[..., Plan]
+) -> None:
     waits = compare(compared(parallel=1), base=folder)
     assert waits.kinds == ("seeded",)
-    assert "replayed from recorded durations, 1 CoT of a round at once" in waits.to_dict()["seconds"]
+    assert (
+        "replayed from recorded durations, 1 CoT of a round at once" in waits.to_dict()["seconds"]
+    )
     [vote, _] = waits.curves
     [one, three] = vote.points
     assert three.seconds_per_question == pytest.approx(3 * np.mean(SECONDS["quick"]), rel=0.3)
     assert one.seconds_per_question is not None
     frame = waits.to_frame("pandas")
-    assert frame["seconds_per_question"][:2].tolist() == [one.seconds_per_question, three.seconds_per_question]
+    assert frame["seconds_per_question"][:2].tolist() == [
+        one.seconds_per_question,
+        three.seconds_per_question,
+    ]
     assert three.to_frame("pandas")["seconds"].mean() == pytest.approx(three.seconds_per_question)
     with pytest.raises(UsageError, match="serving"):
         compared(serving="/etc/passwd")

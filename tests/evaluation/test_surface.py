@@ -1,4 +1,6 @@
-"""The width x depth surface, against enumeration of all subsets, published stores, and the exact curve of self-consistency."""
+"""The width x depth surface, against enumeration of all subsets, published stores, and the exact
+curve of self-consistency.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Trace = tuple[int, str | None, dict[int, str | None]]
 
 
 def traces(random: Random, size: int) -> list[Trace]:
-    """Ragged traces of up to ten tokens with probes at some offsets, a few of them beyond the end, ties and no answers."""
+    """Ragged traces of up to ten tokens with probes at some offsets, a few of them beyond the end,
+    ties and no answers.
+    """
     answers = ["a", "b", "c", None]
     offsets = [offset for offset in range(1, 12) if random.random() < 0.4]
     return [
@@ -47,7 +51,9 @@ def traces(random: Random, size: int) -> list[Trace]:
 
 
 def probe_rows(asked: Question, own: Sequence[Trace]) -> ProbeRows | None:
-    probes = [(i, offset, given) for i, (_, _, at) in enumerate(own) for offset, given in at.items()]
+    probes = [
+        (i, offset, given) for i, (_, _, at) in enumerate(own) for offset, given in at.items()
+    ]
     if not probes:
         return None
     samples, offsets, answers = (list(column) for column in zip(*probes, strict=True))
@@ -60,11 +66,17 @@ def recorded(out: Path, questions: Sequence[Sequence[Trace]]) -> Path:
         for number, own in enumerate(questions)
     )
     probes = filter(None, (probe_rows(question(i, "a"), own) for i, own in enumerate(questions)))
-    return write_rows(out, ["a"] * len(questions), ("gpt-4o-mini", rows), probes={"gpt-4o-mini": probes})
+    return write_rows(
+        out, ["a"] * len(questions), ("gpt-4o-mini", rows), probes={"gpt-4o-mini": probes}
+    )
 
 
-def expected(own: Sequence[Trace], n: int, limit: int | None) -> tuple[Fraction, Fraction, Fraction]:
-    """Accuracy, output tokens and probe tokens, over all subsets of n traces; leaders that tie share the vote."""
+def expected(
+    own: Sequence[Trace], n: int, limit: int | None
+) -> tuple[Fraction, Fraction, Fraction]:
+    """Accuracy, output tokens and probe tokens, over all subsets of n traces; leaders that tie
+    share the vote.
+    """
     right = tokens = probing = Fraction(0)
     subsets = list(combinations(own, n))
     for subset in subsets:
@@ -93,7 +105,9 @@ def test_the_surface_is_the_mean_over_all_subsets(seed: int, tmp_path: Path) -> 
     assert result.depths == limits
     for point in result.points:
         means = [expected(own, point.n, point.tokens) for own in questions]
-        right, tokens, probing = (float(sum(column) / len(questions)) for column in zip(*means, strict=True))
+        right, tokens, probing = (
+            float(sum(column) / len(questions)) for column in zip(*means, strict=True)
+        )
         assert (point.accuracy, point.output_tokens, point.probe_tokens) == pytest.approx(
             (right, tokens, probing), abs=1e-12
         )
@@ -109,19 +123,33 @@ def test_the_surface_is_the_mean_over_all_subsets(seed: int, tmp_path: Path) -> 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
     random = Random(7)  # noqa: S311  no secrets
-    own = recorded(tmp_path_factory.mktemp("surface") / "toy", [traces(random, 5) for _ in range(5)])
+    own = recorded(
+        tmp_path_factory.mktemp("surface") / "toy", [traces(random, 5) for _ in range(5)]
+    )
     dataset, [llm] = load("toy", recording=own)
     return dataset, llm
 
 
 def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset, LLM]) -> None:
-    fields = ("n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question")
+    fields = (
+        "n",
+        "accuracy",
+        "accuracy_low",
+        "accuracy_high",
+        "usd_per_question",
+        "tokens_per_question",
+    )
     for clusters in (None, {f"toy/{i}": str(i // 2) for i in range(5)}):
         curve = self_consistency_curve(*toy, range(1, 6), clusters=clusters)
         edge = surface(*toy, tokens=[None], clusters=clusters)
-        assert edge.warnings[: 1 + (clusters is not None)] == curve.warnings[: 1 + (clusters is not None)]
+        assert (
+            edge.warnings[: 1 + (clusters is not None)]
+            == curve.warnings[: 1 + (clusters is not None)]
+        )
         for point, other in zip(edge.points, curve.points, strict=True):
-            assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
+            assert [getattr(point, name) for name in fields] == pytest.approx(
+                [getattr(other, name) for name in fields]
+            )
 
 
 def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
@@ -131,8 +159,12 @@ def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
     assert "were not recorded" in " ".join(surface(*toy).cautions)
     assert not surface(*toy, tokens=[None]).cautions
     assert not surface(*toy, tokens=[1000, None]).cautions  # no trace is cut, none is probed
-    monkeypatch.setitem(vars(toy[0]), "mixed_parties", 2)  # of parties that are partly the gold, too
-    assert any(sentence.startswith("On 2 of 5 questions, answers that equal") for sentence in surface(*toy).warnings)
+    # of parties that are partly the gold, too
+    monkeypatch.setitem(vars(toy[0]), "mixed_parties", 2)
+    assert any(
+        sentence.startswith("On 2 of 5 questions, answers that equal")
+        for sentence in surface(*toy).warnings
+    )
 
 
 def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
@@ -145,7 +177,8 @@ def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset
     assert all(point.frontier for point in frontier)
     for point in result.points:  # brute force: somebody on the frontier is as cheap and as good
         assert any(
-            best.usd_per_question <= point.usd_per_question + 1e-12 and best.accuracy >= point.accuracy - 1e-9
+            best.usd_per_question <= point.usd_per_question + 1e-12
+            and best.accuracy >= point.accuracy - 1e-9
             for best in frontier
             if best.usd_per_question is not None and point.usd_per_question is not None
         )
@@ -156,7 +189,9 @@ def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset,
     assert coarse is not None
     limits = whole.depths[:-1]
     assert coarse.widths == [1, 2, 4, 5]
-    assert coarse.depths == [limit for i, limit in enumerate(limits, 1) if i in {1, 2, 4, 8, len(limits)}] + [None]
+    assert coarse.depths == [
+        limit for i, limit in enumerate(limits, 1) if i in {1, 2, 4, 8, len(limits)}
+    ] + [None]
     accuracy = {(point.n, point.tokens): point.accuracy for point in whole.points}
     own = {(point.n, point.tokens): point.accuracy for point in coarse.points}
     assert own == pytest.approx({place: accuracy[place] for place in own})
@@ -164,7 +199,14 @@ def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset,
 
 def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path: Path) -> None:
     wrong: dict[str, Any]
-    for wrong in ({"n": []}, {"n": [0]}, {"n": [2, 2]}, {"tokens": []}, {"tokens": [0]}, {"tokens": [None, None]}):
+    for wrong in (
+        {"n": []},
+        {"n": [0]},
+        {"n": [2, 2]},
+        {"tokens": []},
+        {"tokens": [0]},
+        {"tokens": [None, None]},
+    ):
         with pytest.raises(OutOfRangeError, match="A surface needs distinct"):
             surface(*toy, **wrong)
     with pytest.raises(OutOfRangeError, match="600,000 points"):
@@ -173,7 +215,9 @@ def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path:
         surface(*toy, n=[6])
     with pytest.raises(OutOfRangeError, match="name the widths"):
         surface(*toy, short_pools="drop")
-    dataset, [flat] = load("toy", recording=write_rows(tmp_path / "flat", ["a"], ("gpt-4o-mini", [pool(0, ["a"])])))
+    dataset, [flat] = load(
+        "toy", recording=write_rows(tmp_path / "flat", ["a"], ("gpt-4o-mini", [pool(0, ["a"])]))
+    )
     with pytest.raises(NotRecordedError, match="probe"):
         surface(dataset, flat)
 
@@ -182,7 +226,18 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     random = Random(3)  # noqa: S311  no secrets
     own = recorded(tmp_path / "toy", [traces(random, 4) for _ in range(4)])
     out = tmp_path / "out"
-    asked = ["surface", "--recording", str(own), "--n", "1..3", "--tokens", "2,8,none", "--out", str(out), "--json"]
+    asked = [
+        "surface",
+        "--recording",
+        str(own),
+        "--n",
+        "1..3",
+        "--tokens",
+        "2,8,none",
+        "--out",
+        str(out),
+        "--json",
+    ]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     numbers = json.loads(done.stdout)
@@ -196,14 +251,19 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     assert "feval verify receipt.json" in (out / "surface.html").read_text("utf-8")
     with (out / "surface.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["accuracy"]) for row in rows] == [point["accuracy"] for point in numbers["points"]]
+    assert [float(row["accuracy"]) for row in rows] == [
+        point["accuracy"] for point in numbers["points"]
+    ]
     assert [row["tokens"] for row in rows[-3:]] == ["", "", ""]
     check = verify_receipt(out / "receipt.json")
     assert check.equal
     assert check.kind == "surface"
     refused = CliRunner().invoke(app, ["surface", "--recording", str(own), "--tokens", "many"])
     assert refused.exit_code != 0
-    assert "--tokens takes numbers of tokens such as 20, 1,5,10, 1..40 or 1..40..3, or none; found" in refused.stderr
+    assert (
+        "--tokens takes numbers of tokens such as 20, 1,5,10, 1..40 or 1..40..3, or none; found"
+        in refused.stderr
+    )
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -222,13 +282,21 @@ def store(
     golds = [own["gold_answer"] for own in content]
     renamed: list[list[Trace]] = [
         [
-            (tokens, _renamed(final, gold), {offset: _renamed(given, gold) for offset, given in probes.items()})
+            (
+                tokens,
+                _renamed(final, gold),
+                {offset: _renamed(given, gold) for offset, given in probes.items()},
+            )
             for tokens, final, probes in own
         ]
         for own, gold in zip(questions, golds, strict=True)
     ]
-    dataset, [llm] = load("toy", recording=recorded(tmp_path_factory.mktemp("stores") / "store", renamed))
-    return request.param, surface(dataset, llm, n=[1, 2, 3, 128], tokens=[500, 1000, 2000, 4000, 8000, 16000, None])
+    dataset, [llm] = load(
+        "toy", recording=recorded(tmp_path_factory.mktemp("stores") / "store", renamed)
+    )
+    return request.param, surface(
+        dataset, llm, n=[1, 2, 3, 128], tokens=[500, 1000, 2000, 4000, 8000, 16000, None]
+    )
 
 
 def _renamed(answer: str | None, gold: str) -> str:

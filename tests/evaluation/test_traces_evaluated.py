@@ -1,4 +1,6 @@
-"""Recorded probes from the folder to the evaluation: pools, joined recordings, a user's own process, numbers and warnings."""
+"""Recorded probes from the folder to the evaluation: pools, joined recordings, a user's own
+process, numbers and warnings.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
 
-# Final answers, their tokens, and answers of probes every 10 tokens; "w" and "v" are answers of probes only.
+# Final answers, their tokens, and answers of probes every 10 tokens; "w" and "v" are answers of
+# probes only.
 POOLS = [["a", "a", "b"], ["x", None, "y"], ["b", "b", "c"]]
 TOKENS = [[35, 22, 41], [18, 30, 25], [5, 44, 12]]
 PROBES = [
@@ -53,7 +56,7 @@ def first_probe(question, llm):
     llm.advance(traces, tokens=10)
     seen = [(trace.probe(), trace.confidence, trace.tokens, trace.running, repr(trace)) for trace in traces]
     return str([seen, llm.dollar_cost, repr(llm)])
-"""
+"""  # noqa: E501
 
 
 def write_probed(
@@ -68,16 +71,26 @@ def write_probed(
 ) -> Path:
     """A recording of three questions whose traces were probed, or of the traces alone."""
     rows = (pool(i, own, tokens=lengths[i]) for i, own in enumerate(answers))
-    own_probes = {llm: [probe_rows(i, own, tokens=tokens) for i, own in enumerate(probes)]} if probed else None
-    return write_rows(out, GOLDS, (LLMInfo(llm, temperature=0.7, max_tokens=64), rows), probes=own_probes)
+    own_probes = (
+        {llm: [probe_rows(i, own, tokens=tokens) for i, own in enumerate(probes)]}
+        if probed
+        else None
+    )
+    return write_rows(
+        out, GOLDS, (LLMInfo(llm, temperature=0.7, max_tokens=64), rows), probes=own_probes
+    )
 
 
 def probe_rows(index: int, shown: Sequence[Sequence[str | None]], *, tokens: bool) -> ProbeRows:
-    flat = [(s, 10 * (j + 1), answer) for s, own in enumerate(shown) for j, answer in enumerate(own)]
+    flat = [
+        (s, 10 * (j + 1), answer) for s, own in enumerate(shown) for j, answer in enumerate(own)
+    ]
     samples, offsets, answers = ([part[i] for part in flat] for i in range(3))
     known = [s + 1 for s in samples] if tokens else None
     sure = [0.5 + s / 10 for s in samples]
-    return ProbeRows(f"toy/{index}", samples, offsets, answers, answers, output_tokens=known, confidences=sure)
+    return ProbeRows(
+        f"toy/{index}", samples, offsets, answers, answers, output_tokens=known, confidences=sure
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,19 +105,36 @@ def settles(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make_method(f"{file}:settles")
 
 
-NUMBERS = ("right", "no_answer", "calls", "samples", "tokens", "usd", "output_tokens", "probe_calls", "probe_tokens")
+NUMBERS = (
+    "right",
+    "no_answer",
+    "calls",
+    "samples",
+    "tokens",
+    "usd",
+    "output_tokens",
+    "probe_calls",
+    "probe_tokens",
+)
 
 
 def numbers(evaluation: Any) -> dict[str, Any]:
-    parts = {name: getattr(evaluation, name).tolist() for name in (*NUMBERS, "longest_trace_tokens")}
+    parts = {
+        name: getattr(evaluation, name).tolist() for name in (*NUMBERS, "longest_trace_tokens")
+    }
     return parts | {"sequential": evaluation.sequential().tolist()}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
-def test_recorded_traces_give_the_same_numbers_in_every_form(order: str, replay: Replay, settles: Any) -> None:
+def test_recorded_traces_give_the_same_numbers_in_every_form(
+    order: str, replay: Replay, settles: Any
+) -> None:
     """The method of the file is answer convergence with a streak of two, over three traces."""
     batch = METHODS["answer-convergence"](2, 3)
-    results = [evaluate(method, *replay, order=order, replicates=3) for method in (batch, batch.__call__, settles)]
+    results = [
+        evaluate(method, *replay, order=order, replicates=3)
+        for method in (batch, batch.__call__, settles)
+    ]
     first, *others = map(numbers, results)
     assert all(other == first for other in others)
     assert results[0].sequential_tokens_per_question == results[1].sequential_tokens_per_question
@@ -112,7 +142,8 @@ def test_recorded_traces_give_the_same_numbers_in_every_form(order: str, replay:
 
 def test_totals_of_the_recorded_order_can_be_read_off(replay: Replay) -> None:
     result = evaluate(METHODS["answer-convergence"](2, 3), *replay, order="recorded").to_dict()
-    # w a a | b b | w w; y, then x at its end | none x x | v y y at its end; b at its end | c b b | b, then c at its end
+    # w a a | b b | w w; y, then x at its end | none x x | v y y at its end; b at its end | c b b |
+    # b, then c at its end
     assert {name: result[name] for name in ("correct", "traces", "samples")} == {
         "correct": 2,
         "traces": 9,
@@ -144,46 +175,80 @@ def test_where_traces_were_left_is_told_by_every_form(replay: Replay, settles: A
 
 def test_probes_of_unknown_length_are_warned_of(tmp_path: Path) -> None:
     recorded = load("toy", recording=write_probed(tmp_path / "toy", tokens=False))
-    for method, warned in ((METHODS["token-budget"](2, 10), True), (METHODS["self-consistency"](2), False)):
+    for method, warned in (
+        (METHODS["token-budget"](2, 10), True),
+        (METHODS["self-consistency"](2), False),
+    ):
         for order in ("exact", "recorded"):
             warnings = evaluate(method, *recorded, order=order).to_dict()["warnings"]
             assert (
-                any("some probes of gpt-4o-mini were not recorded: they count 0" in each for each in warnings) is warned
+                any(
+                    "some probes of gpt-4o-mini were not recorded: they count 0" in each
+                    for each in warnings
+                )
+                is warned
             )
 
 
 def test_exact_and_seeded_latencies_agree(replay: Replay) -> None:
-    for name, settings in (("token-budget", {"n": 2, "tokens": 20}), ("answer-convergence", {"streak": 2, "width": 2})):
+    for name, settings in (
+        ("token-budget", {"n": 2, "tokens": 20}),
+        ("answer-convergence", {"streak": 2, "width": 2}),
+    ):
         method = METHODS[name](**settings)
-        exact, seeded = evaluate(method, *replay), evaluate(method, *replay, order="seeded", replicates=2000)
+        exact, seeded = (
+            evaluate(method, *replay),
+            evaluate(method, *replay, order="seeded", replicates=2000),
+        )
         assert exact.kind == "exact"
-        for part in ("sequential_tokens_per_question", "output_tokens_per_question", "calls_per_question", "accuracy"):
+        for part in (
+            "sequential_tokens_per_question",
+            "output_tokens_per_question",
+            "calls_per_question",
+            "accuracy",
+        ):
             assert getattr(exact, part) == pytest.approx(getattr(seeded, part), rel=0.03), part
         assert exact.probe_calls.mean() == pytest.approx(seeded.probe_calls.mean(), rel=0.03)
 
 
 def test_where_no_closed_form_is_known_there_is_no_number(replay: Replay) -> None:
-    assert evaluate(METHODS["early-stopping"](1, 3), *replay).to_dict()["sequential_tokens_per_question"] is None
-    assert evaluate(METHODS["single-call"](), *replay).to_dict()["sequential_tokens_per_question"] == pytest.approx(
-        sum(map(sum, TOKENS)) / 9
+    assert (
+        evaluate(METHODS["early-stopping"](1, 3), *replay).to_dict()[
+            "sequential_tokens_per_question"
+        ]
+        is None
     )
+    assert evaluate(METHODS["single-call"](), *replay).to_dict()[
+        "sequential_tokens_per_question"
+    ] == pytest.approx(sum(map(sum, TOKENS)) / 9)
 
 
 def test_probes_vote_with_the_answers_of_other_recordings(tmp_path: Path, replay: Replay) -> None:
     """Opened together, answers are numbered anew, those of probes alone, too."""
     answers = [["z", "w", "b"], ["y", "v", "x"], ["c", "z", None]]
     other = write_probed(tmp_path / "other", "wide", probed=False, answers=answers)
-    dataset, [_, deep] = load("toy", ["wide", "gpt-4o-mini"], [other, write_probed(tmp_path / "toy")], seed=4)
+    dataset, [_, deep] = load(
+        "toy", ["wide", "gpt-4o-mini"], [other, write_probed(tmp_path / "toy")], seed=4
+    )
     assert not np.array_equal(deep.pool.probes().codes, replay[1][0].pool.probes().codes)
     method = METHODS["answer-convergence"](2, 3)
-    joined, alone = (evaluate(method, *each, order="seeded", replicates=5) for each in ((dataset, deep), replay))
+    joined, alone = (
+        evaluate(method, *each, order="seeded", replicates=5) for each in ((dataset, deep), replay)
+    )
     assert numbers(joined) == numbers(alone)
-    assert numbers(evaluate(method.__call__, dataset, deep, order="seeded", replicates=5)) == numbers(alone)
+    assert numbers(
+        evaluate(method.__call__, dataset, deep, order="seeded", replicates=5)
+    ) == numbers(alone)
 
 
 def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path: Path, settles: Any) -> None:
-    """Other probes, ends and lengths after ten tokens make no difference to a method that stops there."""
-    probes = [[[shown if j == 0 else "c" for j, shown in enumerate(each)] for each in own] for own in PROBES]
+    """Other probes, ends and lengths after ten tokens make no difference to a method that stops
+    there.
+    """
+    probes = [
+        [[shown if j == 0 else "c" for j, shown in enumerate(each)] for each in own]
+        for own in PROBES
+    ]
     lengths = [[length if length <= 10 else 2 * length for length in own] for own in TOKENS]
     answers = [
         [answer if length <= 10 else "q" for answer, length in zip(*own, strict=True)]
@@ -201,7 +266,9 @@ def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path: Path, sett
 
 def test_what_was_not_probed_is_refused_in_every_process(tmp_path: Path, settles: Any) -> None:
     plain = load("toy", recording=write_probed(tmp_path / "plain", probed=False))
-    advice = r"gpt-4o-mini on toy has no probes: its CoTs can be drawn whole.*feval import probed-traces"
+    advice = (
+        r"gpt-4o-mini on toy has no probes: its CoTs can be drawn whole.*feval import probed-traces"
+    )
     with pytest.raises(NotRecordedError, match=advice):
         evaluate(METHODS["parallel-probe"](3, 10), *plain)
     with pytest.raises(MethodError, match=advice):

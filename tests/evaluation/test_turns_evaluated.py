@@ -1,4 +1,6 @@
-"""Turns in evaluations: the same numbers in every form and in a process of its own, exact ones, costs by every billing."""
+"""Turns in evaluations: the same numbers in every form and in a process of its own, exact ones,
+costs by every billing.
+"""
 
 from __future__ import annotations
 
@@ -42,18 +44,26 @@ def replay(folder: Path) -> Replay:
 
 @pytest.fixture(scope="module")
 def chains(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    return load("toy", recording=write_full_turns(tmp_path_factory.mktemp("chains") / "toy", GOLDS, branch=1), seed=4)
+    return load(
+        "toy",
+        recording=write_full_turns(tmp_path_factory.mktemp("chains") / "toy", GOLDS, branch=1),
+        seed=4,
+    )
 
 
 def numbers(evaluation: Any) -> dict[str, Any]:
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {"more": evaluation.sequential().tolist()}
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
+        "more": evaluation.sequential().tolist()
+    }
 
 
 def test_every_form_gives_the_same_numbers(replay: Replay, tmp_path: Path) -> None:
     (tmp_path / "revise.py").write_text(FILE)
     batch, own = SequentialRevision(6, 3), make_method(f"{tmp_path / 'revise.py'}:revise")
     methods = (batch, batch.__call__, own)
-    first, second, third = (numbers(evaluate(each, *replay, order="seeded", replicates=3)) for each in methods)
+    first, second, third = (
+        numbers(evaluate(each, *replay, order="seeded", replicates=3)) for each in methods
+    )
     assert first == second == third
 
 
@@ -65,8 +75,12 @@ def test_what_was_sent_is_charged(billing: str, folder: Path) -> None:
     assert steps.turn_prompts is not None
     for row in range(len(GOLDS)):
         taken = [int(np.flatnonzero(steps.parents[row] == parent)[0]) for parent in (0, 1)]
-        sent, written = steps.turn_prompts[row, taken].sum(), pool.output_tokens[row, [0, 1, *taken]].sum()
-        # "once" charges the request of 7 tokens once; where every request pays its prompt, all that was sent is charged.
+        sent, written = (
+            steps.turn_prompts[row, taken].sum(),
+            pool.output_tokens[row, [0, 1, *taken]].sum(),
+        )
+        # "once" charges the request of 7 tokens once; where every request pays its prompt, all that
+        # was sent is charged.
         requests = {"once": 7 - 2 * 7, "per_round": 7, "per_sample": 2 * 7}[billing]
         assert result.tokens is not None
         assert result.tokens[row] == requests + sent + written
@@ -76,7 +90,10 @@ def test_what_was_sent_is_charged(billing: str, folder: Path) -> None:
 @pytest.mark.parametrize("answer", ["last", "majority", "best"])
 def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Replay) -> None:
     method = SequentialRevision(9, 3, answer=answer)
-    exact, seeded = evaluate(method, *chains), evaluate(method, *chains, replicates=1500, order="seeded")
+    exact, seeded = (
+        evaluate(method, *chains),
+        evaluate(method, *chains, replicates=1500, order="seeded"),
+    )
     assert (exact.kind, seeded.kind) == ("exact", "seeded")
     spread = np.sqrt(exact.right * (1 - exact.right) / 1500)
     assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
@@ -91,13 +108,18 @@ def test_seconds_are_those_of_the_longest_turn_of_each_round(chains: Replay) -> 
     dataset, [llm] = chains
     method, durations = SequentialRevision(4, 2), llm.pool.channels.durations()
     assert durations is not None
-    forms = [evaluate(each, dataset, llm, order="recorded", cost="seconds") for each in (method, method.__call__)]
+    forms = [
+        evaluate(each, dataset, llm, order="recorded", cost="seconds")
+        for each in (method, method.__call__)
+    ]
     expected = durations[:, [0, 1]].max(axis=1) + durations[:, [8, 9]].max(axis=1)
     for result in forms:
         seconds = result.seconds
         assert seconds is not None
         assert seconds == pytest.approx(expected)
-    exact, seeded = (evaluate(method, dataset, llm, cost="seconds", order=order) for order in ("exact", "seeded"))
+    exact, seeded = (
+        evaluate(method, dataset, llm, cost="seconds", order=order) for order in ("exact", "seeded")
+    )
     assert exact.seconds == pytest.approx(seeded.seconds, rel=0.1)
 
 
@@ -106,7 +128,12 @@ def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> 
     kinds = [(point.n, point.kind, point.calls_per_question) for point in curve.points]
     assert kinds == [(3, "exact", 3.0), (6, "exact", 5.0)]
     name, sweep = "gpt-3.5-turbo@revise", {"n": [2, 4]}
-    method = {"name": "sequential-revision", "llms": [name], "fields": {"turns": 2}, "budgets": sweep}
+    method = {
+        "name": "sequential-revision",
+        "llms": [name],
+        "fields": {"turns": 2},
+        "budgets": sweep,
+    }
     plan = {
         "dataset": "toy",
         "recordings": [str(folder)],
@@ -119,9 +146,14 @@ def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> 
 
 
 def test_turns_are_no_samples_and_no_steps(replay: Replay) -> None:
-    with pytest.raises(UsageError, match="as conversations of several turns, which are no whole CoTs"):
+    with pytest.raises(
+        UsageError, match="as conversations of several turns, which are no whole CoTs"
+    ):
         evaluate(SelfConsistency(2), *replay)
     with pytest.raises(
-        NotRecordedError, match=r"beam-search cannot be evaluated: .* conversations of several turns, which cannot be"
+        NotRecordedError,
+        match=(
+            r"beam-search cannot be evaluated: .* conversations of several turns, which cannot be"
+        ),
     ):
         evaluate(BeamSearch(16, 4), *replay)

@@ -1,4 +1,6 @@
-"""A user's method from a file: the same numbers as in process, and whatever it does ends in a sentence."""
+"""A user's method from a file: the same numbers as in process, and whatever it does ends in a
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     out = tmp_path_factory.mktemp("methods") / "toy"
-    return load("toy", recording=write_scored_toy(out, {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": OTHERS}, GOLDS), seed=3)
+    return load(
+        "toy",
+        recording=write_scored_toy(out, {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": OTHERS}, GOLDS),
+        seed=3,
+    )
 
 
 def in_process(file: Path, name: str) -> Any:
@@ -182,12 +188,21 @@ def in_process(file: Path, name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("order", "billing", "workers"), [("seeded", "per_round", 1), ("seeded", "once", 2), ("recorded", "once", 1)]
+    ("order", "billing", "workers"),
+    [("seeded", "per_round", 1), ("seeded", "once", 2), ("recorded", "once", 1)],
 )
-def test_numbers_are_those_in_process(order: str, billing: str, workers: int, file: Path, replay: Replay) -> None:
+def test_numbers_are_those_in_process(
+    order: str, billing: str, workers: int, file: Path, replay: Replay
+) -> None:
     loaded = load("toy", recording=replay[0].recording_paths[0], seed=5, billing=billing)
     mine = evaluate(in_process(file, "looks_at_everything"), *loaded, order=order, replicates=9)
-    theirs = evaluate(make_method(f"{file}:looks_at_everything"), *loaded, order=order, replicates=9, workers=workers)
+    theirs = evaluate(
+        make_method(f"{file}:looks_at_everything"),
+        *loaded,
+        order=order,
+        replicates=9,
+        workers=workers,
+    )
     assert len(set(mine.usd.tolist())) > 1
     assert theirs.to_dict() == mine.to_dict()
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd", "tokens_per_round"):
@@ -204,23 +219,42 @@ def test_an_answer_counts_in_any_spelling(file: Path, replay: Replay) -> None:
     assert mine.right.tolist() == theirs.right.tolist()
 
 
-def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(tmp_path: Path, file: Path) -> None:
+def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(
+    tmp_path: Path, file: Path
+) -> None:
     """Rows are those of all LLMs that were loaded together, though only some of them are asked."""
     one = write_toy(tmp_path / "one", {"one": POOLS}, GOLDS)
     backwards = [3, 2, 1, 0]
-    write_rows(tmp_path / "two", {i: GOLDS[i] for i in backwards}, ("two", [pool(i, OTHERS[i]) for i in backwards]))
+    write_rows(
+        tmp_path / "two",
+        {i: GOLDS[i] for i in backwards},
+        ("two", [pool(i, OTHERS[i]) for i in backwards]),
+    )
     dataset, [_, two] = load("toy", ["one", "two"], [one, tmp_path / "two"], prices="none")
-    (tmp_path / "first.py").write_text("def first(question, llm):\n    return llm.sample(1).answers[0]\n")
-    expected = evaluate(lambda _, llm: llm.sample(1).answers[0], dataset, two, order="recorded").right.tolist()
+    (tmp_path / "first.py").write_text(
+        "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+    )
+    expected = evaluate(
+        lambda _, llm: llm.sample(1).answers[0], dataset, two, order="recorded"
+    ).right.tolist()
     assert expected == [0, 1, 0, 0]
     for workers in (1, 2):
         method = make_method(f"{tmp_path / 'first.py'}:first")
-        assert evaluate(method, dataset, two, order="recorded", workers=workers).right.tolist() == expected
+        assert (
+            evaluate(method, dataset, two, order="recorded", workers=workers).right.tolist()
+            == expected
+        )
 
 
-@pytest.mark.parametrize("name", ["waits_in_c", "holds_the_interpreter", "swallows", "ignores_signals"])
-def test_a_method_that_does_not_come_to_an_end_is_ended(name: str, file: Path, replay: Replay) -> None:
-    sentence = rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*--time-limit"
+@pytest.mark.parametrize(
+    "name", ["waits_in_c", "holds_the_interpreter", "swallows", "ignores_signals"]
+)
+def test_a_method_that_does_not_come_to_an_end_is_ended(
+    name: str, file: Path, replay: Replay
+) -> None:
+    sentence = (
+        rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*--time-limit"
+    )
     with pytest.raises(MethodError, match=sentence):
         evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=0.3)
 
@@ -238,7 +272,9 @@ def test_a_method_that_does_not_come_to_an_end_is_ended(name: str, file: Path, r
         ("raises_nonsense", "raised ValueError: no words"),
     ],
 )
-def test_a_method_that_fails_ends_in_a_sentence(name: str, words: str, file: Path, replay: Replay) -> None:
+def test_a_method_that_fails_ends_in_a_sentence(
+    name: str, words: str, file: Path, replay: Replay
+) -> None:
     with pytest.raises(MethodError, match=words):
         evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=20)
 
@@ -291,9 +327,17 @@ evaluate(make_method(sys.argv[2]), dataset, llms[0], time_limit=1000)
 
 def test_the_process_ends_with_its_parent(tmp_path: Path, replay: Replay) -> None:
     file = tmp_path / "hangs.py"
-    file.write_text("import os, time\ndef hangs(*_):\n    print(os.getpid(), flush=True)\n    time.sleep(1000)\n")
+    file.write_text(
+        "import os, time\ndef hangs(*_):\n    print(os.getpid(), flush=True)\n   "
+        " time.sleep(1000)\n"
+    )
     recording = str(replay[0].recording_paths[0])
-    parent = Popen([sys.executable, "-c", PARENT, recording, f"{file}:hangs"], stdout=DEVNULL, stderr=PIPE, text=True)
+    parent = Popen(
+        [sys.executable, "-c", PARENT, recording, f"{file}:hangs"],
+        stdout=DEVNULL,
+        stderr=PIPE,
+        text=True,
+    )
     pid = int(parent.stderr.readline())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
@@ -320,13 +364,17 @@ def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: Repl
         task.join()
 
 
-def test_what_it_prints_goes_to_standard_error(file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_it_prints_goes_to_standard_error(
+    file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
+) -> None:
     evaluate(make_method(f"{file}:prints"), replay[0], replay[1][0], order="recorded", rows=[0])
     printed = capfd.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", ["to the user", "to the user, too"])
 
 
-def test_a_learner_learns_in_its_process(file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_learner_learns_in_its_process(
+    file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
+) -> None:
     dataset, llms = replay
     given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2}
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as mine:
@@ -340,7 +388,9 @@ def test_a_learner_learns_in_its_process(file: Path, replay: Replay, capfd: pyte
     assert capfd.readouterr().err == "learning\n"
     with pytest.raises(UsageError, match="take one worker"):
         evaluate(make_method(f"{file}:Popular"), dataset, llms[0], workers=2, train_fraction=0.4)
-    with pytest.raises(MethodError, match=r"Slow, learning from 2 questions, ended its process \(exit status 7\)"):
+    with pytest.raises(
+        MethodError, match=r"Slow, learning from 2 questions, ended its process \(exit status 7\)"
+    ):
         evaluate(make_method(f"{file}:Slow"), dataset, llms[0], **given)
 
 
@@ -349,7 +399,12 @@ def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: Replay)
     file.write_text("def method(question, llm):\n    return 'a'\n")
     method = make_method(f"{file}:method")
     assert len(method.source_sha256) == 64
-    assert evaluate(method, replay[0], replay[1][0], order="recorded").right.tolist() == [1, 0, 0, 0]
+    assert evaluate(method, replay[0], replay[1][0], order="recorded").right.tolist() == [
+        1,
+        0,
+        0,
+        0,
+    ]
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
     other = make_method(f"{file}:method")
     assert other.source_sha256 == method.source_sha256

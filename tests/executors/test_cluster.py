@@ -1,4 +1,6 @@
-"""A Dask cluster, of processes of their own, computes what one process computes, also where a worker dies."""
+"""A Dask cluster, of processes of their own, computes what one process computes, also where a
+worker dies.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def agree(question, llm):
     return first if first == second else llm.sample(1).answers[0]
 """
 ANSWERS = [
-    ["abc-"[(7 * i * i + 3 * i * k + k * k) % 11 % 4].replace("-", "") or None for i in range(40)] for k in range(40)
+    ["abc-"[(7 * i * i + 3 * i * k + k * k) % 11 % 4].replace("-", "") or None for i in range(40)]
+    for k in range(40)
 ]
 ROLES = ("scheduler", "worker", "client")
 SEEDED = (
@@ -64,7 +67,9 @@ def invoked(*arguments: object) -> str:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty questions with 40 CoTs each."""
-    return write_toy(tmp_path_factory.mktemp("large") / "recording", {"gpt-4o-mini": ANSWERS}, ["a"] * 40)
+    return write_toy(
+        tmp_path_factory.mktemp("large") / "recording", {"gpt-4o-mini": ANSWERS}, ["a"] * 40
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     file = tmp_path_factory.mktemp("cluster") / "scheduler.json"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    files = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": file.parent, "env": environment}
+    files = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "cwd": file.parent,
+        "env": environment,
+    }
     dask = [sys.executable, "-m", "distributed.cli.dask_"]
     options = ["--no-dashboard", "--scheduler-file", str(file)]
 
@@ -113,7 +123,16 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
 def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recording: Path) -> None:
-    command = ("run", "adaptive-consistency", "--recording", recording, "--replicates", 200, "--seed", 1)
+    command = (
+        "run",
+        "adaptive-consistency",
+        "--recording",
+        recording,
+        "--replicates",
+        200,
+        "--seed",
+        1,
+    )
     command = (*command, "--order", "seeded", "--receipt", "none", "--json")
     alone = invoked(*command)
     [(victim, pid), _] = cluster.run(os.getpid).items()
@@ -145,10 +164,33 @@ def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Pa
     recording = write_toy(tmp_path / "recording", {"gpt-4o-mini": ANSWERS[:4]}, ["a"] * 4)
     address, common = cluster.scheduler.address, ("--recording", recording, "--seed", 3)
     plan, receipt = tmp_path / "plan.toml", tmp_path / "receipt.json"
-    invoked("compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4)
+    invoked(
+        "compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4
+    )
     commands: list[tuple[object, ...]] = [
-        ("curve", "self-consistency", *common, "--order", "seeded", "--n", "1,5", "--receipt", receipt, "--force"),
-        ("curve", "early-stopping", *common, "--order", "seeded", "--sweep", "window=3,5", "--receipt", "none"),
+        (
+            "curve",
+            "self-consistency",
+            *common,
+            "--order",
+            "seeded",
+            "--n",
+            "1,5",
+            "--receipt",
+            receipt,
+            "--force",
+        ),
+        (
+            "curve",
+            "early-stopping",
+            *common,
+            "--order",
+            "seeded",
+            "--sweep",
+            "window=3,5",
+            "--receipt",
+            "none",
+        ),
         ("estimate", *common, "--receipt", "none"),
         ("compare", plan, "--receipt", "none"),
         ("verify", receipt),
@@ -166,9 +208,23 @@ def test_an_import_sends_the_texts_to_the_cluster(
     monkeypatch.setattr("feval.importers.jsonl._PIECE_BYTES", 500)
     monkeypatch.setattr("feval.importers.pools._BLOCK_COTS", 5)
     source = tmp_path / "x.jsonl"
-    rows = ({"id": n % 9, "question": "Q?", "gold": "1", "text": f"The answer is {n % 4}."} for n in range(60))
+    rows = (
+        {"id": n % 9, "question": "Q?", "gold": "1", "text": f"The answer is {n % 4}."}
+        for n in range(60)
+    )
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ("import", "jsonl", source, "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out")
+    command = (
+        "import",
+        "jsonl",
+        source,
+        "--dataset",
+        "toy",
+        "--llm",
+        "m",
+        "--answer-kind",
+        "number",
+        "--out",
+    )
     alone = open_recording(Path(json.loads(invoked(*command, tmp_path / "a", "--json"))["path"]))
     invoked(*command, tmp_path / "b", "--scheduler", cluster.scheduler.address)
     assert open_recording(tmp_path / "b").manifest.leaves == alone.manifest.leaves
@@ -176,14 +232,18 @@ def test_an_import_sends_the_texts_to_the_cluster(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_a_method_of_the_users_own_travels_as_its_file(cluster: Any, recording: Path, tmp_path: Path) -> None:
+def test_a_method_of_the_users_own_travels_as_its_file(
+    cluster: Any, recording: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "mine.py"
     file.write_text(METHOD)
     dataset, llms = feval.load("toy", recording=recording, seed=2)
     method = make_method(f"{file}:agree")
     alone = feval.evaluate(method, dataset, llms, replicates=3)
     file.unlink()  # it was read when it was named
-    shared = feval.evaluate(method, dataset, llms, replicates=3, executor=feval.distributed(cluster))
+    shared = feval.evaluate(
+        method, dataset, llms, replicates=3, executor=feval.distributed(cluster)
+    )
     assert shared.to_dict() == alone.to_dict()
     assert shared.right.tolist() == alone.right.tolist()
 
@@ -194,7 +254,9 @@ def test_workers_with_another_version_are_refused(
     cluster: Any, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("feval.executors.tasks.__version__", "0.0.1")
-    done = CliRunner().invoke(app, [*map(str, SEEDED), str(recording), "--scheduler", cluster.scheduler.address])
+    done = CliRunner().invoke(
+        app, [*map(str, SEEDED), str(recording), "--scheduler", cluster.scheduler.address]
+    )
     assert done.exit_code == 1
     assert "This is feval 0.0.1, and a worker has feval" in " ".join(done.output.split())
 
@@ -207,12 +269,32 @@ def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_
     if (openssl := shutil.which("openssl")) is None:
         pytest.skip("openssl, which makes certificates, is not installed")
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
-    new = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    new = [
+        openssl,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
     subprocess.run([*new, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    files = {f"{who}.{name}": file for who in ROLES for name, file in (("cert", certificate), ("key", key))}
+    files = {
+        f"{who}.{name}": file
+        for who in ROLES
+        for name, file in (("cert", certificate), ("key", key))
+    }
     tls = {f"distributed.comm.tls.{name}": file for name, file in files.items()}
     tls["distributed.comm.tls.ca-file"] = certificate
-    local = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    local = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": "127.0.0.1:0",
+    }
     with (
         dask.config.set(tls | {"distributed.comm.require-encryption": True}),
         distributed.LocalCluster(protocol="tls://", host="127.0.0.1", **local) as secured,

@@ -1,4 +1,6 @@
-"""Who sees how far work is: terminals and notebooks, not scripts unless they ask, and never two bars at once."""
+"""Who sees how far work is: terminals and notebooks, not scripts unless they ask, and never two
+bars at once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from recorders.work.record import record_dataset
 
 
 @reports("outer")
-def work(steps: int = 2, *, inside: bool = False, progress: Callable[[int, int], None] | None = None) -> list[Any]:
+def work(
+    steps: int = 2, *, inside: bool = False, progress: Callable[[int, int], None] | None = None
+) -> list[Any]:
     """What the function was given, and what a function within it was."""
     if progress is not None:
         progress(1, steps)
@@ -35,13 +39,18 @@ def work(steps: int = 2, *, inside: bool = False, progress: Callable[[int, int],
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(ProgressBar, "DELAY_SECONDS", 3600.0)  # nothing is drawn here unless a test draws it
+    # nothing is drawn here unless a test draws it
+    monkeypatch.setattr(ProgressBar, "DELAY_SECONDS", 3600.0)
     yield
     feval.set_progress(None)
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, *, answer: bool) -> None:
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: answer, write=lambda _: None, flush=lambda: None))
+    monkeypatch.setattr(
+        sys,
+        "stderr",
+        SimpleNamespace(isatty=lambda: answer, write=lambda _: None, flush=lambda: None),
+    )
 
 
 def test_a_script_sees_nothing_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +61,9 @@ def test_a_script_sees_nothing_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("stream", ["none", "closed", "left"])
-def test_work_goes_on_where_nobody_reads_standard_error(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_goes_on_where_nobody_reads_standard_error(
+    stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = io.StringIO()
     there.close()
     left = SimpleNamespace(write=Mock(side_effect=BrokenPipeError))
@@ -87,17 +98,27 @@ def test_work_that_fails_leaves_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_place_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     shell: Any = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
-    for terminal, ipython, kind in ((True, None, TerminalBar), (False, shell, NotebookBar), (False, None, Lines)):
+    for terminal, ipython, kind in (
+        (True, None, TerminalBar),
+        (False, shell, NotebookBar),
+        (False, None, Lines),
+    ):
         with monkeypatch.context() as patch:
             on_terminal(patch, answer=terminal)
             patch.setitem(sys.modules, "IPython", ipython)
-            patch.setattr(progress, kind.__name__, made := (lambda label: SimpleNamespace(label=label)))
+            patch.setattr(
+                progress, kind.__name__, made := (lambda label: SimpleNamespace(label=label))
+            )
             assert progress.ProgressBar("work")._made() == made("work")
 
 
 def test_without_tqdm_a_notebook_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     on_terminal(monkeypatch, answer=False)
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object())))
+    monkeypatch.setitem(
+        sys.modules,
+        "IPython",
+        SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object())),
+    )
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert isinstance(ProgressBar("work")._made(), Lines)
 
@@ -121,14 +142,18 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int 
         def stop(self) -> None:
             shown.append(("", 0, None))
 
-    monkeypatch.setattr(ProgressBar, "__enter__", lambda bar: setattr(bar, "_due", True) or enter(bar))
+    monkeypatch.setattr(
+        ProgressBar, "__enter__", lambda bar: setattr(bar, "_due", True) or enter(bar)
+    )
     monkeypatch.setattr(ProgressBar, "_made", lambda bar: Drawn(bar.label))
     feval.set_progress(True)
     yield shown
     assert not progress._taken.locked()
 
 
-def test_a_bar_waits_for_its_number_of_steps(drawn: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_waits_for_its_number_of_steps(
+    drawn: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ProgressBar("work") as bar:
         for total in (None, 0, 3):
             bar(0, total)
@@ -143,7 +168,10 @@ def test_recording_and_scoring_in_python_show_their_bars(
     drawn: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = record_dataset(
-        task([Question("sums/0", "1 + 1?", "2")], 3), FakeBackend(), tmp_path / "recorded", prices="none"
+        task([Question("sums/0", "1 + 1?", "2")], 3),
+        FakeBackend(),
+        tmp_path / "recorded",
+        prices="none",
     )
     (tmp_path / "my_scorers.py").write_text(FUNCTIONS)
     monkeypatch.chdir(tmp_path)
@@ -159,7 +187,8 @@ def test_merging_and_selecting_count_llms(drawn: list[Any], tmp_path: Path) -> N
     feval.merge(parts, tmp_path / "both")
     feval.select(tmp_path / "both", tmp_path / "one", llms=["beta"], samples=1)
     assert [each for each in drawn if each[0]] == [
-        ("merging", 0, 2), ("merging", 1, 2), ("merging", 2, 2), ("selecting", 0, 1), ("selecting", 1, 1)
+        ("merging", 0, 2), ("merging", 1, 2), ("merging", 2, 2), ("selecting", 0, 1), ("selecting",
+        1, 1)
     ]  # fmt: skip
 
 
@@ -168,7 +197,9 @@ def test_lines_come_with_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
     for done in range(101):
         lines.update(done, 200)
     lines.update(5, None)
-    assert capsys.readouterr().err == "".join(f"comparing: {tenths} %\n" for tenths in (0, 10, 20, 30, 40, 50))
+    assert capsys.readouterr().err == "".join(
+        f"comparing: {tenths} %\n" for tenths in (0, 10, 20, 30, 40, 50)
+    )
 
 
 def test_a_notebook_s_bar_follows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +216,9 @@ def test_a_notebook_s_bar_follows(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # and nothing before the total
 
 
-@pytest.mark.parametrize("name", ["compare", "evaluate", "method_curve", "import_recording", "verify_recording"])
+@pytest.mark.parametrize(
+    "name", ["compare", "evaluate", "method_curve", "import_recording", "verify_recording"]
+)
 def test_functions_keep_their_names_and_arguments(name: str) -> None:
     function = getattr(feval, name)
     assert function.__name__ == name

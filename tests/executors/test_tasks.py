@@ -87,7 +87,9 @@ class BreaksAlways(Executor):
 def test_results_come_in_the_order_of_the_tasks_whichever_ends_first() -> None:
     executor, seen = Backwards(), []
     tasks = [(n,) for n in range(12)]
-    assert [*results(squared, tasks, executor, lambda *done: seen.append(done))] == [n * n for n in range(12)]
+    assert [*results(squared, tasks, executor, lambda *done: seen.append(done))] == [
+        n * n for n in range(12)
+    ]
     assert executor.most == 3
     assert seen == [(n, 12) for n in range(1, 13)]
 
@@ -184,7 +186,9 @@ def fails(place: str) -> None:
 
 @pytest.mark.parametrize("kind", ["parcels", pytest.param("processes", marks=pytest.mark.slow)])
 def test_an_exception_that_cannot_travel_is_named(kind: str) -> None:
-    sentence = r"A task failed in a worker \(NeedsTwo: no good in here\)\. Run it again with one worker"
+    sentence = (
+        r"A task failed in a worker \(NeedsTwo: no good in here\)\. Run it again with one worker"
+    )
     with nullcontext(Parcels()) if kind == "parcels" else opened(2) as executor:
         assert executor is not None
         with pytest.raises(FevalError, match=sentence):
@@ -213,13 +217,16 @@ class GivesUp(Executor):
 @pytest.mark.parametrize("error", [None, KilledWorker("question_block-1")])
 def test_a_cluster_that_gives_a_task_up_is_a_sentence(error: Exception | None) -> None:
     with pytest.raises(
-        UsageError, match=r"The cluster gave a task up \((KilledWorker|CancelledError)\): .* logs say more"
+        UsageError,
+        match=r"The cluster gave a task up \((KilledWorker|CancelledError)\): .* logs say more",
     ):
         [*results(squared, [(1,), (2,)], GivesUp(error))]
 
 
 def test_another_version_on_a_worker_is_refused() -> None:
-    with pytest.raises(ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"):
+    with pytest.raises(
+        ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"
+    ):
         run_task("0.0.1", squared, (1,))
 
 
@@ -230,14 +237,19 @@ def test_one_worker_is_this_process_and_none_less() -> None:
         pass
     with pytest.raises(UsageError, match="a cluster has its own"), opened(2, "tcp://127.0.0.1:1"):
         pass
-    with pytest.raises(UsageError, match="tcp://HOST:PORT or tls://HOST:PORT; 'http://here'"), opened(1, "http://here"):
+    with (
+        pytest.raises(UsageError, match="tcp://HOST:PORT or tls://HOST:PORT; 'http://here'"),
+        opened(1, "http://here"),
+    ):
         pass
 
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_replaced_and_little_is_repeated(tmp_path: Path) -> None:
     with opened(2) as executor:
-        assert [*results(dies_once, [(n, str(tmp_path)) for n in range(40)], executor)] == [n * n for n in range(40)]
+        assert [*results(dies_once, [(n, str(tmp_path)) for n in range(40)], executor)] == [
+            n * n for n in range(40)
+        ]
         runs = [path.name.partition("-")[0] for path in tmp_path.iterdir() if path.name != "died"]
         assert set(runs) == {str(n) for n in range(40)}
         assert len(runs) <= 48

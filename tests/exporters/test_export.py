@@ -1,4 +1,6 @@
-"""Exported tables: the same recording comes back from JSON Lines, and no row depends on the workers."""
+"""Exported tables: the same recording comes back from JSON Lines, and no row depends on the
+workers.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +41,26 @@ REQUEST: dict[str, Any] = {
 }
 LINES: list[dict[str, Any]] = [
     {
-        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so", "samples": [
+        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so",
+            "samples": [
             {
-                "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8, "finish_reason": "stop",
-                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3,
+                "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8,
+                "finish_reason": "stop",
+                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]},
+                "seed": 3,
                 "duration_s": 0.5, "first_token_s": 0.125,
-                "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1], "token_confidences": [1.5, 0.1],
-                "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": 0.3},
+                "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1],
+                "token_confidences": [1.5, 0.1],
+                "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1,
+                "confidence": 0.3},
                            {"offset": 5, "answer": None}],
             },
-            {"text": 'say "2",\nor =3', "answer": None, "tokens": 4, "finish_reason": "length", "score": {"length": 4}},
+            {"text": 'say "2",\nor =3', "answer": None, "tokens": 4, "finish_reason": "length",
+            "score": {"length": 4}},
         ],
     },
-    {"id": "q2", "question": "=1+1", "llm": "a", "samples": [{"text": "-1,5", "reasoning": "apart", "answer": "1.5", "tokens": 3,
+    {"id": "q2", "question": "=1+1", "llm": "a", "samples": [{"text": "-1,5", "reasoning": "apart",
+    "answer": "1.5", "tokens": 3,
      "response_id": "r"}]},
     {"id": "q3", "question": "Nobody was asked.", "gold": "7", "llm": "a", "samples": []},
     {"id": "q1", "llm": "b", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
@@ -59,7 +68,8 @@ LINES: list[dict[str, Any]] = [
     {"id": "q3", "llm": "b", "samples": [{"text": "six", "answer": "6", "tokens": 1}]},
 ]  # fmt: skip
 TREE: dict[str, Any] = {
-    "id": "q1", "question": "2 * 3 + 4?", "gold": "10", "llm": "m@steps", "step_stop": "\n", "step_policy": "all", "steps": [
+    "id": "q1", "question": "2 * 3 + 4?", "gold": "10", "llm": "m@steps", "step_stop": "\n",
+        "step_policy": "all", "steps": [
         {"node": "a", "text": "6", "tokens": 2, "score": {"prm": 0.9}},
         {"node": "b", "text": "7", "tokens": 2},
         {"node": "c", "parent": "a", "text": "6 + 4 = 10", "tokens": 4, "answer": "10"},
@@ -71,21 +81,28 @@ TURNS: list[dict[str, Any]] = [
     {
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "m@revise", **REQUEST, "samples": [
             {"text": "3", "answer": "3", "tokens": 1, "score": {"prm": 0.1}, "turns": [
-                {"messages": "Sure?", "text": "<think>no</think>2", "answer": "2", "tokens": 4, "prompt_tokens": 15,
+                {"messages": "Sure?", "text": "<think>no</think>2", "answer": "2", "tokens": 4,
+                "prompt_tokens": 15,
                  "score": {"prm": 0.9}, "finish_reason": "length"},
-                {"messages": [{"role": "user", "content": "Why?"}], "text": "So.", "answer": None, "tokens": 2,
+                {"messages": [{"role": "user", "content": "Why?"}], "text": "So.", "answer": None,
+                "tokens": 2,
                  "prompt_tokens": 21},
             ]},
             {"text": "2", "answer": "2", "tokens": 1},
         ],
     },
-    {"id": "q2", "llm": "m@revise", "question": "=1+1", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
+    {"id": "q2", "llm": "m@revise", "question": "=1+1", "samples": [{"text": "2", "answer": "2",
+    "tokens": 1}]},
     {"id": "q3", "llm": "m@revise", "question": "Nobody was asked.", "samples": []},
 ]  # fmt: skip
 
 
 def recorded(
-    folder: Path, lines: list[dict[str, Any]], name: str = "rec", dataset: str = "toy", kind: str = "number"
+    folder: Path,
+    lines: list[dict[str, Any]],
+    name: str = "rec",
+    dataset: str = "toy",
+    kind: str = "number",
 ) -> Path:
     source = folder / f"{name}.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -99,7 +116,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("lines", [LINES, [TREE], TURNS], ids=["cots", "tree", "turns"])
-def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+def test_exported_json_lines_make_the_same_recording(
+    tmp_path: Path, lines: list[dict[str, Any]]
+) -> None:
     original = recorded(tmp_path, lines)
     done = export_recording(original, tmp_path / "out.jsonl", "jsonl")
     own = [each for line in lines for each in line.get("samples", line.get("steps", ()))]
@@ -109,7 +128,9 @@ def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list
 
 
 @pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
-def test_exported_parquet_makes_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+def test_exported_parquet_makes_the_same_recording(
+    tmp_path: Path, lines: list[dict[str, Any]]
+) -> None:
     original = open_recording(recorded(tmp_path, lines))
     exported = export_recording(original.path, tmp_path / "out.parquet", "parquet").path
     import_recording("table", exported, tmp_path / "again")  # nothing else is needed
@@ -119,18 +140,25 @@ def test_exported_parquet_makes_the_same_recording(tmp_path: Path, lines: list[d
     import_recording("table", tmp_path / "arrow.parquet", tmp_path / "third")
     assert open_recording(tmp_path / "third").hash == original.hash
     pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "sorted.parquet")
-    import_recording("table", tmp_path / "sorted.parquet", tmp_path / "sorted")  # questions in the order of the rows
+    # questions in the order of the rows
+    import_recording("table", tmp_path / "sorted.parquet", tmp_path / "sorted")
     assert {q.id for q in open_recording(tmp_path / "sorted").questions("toy")} == {
         q.id for q in original.questions("toy")
     }
 
 
 def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
-    untold = [{**line, "samples": [{**cot, "tokens": None} for cot in line["samples"]]} for line in LINES]
+    untold = [
+        {**line, "samples": [{**cot, "tokens": None} for cot in line["samples"]]} for line in LINES
+    ]
     toy = recorded(tmp_path, untold)  # tokens are counted as words
     other = recorded(tmp_path, [LINES[3] | {"question": "?", "llm": "c"}], "other", "other")
-    scores = {("toy", "a"): [ScoreRows("q1", [1], [0.5]), ScoreRows("q2", [0], [0.25], [[0.1, 0.2]])]}
-    scored = add_scores(toy, tmp_path / "scored", ScorerInfo("judge", "judge", {"model": "m"}), scores)
+    scores = {
+        ("toy", "a"): [ScoreRows("q1", [1], [0.5]), ScoreRows("q2", [0], [0.25], [[0.1, 0.2]])]
+    }
+    scored = add_scores(
+        toy, tmp_path / "scored", ScorerInfo("judge", "judge", {"model": "m"}), scores
+    )
     both = merge([scored, other], tmp_path / "both")
     exported = export_recording(both, tmp_path / "both.parquet", "parquet").path
     import_recording("table", exported, tmp_path / "again")
@@ -143,12 +171,17 @@ def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
 
 def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path: Path) -> None:
     pools: dict[str, Any] = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
-    original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))  # of the extractor "test-1"
+    # of the extractor "test-1"
+    original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))
     exported = export_recording(original.path, tmp_path / "t.parquet", "parquet").path
     import_recording("table", exported, tmp_path / "again")
     again = open_recording(tmp_path / "again")
     assert again.dataset_info("toy").extractor == "test-1"
-    changed = {key for key, leaf in again.manifest.leaves.items() if original.manifest.leaves.get(key) != leaf}
+    changed = {
+        key
+        for key, leaf in again.manifest.leaves.items()
+        if original.manifest.leaves.get(key) != leaf
+    }
     assert ("toy", None, "dataset") not in changed
     import_recording("table", exported, tmp_path / "text", answers="text", answer_kind="number")
     assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
@@ -161,7 +194,8 @@ def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy: Path, tmp_
     assert (again.dataset_ids(), again.dataset_info("mine").answer_kind) == (["mine"], "text")
 
 
-LATER = {"version": 2, "datasets": {"d": {"answer_kind": "text", "equality": "normal-form", "extractor": "e",
+LATER = {"version": 2, "datasets": {"d": {"answer_kind": "text", "equality": "normal-form",
+    "extractor": "e",
          "system_prompt": None, "llms": {}}}, "scorers": {}, "without_rows": []}  # fmt: skip
 
 
@@ -182,13 +216,18 @@ def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, me
 
 
 @pytest.mark.parametrize(
-    "column", ["dataset", "llm", "question_id", "probes", "decoding", "score.length", "prompt", "choices"]
+    "column",
+    ["dataset", "llm", "question_id", "probes", "decoding", "score.length", "prompt", "choices"],
 )
 @pytest.mark.parametrize("value", [7, [7], {"a": 7}, "x"], ids=repr)
-def test_rows_that_were_broken_are_sentences(toy: Path, tmp_path: Path, column: str, value: Any) -> None:
+def test_rows_that_were_broken_are_sentences(
+    toy: Path, tmp_path: Path, column: str, value: Any
+) -> None:
     table = open_recording(toy).to_arrow()
     place = table.schema.get_field_index(column)
-    pq.write_table(table.set_column(place, column, [[value] * table.num_rows]), tmp_path / "t.parquet")
+    pq.write_table(
+        table.set_column(place, column, [[value] * table.num_rows]), tmp_path / "t.parquet"
+    )
     with contextlib.suppress(FevalError):
         import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
 
@@ -221,12 +260,13 @@ def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
     assert json.loads(rows[0]["prompt"]) == REQUEST["prompt"]
     assert json.loads(rows[0]["decoding"]) == REQUEST["decoding"]
     assert (rows[2]["question"], rows[2]["text"]) == ("'=1+1", "-1,5")  # no formula
-    assert [row["response_id"] for row in rows] == ["", "", "r", "", ""]  # only the second question has one
-    assert (rows[0]["score.length"], rows[1]['score.a "good" judge'], rows[0]["step_scores.prm"]) == (
-        "8",
-        "",
-        "[0.5,0.25]",
-    )
+    # only the second question has one
+    assert [row["response_id"] for row in rows] == ["", "", "r", "", ""]
+    assert (
+        rows[0]["score.length"],
+        rows[1]['score.a "good" judge'],
+        rows[0]["step_scores.prm"],
+    ) == ("8", "", "[0.5,0.25]")
 
 
 def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
@@ -249,10 +289,18 @@ def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Pat
     assert recording.to_arrow(llms=["a"]).equals(pq.read_table(exported))
     facts = json.loads(pq.ParquetFile(exported).metadata.metadata[b"feval"])
     assert json.loads(recording.to_arrow(llms=["a"]).schema.metadata[b"feval"]) == facts
-    assert [(row, line["question_id"], line["llm"]) for row, line in facts["without_rows"]] == [(2, "q3", "a")]
-    assert (facts["datasets"]["toy"]["answer_kind"], facts["datasets"]["toy"]["llms"]) == ("number", {"a": "usage"})
+    assert [(row, line["question_id"], line["llm"]) for row, line in facts["without_rows"]] == [
+        (2, "q3", "a")
+    ]
+    assert (facts["datasets"]["toy"]["answer_kind"], facts["datasets"]["toy"]["llms"]) == (
+        "number",
+        {"a": "usage"},
+    )
     frame = recording.to_pandas()
-    assert frame.groupby("llm")["correct"].apply(lambda right: right.dropna().mean()).to_dict() == {"a": 0.5, "b": 0.5}
+    assert frame.groupby("llm")["correct"].apply(lambda right: right.dropna().mean()).to_dict() == {
+        "a": 0.5,
+        "b": 0.5,
+    }
     with pytest.raises(NotRecordedError, match="no CoTs of 'c' there"):
         recording.to_arrow(llms=["c"])
     with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
@@ -262,7 +310,8 @@ def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Pat
 def test_a_frame_without_pandas_is_a_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feval.exporters.arrow.find_spec", lambda _: None)
     with pytest.raises(
-        UsageError, match=r"needs pandas, which feval does not install\. Install it, or use to_arrow\(\)"
+        UsageError,
+        match=r"needs pandas, which feval does not install\. Install it, or use to_arrow\(\)",
     ):
         open_recording(toy).to_pandas()
 
@@ -290,12 +339,17 @@ def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
 def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str) -> None:
     path = tmp_path / "r"
     write_rows(path, ["4"], ("m", [pool(0, ["4"], prompt="words")]))
-    with pytest.raises(DamagedRecordingError, match=r"the request to m for 'toy/0' is damaged: 'words' is not a list"):
+    with pytest.raises(
+        DamagedRecordingError,
+        match=r"the request to m for 'toy/0' is damaged: 'words' is not a list",
+    ):
         export_recording(path, tmp_path / "x", to)
     assert [each.name for each in tmp_path.iterdir()] == ["r"]
 
 
-def test_a_failing_block_leaves_no_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_block_leaves_no_file(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -307,7 +361,18 @@ def test_a_failing_block_leaves_no_file(toy: Path, tmp_path: Path, monkeypatch: 
 
 def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        app, ["export", str(toy), "--to", "csv", "--out", str(tmp_path / "x.csv"), "--llm", "b", "--json"]
+        app,
+        [
+            "export",
+            str(toy),
+            "--to",
+            "csv",
+            "--out",
+            str(tmp_path / "x.csv"),
+            "--llm",
+            "b",
+            "--json",
+        ],
     )
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout)
@@ -315,8 +380,10 @@ def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("to", "lost"), [
-    ("jsonl", "Answer kind, equality, system prompt, the extraction of answers (old-1) and token counters were left out, which"),
-    ("csv", "Answer kind, equality, system prompt, the extraction of answers (old-1), token counters and questions without CoTs"),
+    ("jsonl",
+    "Answer kind, equality, system prompt, the extraction of answers (old-1) and token counters were left out, which"),  # noqa: E501
+    ("csv",
+    "Answer kind, equality, system prompt, the extraction of answers (old-1), token counters and questions without CoTs"),  # noqa: E501
     ("parquet", "Title, licence, prices"),
 ])  # fmt: skip
 def test_what_a_table_loses_is_listed(tmp_path: Path, to: str, lost: str) -> None:
@@ -329,7 +396,9 @@ def test_what_a_table_loses_is_listed(tmp_path: Path, to: str, lost: str) -> Non
 def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
     for workers in ("1", "2"):
         out = str(tmp_path / workers)
-        done = CliRunner().invoke(app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers])
+        done = CliRunner().invoke(
+            app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers]
+        )
         assert done.exit_code == 0, done.output
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 

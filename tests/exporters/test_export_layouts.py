@@ -17,10 +17,14 @@ from feval.exporters import export_recording
 from feval.recording import DatasetInfo, LLMInfo
 
 CHOICE: dict[str, Any] = {
-    "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"}, {"label": "B", "text": "two"}],
-    "llm": "org/m@t=1", "temperature": 1.0, "decoding": {"stop": ["\n"], "top_p": 0.5}, "prompt": "Which?", "prompt_tokens": 4,
-    "samples": [{"text": "(B)", "answer": "B", "tokens": 3, "reasoning": "hm", "reasoning_tokens": 2, "score": {"j": 0.25}},
-                {"text": "(A)", "answer": "A", "tokens": 4}, {"text": "No.", "answer": None, "tokens": 5}],
+    "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"},
+    {"label": "B", "text": "two"}],
+    "llm": "org/m@t=1", "temperature": 1.0, "decoding": {"stop": ["\n"], "top_p": 0.5},
+    "prompt": "Which?", "prompt_tokens": 4,
+    "samples": [{"text": "(B)", "answer": "B", "tokens": 3, "reasoning": "hm",
+    "reasoning_tokens": 2, "score": {"j": 0.25}},
+                {"text": "(A)", "answer": "A", "tokens": 4}, {"text": "No.", "answer": None,
+                "tokens": 5}],
 }  # fmt: skip
 
 
@@ -49,7 +53,10 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
     toy = write_rows(
-        tmp_path / "toy", ["a"], (LLMInfo(name), [pool(0, ["a", "b"])]), info=DatasetInfo(name, "Toy", "verbatim", "1")
+        tmp_path / "toy",
+        ["a"],
+        (LLMInfo(name), [pool(0, ["a", "b"])]),
+        info=DatasetInfo(name, "Toy", "verbatim", "1"),
     )
     out = tmp_path / "deep" / "er" / "out"
     out.parent.mkdir(parents=True)
@@ -62,30 +69,48 @@ def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
         assert not re.search(r'^\.|\.$|[<>:"|?*\\\u202e]|^(nul|com1)(\.|$)', part, re.IGNORECASE)
 
 
-# What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the members of an object in it.
+# What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the
+# members of an object in it.
 NUMBER = (int, float)
 AGGREGATE: dict[str, Any] = {
-    "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str, "evaluation_results": list,
-    "source_metadata": {"source_type": str, "source_organization_name": str, "evaluator_relationship": str},
-    "model_info": {"name": str, "id": str, "additional_details": {"deployment_type": str, "model_availability": str}},
+    "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str,
+    "evaluation_results": list,
+    "source_metadata": {"source_type": str, "source_organization_name": str,
+    "evaluator_relationship": str},
+    "model_info": {"name": str, "id": str, "additional_details": {"deployment_type": str,
+    "model_availability": str}},
     "eval_library": {"name": str, "version": str},
-    "detailed_evaluation_results": {"format": str, "file_path": str, "hash_algorithm": str, "checksum": str, "total_rows": int},
+    "detailed_evaluation_results": {"format": str, "file_path": str, "hash_algorithm": str,
+    "checksum": str, "total_rows": int},
 }  # fmt: skip
 RESULT: dict[str, Any] = {
-    "evaluation_name": str, "source_data": {"dataset_name": str, "source_type": str}, "score_details": {"score": NUMBER},
-    "metric_config": {"lower_is_better": bool, "score_type": str, "min_score": NUMBER, "max_score": NUMBER},
+    "evaluation_name": str, "source_data": {"dataset_name": str, "source_type": str},
+    "score_details": {"score": NUMBER},
+    "metric_config": {"lower_is_better": bool, "score_type": str, "min_score": NUMBER,
+    "max_score": NUMBER},
 }  # fmt: skip
 INSTANCE: dict[str, Any] = {
-    "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str, "sample_id": str,
-    "interaction_type": str, "answer_attribution": list, "input": {"raw": str, "reference": list}, "output": {"raw": list},
+    "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str,
+    "sample_id": str,
+    "interaction_type": str, "answer_attribution": list, "input": {"raw": str, "reference": list},
+    "output": {"raw": list},
     "evaluation": {"score": NUMBER, "is_correct": bool},
 }  # fmt: skip
-ATTRIBUTION = {"turn_idx": int, "source": str, "extracted_value": str, "extraction_method": str, "is_terminal": bool}
+ATTRIBUTION = {
+    "turn_idx": int,
+    "source": str,
+    "extracted_value": str,
+    "extraction_method": str,
+    "is_terminal": bool,
+}
 ALLOWED_IN_AGGREGATE = {*AGGREGATE, "evaluation_timestamp"}
 ALLOWED_IN_INSTANCE = {
-    *INSTANCE, "evaluation_result_id", "sample_hash", "messages", "token_usage", "performance", "error", "metadata",
+    *INSTANCE, "evaluation_result_id", "sample_hash", "messages", "token_usage", "performance",
+    "error", "metadata",
 }  # fmt: skip
-PLACE = r"data/[^/]+/[^/]+/[^/]+/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+PLACE = (
+    r"data/[^/]+/[^/]+/[^/]+/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+)
 
 
 def fits(value: dict[str, Any], schema: dict[str, Any]) -> bool:
@@ -122,14 +147,23 @@ def test_every_eval_evers_records_fit_its_schema(toy: Path, tmp_path: Path) -> N
 
 
 def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
-    done = export_recording(recorded(tmp_path, [CHOICE], kind="choice"), tmp_path / "out", "every-eval-ever")
+    done = export_recording(
+        recorded(tmp_path, [CHOICE], kind="choice"), tmp_path / "out", "every-eval-ever"
+    )
     [samples] = done.path.rglob("*_samples.jsonl")
     assert samples.relative_to(done.path).parts[:4] == ("data", "toy", "org", "m")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     assert [line["evaluation"]["is_correct"] for line in lines] == [True, False, False]
-    assert lines[0]["input"].items() >= {"reference": ["B"], "choices": ["(A) one", "(B) two"]}.items()
+    assert (
+        lines[0]["input"].items() >= {"reference": ["B"], "choices": ["(A) one", "(B) two"]}.items()
+    )
     assert lines[0]["output"] == {"raw": ["(B)"], "reasoning_trace": ["hm"]}
-    assert lines[0]["token_usage"] == {"input_tokens": 4, "output_tokens": 3, "total_tokens": 7, "reasoning_tokens": 2}
+    assert lines[0]["token_usage"] == {
+        "input_tokens": 4,
+        "output_tokens": 3,
+        "total_tokens": 7,
+        "reasoning_tokens": 2,
+    }
     assert lines[0]["metadata"] == {"sample": "0", "finish_reason": "unknown", "score.j": "0.25"}
     assert lines[2]["answer_attribution"] == []
     [aggregate] = (json.loads(path.read_text()) for path in done.path.rglob("*.json"))
@@ -143,9 +177,21 @@ def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "error", "message"),
     [
-        ([TREE], UsageError, "m@steps was recorded on toy as trees of steps, which every-eval-ever has no place for"),
-        (TURNS, UsageError, "m@revise was recorded on toy as conversations of several turns, which every-eval-ever"),
-        ([LINES[0] | {"gold": None}], NotRecordedError, "No question of toy that a answered has a gold"),
+        (
+            [TREE],
+            UsageError,
+            "m@steps was recorded on toy as trees of steps, which every-eval-ever has no place for",
+        ),
+        (
+            TURNS,
+            UsageError,
+            "m@revise was recorded on toy as conversations of several turns, which every-eval-ever",
+        ),
+        (
+            [LINES[0] | {"gold": None}],
+            NotRecordedError,
+            "No question of toy that a answered has a gold",
+        ),
     ],
 )
 def test_what_has_no_place_is_said(

@@ -1,4 +1,6 @@
-"""Coupled LLMs compared: figures from the pools themselves, and what cannot be compared is refused."""
+"""Coupled LLMs compared: figures from the pools themselves, and what cannot be compared is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from small import pool, write_rows
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UnlabelledError, UsageError
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    OutOfRangeError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.estimators.coupling.recorded_pairs import estimation_error
 from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
@@ -38,7 +46,9 @@ QUESTIONS, CALLS = 40, 8
 
 
 def answers(seed: int, skill: float) -> list[list[str | None]]:
-    """Answers that depend on shared randomness: right where it is below skill, else wrong or none."""
+    """Answers that depend on shared randomness: right where it is below skill, else wrong or
+    none.
+    """
     noise = np.random.default_rng(seed).random((QUESTIONS, CALLS))
     hard = np.random.default_rng(0).random((QUESTIONS, 1)) * 0.5
     levels = (noise + hard > skill).astype(int) + (noise + hard > skill + 0.3)
@@ -46,7 +56,9 @@ def answers(seed: int, skill: float) -> list[list[str | None]]:
 
 
 def written(
-    path: Path, pools: dict[str, tuple[list[list[str | None]], Any]], golds: Sequence[str | None] | None = None
+    path: Path,
+    pools: dict[str, tuple[list[list[str | None]], Any]],
+    golds: Sequence[str | None] | None = None,
 ) -> Path:
     given = ["1"] * QUESTIONS if golds is None else list(golds)
     llms = (
@@ -63,8 +75,13 @@ def written(
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("coupled")
     skills = {"a/one": 0.5, "a/two": 0.6, "a/three": 0.8}
-    written(folder / "coupled", {name: (answers(1, skill), SHARED) for name, skill in skills.items()})
-    apart = {f"{name}@apart": (answers(place + 2, skill), None) for place, (name, skill) in enumerate(skills.items())}
+    written(
+        folder / "coupled", {name: (answers(1, skill), SHARED) for name, skill in skills.items()}
+    )
+    apart = {
+        f"{name}@apart": (answers(place + 2, skill), None)
+        for place, (name, skill) in enumerate(skills.items())
+    }
     written(folder / "apart", apart)
     return folder
 
@@ -95,8 +112,11 @@ def test_figures_are_those_of_the_pools(recorded: Path) -> None:
     errors = estimation_error(x - y, range(1, QUESTIONS * CALLS + 1))
     assert pair.coupled_samples == 1 + int(np.argmax(errors <= pair.error))
     codes = [llm.pool.codes for llm in (llms[0], llms[2])]
-    assert pair.agreement_coupled == pytest.approx(((codes[0] == codes[1]) & (codes[0] >= 0)).mean())
-    # Of nearly one Bernoulli variable per question: the variance of each pair's difference, over questions and noise.
+    assert pair.agreement_coupled == pytest.approx(
+        ((codes[0] == codes[1]) & (codes[0] >= 0)).mean()
+    )
+    # Of nearly one Bernoulli variable per question: the variance of each pair's difference, over
+    # questions and noise.
     assert pair.variance_coupled == pytest.approx((x - y).var(), rel=0.02)
     assert pair.variance_independent == pytest.approx((u - v).var(), rel=0.02)
     assert pair.ratio is not None
@@ -104,18 +124,30 @@ def test_figures_are_those_of_the_pools(recorded: Path) -> None:
 
 
 def test_independent_variances_are_those_of_the_independent_recordings(tmp_path: Path) -> None:
-    """Two questions of four calls, worked out by hand: the picture's points and the table's totals are of the same calls."""
-    both = [["1", "1", "2", "2"], ["1", "1", "2", "1"]], [["1", "1", "2", "2"], ["1", "2", "2", "1"]]
-    apart = [["1", "1", "2", "2"], ["1", "1", "1", "1"]], [["2", "2", "1", "1"], ["1", "2", "1", "2"]]
+    """Two questions of four calls, worked out by hand: the picture's points and the table's totals
+    are of the same calls.
+    """
+    both = (
+        [["1", "1", "2", "2"], ["1", "1", "2", "1"]],
+        [["1", "1", "2", "2"], ["1", "2", "2", "1"]],
+    )
+    apart = (
+        [["1", "1", "2", "2"], ["1", "1", "1", "1"]],
+        [["2", "2", "1", "1"], ["1", "2", "1", "2"]],
+    )
     golds = ["1", "1"]
     written(tmp_path / "both", {"a/x": (both[0], SHARED), "a/y": (both[1], SHARED)}, golds)
-    written(tmp_path / "apart", {"a/x@apart": (apart[0], None), "a/y@apart": (apart[1], None)}, golds)
+    written(
+        tmp_path / "apart", {"a/x@apart": (apart[0], None), "a/y@apart": (apart[1], None)}, golds
+    )
     recordings = [open_recording(tmp_path / name) for name in ("both", "apart")]
     dataset, llms = load("toy", None, recordings, prices="none")
-    # Coupled differences are (0, 0, 0, 0) and (0, 1, 0, 0); independent ones (1, 1, -1, -1) and (0, 1, 0, 1).
+    # Coupled differences are (0, 0, 0, 0) and (0, 1, 0, 0); independent ones (1, 1, -1, -1) and (0,
+    # 1, 0, 1).
     result = couple(dataset, llms[:2], llms[2:], resamples=10)
     assert result.variances["a/x", "a/y"] == pytest.approx(np.array([[0, 1 / 4], [4 / 3, 1 / 3]]))
-    assert result.pairs[0].variance_independent == pytest.approx(5 / 6)  # nothing between: 1/8 < 5/6/4
+    # nothing between: 1/8 < 5/6/4
+    assert result.pairs[0].variance_independent == pytest.approx(5 / 6)
     # Without them: the sums of the variances of being right, 1/3 + 1/3 and 1/4 + 1/3.
     alone = couple(dataset, llms[:2], resamples=10)
     assert alone.variances["a/x", "a/y"] == pytest.approx(np.array([[0, 1 / 4], [2 / 3, 7 / 12]]))
@@ -129,25 +161,36 @@ def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     assert result.ranking[0].winrate == pytest.approx(won)
     u, v, w = (right(llm, dataset) for llm in apart)
     pairs = [(s, t) for s, t in product(range(CALLS), repeat=2)]
-    apart_won = np.mean([((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs])
+    apart_won = np.mean(
+        [((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs]
+    )
     assert result.ranking[3].winrate == pytest.approx(apart_won)
     # Who never wins: zeros and an imaginary 1, whose mean and standard error are both 1 / (Q + 2).
     assert (result.ranking[0].winrate, result.ranking[0].low) == (0.0, 0.0)
-    assert result.ranking[0].high == pytest.approx((1 + stdtrit(QUESTIONS + 1, 0.975)) / (QUESTIONS + 2), rel=1e-6)
+    assert result.ranking[0].high == pytest.approx(
+        (1 + stdtrit(QUESTIONS + 1, 0.975)) / (QUESTIONS + 2), rel=1e-6
+    )
     assert [entry.rank for entry in result.ranking[:3]] == [2, 2, 1]
     alone = couple(dataset, llms, resamples=100)
     others = [(s, t) for s, t in pairs if s != t]
-    own = np.mean([((x[:, s] > y[:, t]).mean() + (x[:, s] > z[:, t]).mean()) / 2 for s, t in others])
+    own = np.mean(
+        [((x[:, s] > y[:, t]).mean() + (x[:, s] > z[:, t]).mean()) / 2 for s, t in others]
+    )
     assert alone.ranking[3].winrate == pytest.approx(own)
     assert alone.independent_from == "other calls"
-    # Both variances of the same calls: they differ by twice the covariance, whatever the variance between questions.
+    # Both variances of the same calls: they differ by twice the covariance, whatever the variance
+    # between questions.
     for pair in alone.pairs:
-        assert pair.variance_independent - pair.variance_coupled == pytest.approx(2 * pair.covariance, abs=1e-14)
+        assert pair.variance_independent - pair.variance_coupled == pytest.approx(
+            2 * pair.covariance, abs=1e-14
+        )
     assert alone.warnings == ()
 
 
 def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(recorded: Path) -> None:
-    """One vote each: the difference of paired draws varies as coupled pairs do, that of unpaired ones as independent pairs."""
+    """One vote each: the difference of paired draws varies as coupled pairs do, that of unpaired
+    ones as independent pairs.
+    """
     dataset, llms, apart = opened(recorded)
 
     def variance(one: LLM, two: LLM) -> float:
@@ -165,13 +208,21 @@ def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(record
     )
     for first, second in (llms[:2], apart[:2]):
         for order, answer in (("exact", 1.0), ("recorded", 0.0)):
-            result = [evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy for llm in (first, second)]
-            pools = [right(llm, dataset)[:, slice(None) if answer else slice(1)].mean() for llm in (first, second)]
+            result = [
+                evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy
+                for llm in (first, second)
+            ]
+            pools = [
+                right(llm, dataset)[:, slice(None) if answer else slice(1)].mean()
+                for llm in (first, second)
+            ]
             assert result == pytest.approx(pools)
 
 
 def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) -> None:
-    recording = written(tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)})
+    recording = written(
+        tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)}
+    )
     dataset, llms = load("toy", None, recording, prices="none")
     [sentence] = couple(dataset, llms, resamples=100).warnings
     assert "a/one and a/two are not measurably more often right together" in sentence
@@ -197,7 +248,9 @@ def test_areas_are_questions_of_their_own(recorded: Path) -> None:
     result = couple(dataset, llms, apart, areas=areas, samples=30, resamples=50)
     assert [pair.area for pair in result.pairs[:3]] == [None, "even", "odd"]
     x, y = right(llms[0], dataset)[::2], right(llms[1], dataset)[::2]
-    assert result.pairs[1].covariance == pytest.approx(np.mean([np.cov(a, b)[0, 1] for a, b in zip(x, y, strict=True)]))
+    assert result.pairs[1].covariance == pytest.approx(
+        np.mean([np.cov(a, b)[0, 1] for a, b in zip(x, y, strict=True)])
+    )
     chosen = couple(dataset, llms, areas=areas, shown_areas=["odd"], resamples=50)
     assert [pair.area for pair in chosen.pairs[:2]] == [None, "odd"]
     with pytest.raises(NotRecordedError, match="area 'prime'"):
@@ -219,29 +272,50 @@ def test_it_is_a_function_of_its_arguments(recorded: Path) -> None:
 def test_llms_that_always_agree_have_nothing_to_save(tmp_path: Path) -> None:
     same = [["1"] * CALLS] * QUESTIONS
     dataset, llms = load(
-        "toy", None, written(tmp_path / "r", {"a/x": (same, SHARED), "a/y": (same, SHARED)}), prices="none"
+        "toy",
+        None,
+        written(tmp_path / "r", {"a/x": (same, SHARED), "a/y": (same, SHARED)}),
+        prices="none",
     )
     result = couple(dataset, llms, resamples=50)
     [pair] = result.pairs
-    assert (pair.covariance, pair.variance_coupled, pair.ratio, pair.error) == (0.0, 0.0, None, None)
+    assert (pair.covariance, pair.variance_coupled, pair.ratio, pair.error) == (
+        0.0,
+        0.0,
+        None,
+        None,
+    )
     assert [entry.rank for entry in result.ranking] == [1, 1, 1, 1]
     assert [entry.ties for entry in result.ranking] == [1.0] * 4
     assert coupling_png(result)[:4] == b"\x89PNG"
 
 
 def two(tmp_path: Path, first: Any, second: Any, **options: Any) -> tuple[Dataset, list[LLM]]:
-    return load("toy", None, written(tmp_path / "r", {"a/x": first, "a/y": second}, **options), prices="none")
+    return load(
+        "toy",
+        None,
+        written(tmp_path / "r", {"a/x": first, "a/y": second}, **options),
+        prices="none",
+    )
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, recorded: Path) -> None:
     full = answers(1, 0.6)
     cases: list[tuple[Any, Any, str]] = [
-        ((full, SHARED), (full, {"scheme": "gumbel-v1", "seed": 8}), "recorded with the same noise"),
+        (
+            (full, SHARED),
+            (full, {"scheme": "gumbel-v1", "seed": 8}),
+            "recorded with the same noise",
+        ),
         ((full, SHARED), (full, {"scheme": "other", "seed": 7}), "recorded with the same noise"),
         ((full, SHARED), (full, None), "noise of its own"),
         ((full, SHARED), ([row[:5] for row in full], SHARED), r"a/x: 8, a/y: 5"),
         ((full, SHARED), ([full[0][:5], *full[1:]], SHARED), "'toy/0'"),
-        (([row[:1] for row in full], SHARED), ([row[:1] for row in full], SHARED), "two CoTs or more"),
+        (
+            ([row[:1] for row in full], SHARED),
+            ([row[:1] for row in full], SHARED),
+            "two CoTs or more",
+        ),
     ]
     for number, (first, second, message) in enumerate(cases):
         dataset, llms = two(tmp_path / str(number), first, second)
@@ -263,8 +337,13 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, recorded: Path) -> N
 def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Path) -> None:
     pools = (answers(1, 0.5), SHARED), (answers(1, 0.7), SHARED)
     golds = [None, *["1"] * (QUESTIONS - 1)]
-    some, none = (two(tmp_path / "some", *pools, golds=golds), two(tmp_path / "none", *pools, golds=[None] * QUESTIONS))
-    with pytest.raises(UnlabelledError, match=r"1 of \d+ questions of toy has no gold .*missing: toy/0"):
+    some, none = (
+        two(tmp_path / "some", *pools, golds=golds),
+        two(tmp_path / "none", *pools, golds=[None] * QUESTIONS),
+    )
+    with pytest.raises(
+        UnlabelledError, match=r"1 of \d+ questions of toy has no gold .*missing: toy/0"
+    ):
         couple(*some)
     result = couple(*some, unlabelled="drop", resamples=50)
     assert result.pairs[0].questions == QUESTIONS - 1
@@ -290,18 +369,32 @@ def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Pa
     output = ran("couple", *both, "--out", str(tmp_path / "out"))
     assert "one - three" in output
     assert "independent pairs: recordings with noise of their own" in output
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["couple.csv", "couple.json", "couple.png"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "couple.csv",
+        "couple.json",
+        "couple.png",
+    ]
     result = json.loads(ran("couple", *both, "--json"))
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
-    areas.write_text("id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS)))
+    areas.write_text(
+        "id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS))
+    )
     assert " x " in ran("couple", *both, "--areas", str(areas))
     assert "nope" in failed("couple", *both, "--dataset", "nope")
     areas.write_text("question\n1\n")
     assert "no column area or subject" in failed("couple", *both, "--areas", str(areas))
     areas.write_text("area\n1\n")
     assert "1 rows and no column id" in failed("couple", *both, "--areas", str(areas))
-    twice = [*both[:2], "--independent", str(recorded / "coupled"), "--llm", "a/two", "--llm", "a/one"]
+    twice = [
+        *both[:2],
+        "--independent",
+        str(recorded / "coupled"),
+        "--llm",
+        "a/two",
+        "--llm",
+        "a/one",
+    ]
     assert "same name in both recordings" in failed("couple", *twice)
 
 
@@ -311,15 +404,23 @@ SEED = 72645763
 
 @pytest.mark.slow
 def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
-    """Scores are positively correlated under coupling for every pair and most subjects, and the variance falls."""
+    """Scores are positively correlated under coupling for every pair and most subjects, and the
+    variance falls.
+    """
     folder = shared / "real" / "coupled_mmlu"
     key = folder / "mmlu_test_answer_key.csv"
     paths = []
     for name, (size, own) in LLAMAS.items():
         for kind, seed in (("coupled", SEED), ("apart", own)):
-            source = folder / f"outputs/mmlu/Llama-{size}-Instruct/responses_0_14042_seed{seed}.csv.gz"
+            source = (
+                folder / f"outputs/mmlu/Llama-{size}-Instruct/responses_0_14042_seed{seed}.csv.gz"
+            )
             out = tmp_path / f"{name}-{kind}"
-            result: dict[str, Any] = {"dataset": "mmlu", "questions": key, "answer_kind": "verbatim"}
+            result: dict[str, Any] = {
+                "dataset": "mmlu",
+                "questions": key,
+                "answer_kind": "verbatim",
+            }
             import_recording(
                 "coupled-mmlu",
                 source,
@@ -334,7 +435,9 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
     names = [f"llama/{name}@{kind}" for kind in ("coupled", "apart") for name in LLAMAS]
     dataset, llms = load("mmlu", names, recordings, prices="none")
     with key.open(encoding="utf-8", newline="") as file:
-        areas = {f"mmlu/{row}": record["subject"] for row, record in enumerate(csv.DictReader(file))}
+        areas = {
+            f"mmlu/{row}": record["subject"] for row, record in enumerate(csv.DictReader(file))
+        }
     result = couple(dataset, llms[:3], llms[3:], areas=areas, resamples=300)
     of_area = {(pair.first, pair.second, pair.area): pair for pair in result.pairs}
     for first, second in result.curves:
@@ -343,7 +446,11 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
         assert overall.variance_coupled < overall.variance_independent
         assert overall.ratio_high is not None
         assert overall.ratio_high < 0.9
-        subjects = [pair for pair in result.pairs if (pair.first, pair.second) == (first, second) and pair.area]
+        subjects = [
+            pair
+            for pair in result.pairs
+            if (pair.first, pair.second) == (first, second) and pair.area
+        ]
         assert len(subjects) == 57
         assert sum(pair.covariance > 0 for pair in subjects) >= 55
     page = (ROOT / "docs" / "coupling.md").read_text("utf-8")
@@ -353,16 +460,29 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
         name = None if area == "all" else area.replace(" ", "_")
         pair = of_area[f"llama/{one}@coupled", f"llama/{two}@coupled", name]
         ratio = pair.variance_coupled / pair.variance_independent
-        figures = f"{pair.covariance:.4f} | {pair.variance_coupled:.4f} | {pair.variance_independent:.4f} | {ratio:.3f}"
+        figures = (
+            f"{pair.covariance:.4f} | {pair.variance_coupled:.4f} | {pair.variance_independent:.4f}"
+            f" | {ratio:.3f}"
+        )
         assert cells.startswith(f"{figures} | {pair.coupled_samples} | {pair.ratio:.3f} (")
         low, high = (float(end) for end in cells.partition("(")[2].rstrip(")").split(" to "))
         assert (pair.ratio_low, pair.ratio_high) == pytest.approx((low, high), abs=0.02)
-    # Agreement of the same record, as the description of the data states it (letter E included there).
-    assert of_area["llama/8B@coupled", "llama/3B@coupled", None].agreement_coupled == pytest.approx(0.676, abs=6e-4)
-    assert of_area["llama/3B@coupled", "llama/1B@coupled", None].agreement_coupled == pytest.approx(0.543, abs=6e-4)
-    assert of_area["llama/8B@coupled", "llama/3B@coupled", None].agreement_independent == pytest.approx(0.587, abs=6e-4)
-    assert of_area["llama/3B@coupled", "llama/1B@coupled", None].agreement_independent == pytest.approx(0.366, abs=6e-4)
-    # The paper's Figure 2c reads 120 coupled samples beside 200 independent ones, at steps of 20, by drawing.
+    # Agreement of the same record, as the description of the data states it (letter E included
+    # there).
+    assert of_area["llama/8B@coupled", "llama/3B@coupled", None].agreement_coupled == pytest.approx(
+        0.676, abs=6e-4
+    )
+    assert of_area["llama/3B@coupled", "llama/1B@coupled", None].agreement_coupled == pytest.approx(
+        0.543, abs=6e-4
+    )
+    assert of_area[
+        "llama/8B@coupled", "llama/3B@coupled", None
+    ].agreement_independent == pytest.approx(0.587, abs=6e-4)
+    assert of_area[
+        "llama/3B@coupled", "llama/1B@coupled", None
+    ].agreement_independent == pytest.approx(0.366, abs=6e-4)
+    # The paper's Figure 2c reads 120 coupled samples beside 200 independent ones, at steps of 20,
+    # by drawing.
     science = of_area["llama/3B@coupled", "llama/1B@coupled", "college_computer_science"]
     assert science.error == pytest.approx(0.0341, abs=0.0012)
     assert science.coupled_samples is not None

@@ -28,7 +28,10 @@ from feval.report.tables.tables import plain
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
 def test_the_pool_is_the_mean_over_all_subsets(loaded: tuple[Dataset, LLM], m: int) -> None:
     result = estimate(*loaded, g=2, m=[m], methods=["exact"])
-    subsets = [[mean([rule(part) for part in combinations(p, m)]) for p in POOLS] for rule in (credit, majority)]
+    subsets = [
+        [mean([rule(part) for part in combinations(p, m)]) for p in POOLS]
+        for rule in (credit, majority)
+    ]
     assert result.pool.plurality == pytest.approx([float(mean(subsets[0]))], abs=1e-12)
     assert result.pool.majority == pytest.approx([float(mean(subsets[1]))], abs=1e-12)
 
@@ -43,7 +46,9 @@ def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(
         votes = [mean([credit(vote) for vote in product(own, repeat=m)]) for own in calls]
         assert accuracies(result, "exact")[place] == pytest.approx(float(mean(votes)), abs=1e-12)
         subsets = [mean([credit(part) for part in combinations(own, m)]) for own in calls]
-        assert accuracies(result, "unbiased")[place] == pytest.approx(float(mean(subsets)), abs=1e-12)
+        assert accuracies(result, "unbiased")[place] == pytest.approx(
+            float(mean(subsets)), abs=1e-12
+        )
 
 
 def test_unbiased_from_the_whole_pool_is_the_pool(loaded: tuple[Dataset, LLM]) -> None:
@@ -55,7 +60,9 @@ def test_unbiased_from_the_whole_pool_is_the_pool(loaded: tuple[Dataset, LLM]) -
 
 def test_monte_carlo_agrees_with_exact_within_its_error(loaded: tuple[Dataset, LLM]) -> None:
     result = estimate(*loaded, g=5, m=[3, 9], methods=["exact", "monte-carlo"], simulations=4000)
-    for true, simulated in zip(accuracies(result, "exact"), accuracies(result, "monte-carlo"), strict=True):
+    for true, simulated in zip(
+        accuracies(result, "exact"), accuracies(result, "monte-carlo"), strict=True
+    ):
         assert simulated == pytest.approx(true, abs=4 * 0.5 / math.sqrt(4000 * len(POOLS)))
 
 
@@ -69,16 +76,22 @@ def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path: Path) -> Non
     for point, n in zip(points, (0, 1, 1, 2), strict=True):
         sharp = vote_interval(n, Moments.of(mu, nu))
         assert point.accuracy is None
-        assert (point.bound_low, point.bound_high) == pytest.approx((float(sharp.low), float(sharp.high)), abs=1e-12)
+        assert (point.bound_low, point.bound_high) == pytest.approx(
+            (float(sharp.low), float(sharp.high)), abs=1e-12
+        )
         assert point.low is not None
         assert point.high is not None
         assert point.low <= point.bound_low <= point.bound_high <= point.high
     assert (result.estimates[0].interval, result.estimates[0].of) == ("wald", "majority")
 
 
-def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(loaded: tuple[Dataset, LLM]) -> None:
+def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(
+    loaded: tuple[Dataset, LLM],
+) -> None:
     result = estimate(*loaded, g=5, m=[1, 2, 3, 4], methods=["max-entropy", "ldgp"])
-    share = float(mean([mean([Fraction(int(a == "a")) for a in calls]) for calls in drawn(*loaded, 5, 0)]))
+    share = float(
+        mean([mean([Fraction(int(a == "a")) for a in calls]) for calls in drawn(*loaded, 5, 0)])
+    )
     for method in ("max-entropy", "ldgp"):
         one, two, three, four = accuracies(result, method)
         assert one == two == pytest.approx(share, abs=1e-9)
@@ -91,16 +104,33 @@ def test_intervals_hold_their_estimates(loaded: tuple[Dataset, LLM]) -> None:
         for point in own.points:
             assert point.low is not None
             assert point.high is not None
-            assert 0 <= point.low <= (point.bound_low if point.accuracy is None else point.accuracy) + 1e-9
-            assert (point.bound_high if point.accuracy is None else point.accuracy) - 1e-9 <= point.high <= 1
+            assert (
+                0
+                <= point.low
+                <= (point.bound_low if point.accuracy is None else point.accuracy) + 1e-9
+            )
+            assert (
+                (point.bound_high if point.accuracy is None else point.accuracy) - 1e-9
+                <= point.high
+                <= 1
+            )
 
 
 def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path: Path) -> None:
     result = []
     for folder, places in (("forth", [0, 1, 2, 3]), ("back", [2, 3, 1, 0])):
-        write_rows(tmp_path / folder, dict.fromkeys(places, "a"), (NAME, (pool(i, POOLS[i]) for i in places)))
+        write_rows(
+            tmp_path / folder,
+            dict.fromkeys(places, "a"),
+            (NAME, (pool(i, POOLS[i]) for i in places)),
+        )
         dataset, [llm] = load("toy", [NAME], tmp_path / folder)
-        result.append((estimate(dataset, llm, g=4, m=[1, 5]).estimates, plan(dataset, llm, budget_tokens=500).options))
+        result.append(
+            (
+                estimate(dataset, llm, g=4, m=[1, 5]).estimates,
+                plan(dataset, llm, budget_tokens=500).options,
+            )
+        )
     assert result[0] == result[1]
 
 
@@ -110,7 +140,9 @@ def test_with_two_answers_plurality_and_majority_are_one(
     tmp_path_factory: pytest.TempPathFactory, right: list[int]
 ) -> None:
     pools = [["a"] * c + ["b"] * (7 - c) for c in right]
-    result = estimate(*toy(tmp_path_factory.mktemp("two"), pools), g=2, m=[1, 3, 5, 7], methods=["exact"])
+    result = estimate(
+        *toy(tmp_path_factory.mktemp("two"), pools), g=2, m=[1, 3, 5, 7], methods=["exact"]
+    )
     assert result.pool.plurality == pytest.approx(result.pool.majority, abs=1e-12)
 
 
@@ -120,7 +152,9 @@ def test_a_forecast_is_json_with_its_errors(loaded: tuple[Dataset, LLM]) -> None
     assert written["scheme"] == "draws-v1"
     assert written["pool"]["plurality"][2] is None
     [exact] = [own["points"] for own in written["estimates"] if own["method"] == "exact"]
-    assert exact[1]["error"] == pytest.approx(exact[1]["accuracy"] - written["pool"]["plurality"][1])
+    assert exact[1]["error"] == pytest.approx(
+        exact[1]["accuracy"] - written["pool"]["plurality"][1]
+    )
     assert exact[2]["error"] is None
 
 
@@ -129,21 +163,40 @@ def warned(forecast: Forecast, *pieces: str) -> bool:
 
 
 def test_a_plug_in_beyond_its_calls_is_warned_of(loaded: tuple[Dataset, LLM]) -> None:
-    assert warned(estimate(*loaded, g=3, m=[1, 4], methods=["exact", "gaussian"]), "exact, gaussian", "Beyond M = 3")
+    assert warned(
+        estimate(*loaded, g=3, m=[1, 4], methods=["exact", "gaussian"]),
+        "exact, gaussian",
+        "Beyond M = 3",
+    )
     assert not warned(estimate(*loaded, g=3, m=[1], methods=["exact"]), "exact")
 
 
-def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(loaded: tuple[Dataset, LLM]) -> None:
-    assert warned(estimate(*loaded, g=3, m=[1, 3], methods=["exact"]), "exact: biased", "Up to M = 3", "use unbiased")
-    assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["unbiased", "two-call"]), "biased for")
+def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(
+    loaded: tuple[Dataset, LLM],
+) -> None:
+    assert warned(
+        estimate(*loaded, g=3, m=[1, 3], methods=["exact"]),
+        "exact: biased",
+        "Up to M = 3",
+        "use unbiased",
+    )
+    assert not warned(
+        estimate(*loaded, g=3, m=[1, 3], methods=["unbiased", "two-call"]), "biased for"
+    )
 
 
 def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path: Path) -> None:
     result = estimate(*toy(tmp_path, [["a", "a", "b"], ["a", "b", "b"]]), g=3, m=[1, 2, 3, 4])
     own = result.estimates[0]
     assert own.method == "unbiased"
-    # By hand: one call a third or two of three; two calls a pair of equals or a tie by lot; three calls their majority.
-    assert [point.accuracy for point in own.points] == [pytest.approx(0.5), pytest.approx(0.5), 0.5, None]
+    # By hand: one call a third or two of three; two calls a pair of equals or a tie by lot; three
+    # calls their majority.
+    assert [point.accuracy for point in own.points] == [
+        pytest.approx(0.5),
+        pytest.approx(0.5),
+        0.5,
+        None,
+    ]
     [exact] = [other for other in result.estimates if other.method == "exact"]
     # Plug-in of 2 of 3: 3 p^2 (1 - p) + p^3 = 20/27 at p = 2/3, 7/27 at 1/3.
     assert exact.points[2].accuracy == pytest.approx((20 + 7) / 54)
@@ -168,15 +221,21 @@ def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Pat
     assert accuracies(result, "ldgp") == pytest.approx([0.5])
 
 
-def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path: Path) -> None:
+def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(
+    tmp_path: Path,
+) -> None:
     result = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
     assert warned(result, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
-    enough = estimate(*toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"])
+    enough = estimate(
+        *toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"]
+    )
     assert not warned(enough, "too narrow")
 
 
 def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None:
-    result = estimate(*toy(tmp_path, [["a", "b"]] * 20), g=2, m=[2, 3], methods=["two-call", "unbiased"])
+    result = estimate(
+        *toy(tmp_path, [["a", "b"]] * 20), g=2, m=[2, 3], methods=["two-call", "unbiased"]
+    )
     two_call, unbiased = (own.points[-1] for own in result.estimates)
     assert "disagree more often" in (two_call.reason or "")
     assert "beyond M = 2" in (unbiased.reason or "")
@@ -191,7 +250,9 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None
     assert "undefined" in plain(plan_tables(sure)[0])
 
 
-def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded: tuple[Dataset, LLM]) -> None:
+def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(
+    loaded: tuple[Dataset, LLM],
+) -> None:
     assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 equals M = 5")
     assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")
 
@@ -203,9 +264,13 @@ def test_one_call_is_not_sent_to_bounds_that_need_two(loaded: tuple[Dataset, LLM
 
 
 def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path: Path) -> None:
-    result = estimate(*toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"])
+    result = estimate(
+        *toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"]
+    )
     assert warned(result, "100 % of the questions have 3 or more")
-    few = estimate(*toy(tmp_path / "few", [["a", "b", "a", "b", "a"]] * 4), g=5, m=[1, 3], methods=["gaussian"])
+    few = estimate(
+        *toy(tmp_path / "few", [["a", "b", "a", "b", "a"]] * 4), g=5, m=[1, 3], methods=["gaussian"]
+    )
     assert not warned(few, "different wrong answers")
 
 
@@ -241,24 +306,39 @@ def test_what_cannot_be_estimated_is_refused(
 def test_a_question_without_a_gold_is_named_or_left_out(tmp_path: Path) -> None:
     loaded = toy(tmp_path, POOLS, ["a", "a", None, "a"])
     others = toy(tmp_path / "others", [POOLS[row] for row in (0, 1, 3)], ["a", "a", "a"])
-    with pytest.raises(UnlabelledError, match=r"1 of 4 questions of toy has no gold .*missing: toy/2"):
+    with pytest.raises(
+        UnlabelledError, match=r"1 of 4 questions of toy has no gold .*missing: toy/2"
+    ):
         estimate(*loaded, g=3, m=[1])
     with pytest.raises(UnlabelledError, match="toy/2"):
         plan(*loaded, budget_tokens=1000)
-    result, alone = estimate(*loaded, g=3, m=[1, 3], unlabelled="drop"), estimate(*others, g=3, m=[1, 3])
+    result, alone = (
+        estimate(*loaded, g=3, m=[1, 3], unlabelled="drop"),
+        estimate(*others, g=3, m=[1, 3]),
+    )
     assert (result.left_out.unlabelled, result.questions) == (("toy/2",), 3)
     assert result.pool == alone.pool
-    bought, without = plan(*loaded, budget_tokens=1000, unlabelled="drop"), plan(*others, budget_tokens=1000)
-    assert (bought.mu, bought.nu, bought.output_tokens) == (without.mu, without.nu, without.output_tokens)
+    bought, without = (
+        plan(*loaded, budget_tokens=1000, unlabelled="drop"),
+        plan(*others, budget_tokens=1000),
+    )
+    assert (bought.mu, bought.nu, bought.output_tokens) == (
+        without.mu,
+        without.nu,
+        without.output_tokens,
+    )
     assert (bought.pilot_questions, bought.to_dict()["left_out"]["unlabelled"]) == (3, ["toy/2"])
 
 
 def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path: Path) -> None:
     pools: list[list[str | None]] = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
     loaded = toy(tmp_path, pools)
-    with pytest.raises(ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"):
+    with pytest.raises(
+        ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"
+    ):
         estimate(*loaded, g=2, m=[1])
     result = estimate(*loaded, g=2, m=[1, 3], short_pools="drop")
     assert (result.left_out.short_pools, result.questions) == (("toy/1", "toy/2"), 2)
-    assert result.pool.plurality == pytest.approx((2 / 3, 1.0))  # two of three are right; so is their vote
+    # two of three are right; so is their vote
+    assert result.pool.plurality == pytest.approx((2 / 3, 1.0))
     assert plan(*loaded, budget_tokens=1000, short_pools="drop").pilot_questions == 2

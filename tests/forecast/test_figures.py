@@ -13,13 +13,29 @@ from scipy import stats
 from small import write_toy
 
 from feval import load
-from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
+from feval.errors import (
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.forecast import plan
 from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
 
 Answers = Sequence[str | None]
-COOL: list[Answers] = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
-HOT: list[Answers] = [["a", "b", "c", "a"], ["b", "a", "a", "a"], ["a", "b", "a", "a"], ["a", "a", "c", "d"]]
+COOL: list[Answers] = [
+    ["a", "a", "a", "b"],
+    ["b", "b", None, "a"],
+    ["a", "a", "a", "a"],
+    ["c", "b", "c", "d"],
+]
+HOT: list[Answers] = [
+    ["a", "b", "c", "a"],
+    ["b", "a", "a", "a"],
+    ["a", "b", "a", "a"],
+    ["a", "a", "c", "d"],
+]
 GOLD = ["a"] * 4
 
 
@@ -50,7 +66,10 @@ def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
     # most frequent answers of the first LLM: 3 1, 2 1, 4, 2 1 1 of 4
     assert series(figure, 0)["cool"] == pytest.approx([11 / 16, 14 / 16, 15 / 16])
     everything, *strata = figure.tables["Answers by stratum of accuracy"][:5]
-    entropies = [stats.entropy(shares) for shares in ([0.75, 0.25], [0.5, 0.25, 0.25], [1], [0.5, 0.25, 0.25])]
+    entropies = [
+        stats.entropy(shares)
+        for shares in ([0.75, 0.25], [0.5, 0.25, 0.25], [1], [0.5, 0.25, 0.25])
+    ]
     assert everything["entropy_nats"] == pytest.approx(np.mean(entropies))
     assert (everything["accuracy"], everything["no_answer"]) == (8 / 16, 1 / 16)
     assert [row["questions"] for row in strata] == [2, 0, 1, 1]  # accuracies 3/4, 1/4, 1, 0
@@ -64,12 +83,18 @@ def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
 
 
 def plurality(shares: dict[str | None, float], votes: int) -> float:
-    """Probability that "a" wins so many votes, by enumeration; ties are broken at random, no answer has no vote."""
+    """Probability that "a" wins so many votes, by enumeration; ties are broken at random, no answer
+    has no vote.
+    """
     total = 0.0
     for drawn in product(shares, repeat=votes):
         counts = {name: drawn.count(name) for name in drawn if name is not None}
         leaders = [name for name in counts if counts[name] == max(counts.values())]
-        total += float(np.prod([shares[name] for name in drawn])) * ("a" in leaders) / max(len(leaders), 1)
+        total += (
+            float(np.prod([shares[name] for name in drawn]))
+            * ("a" in leaders)
+            / max(len(leaders), 1)
+        )
     return total
 
 
@@ -83,7 +108,10 @@ def test_the_error_of_an_estimate_by_enumeration(two: tuple[Any, list[Any]]) -> 
     truth = [np.mean([plurality(shares(pool), votes) for pool in COOL]) for votes in (1, 3)]
     errors = []
     for order in llm.orders(range(100), 2):
-        drawn = [[pool[place] for place in places] for pool, places in zip(COOL, order.tolist(), strict=True)]
+        drawn = [
+            [pool[place] for place in places]
+            for pool, places in zip(COOL, order.tolist(), strict=True)
+        ]
         errors.append(
             [
                 np.mean([plurality(shares(pool), votes) for pool in drawn]) - t
@@ -108,7 +136,8 @@ def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -
             law = shares(pool)
             worst.append(
                 sum(
-                    float(np.prod([law[name] for name in drawn])) * (1 - max(map(drawn.count, drawn)) / n)
+                    float(np.prod([law[name] for name in drawn]))
+                    * (1 - max(map(drawn.count, drawn)) / n)
                     for drawn in product(law, repeat=n)
                 )
             )
@@ -130,7 +159,9 @@ def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -
 def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> None:
     figure = made("two-call-plane", two)
     for row, answers in zip(figure.tables["Moments of two calls"], (COOL, HOT), strict=True):
-        pairs = [[pool[i] == pool[j] == "a" for i, j in combinations(range(4), 2)] for pool in answers]
+        pairs = [
+            [pool[i] == pool[j] == "a" for i, j in combinations(range(4), 2)] for pool in answers
+        ]
         mu, nu = np.mean(right(answers)) / 4, np.mean(pairs)
         rho = (nu - mu**2) / (mu * (1 - mu))  # may be negative by chance
         assert (row["mu"], row["nu"], row["rho"]) == pytest.approx((mu, nu, rho))
@@ -139,7 +170,9 @@ def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> No
         least = nu + 2 * (mu - nu) ** 2 / (1 - mu) - mu  # eq. (11)
         assert row["least_gain_of_3_votes"] == pytest.approx(least)
     alone = made("mixtures", two, votes=3).tables["LLMs alone"]
-    assert [row["rho"] for row in alone] == pytest.approx([row["rho"] for row in figure.tables["Moments of two calls"]])
+    assert [row["rho"] for row in alone] == pytest.approx(
+        [row["rho"] for row in figure.tables["Moments of two calls"]]
+    )
     boundary = figure.panels[0].series[-1]
     assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
 
@@ -154,22 +187,30 @@ def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path: Path) -
         assert [row["rho"] for row in rows] == pytest.approx([expected, expected])
     [first, _] = made("two-call-plane", recorded).tables["Moments of two calls"]
     assert (first["rho_low"], first["rho_high"]) == pytest.approx((expected, expected))
-    assert first["least_gain_of_3_votes"] == pytest.approx(3 * (1 / 9) - 2 * (1 / 27) - 1 / 3)  # independent calls
+    # independent calls
+    assert first["least_gain_of_3_votes"] == pytest.approx(3 * (1 / 9) - 2 * (1 / 27) - 1 / 3)
 
 
 @pytest.fixture(scope="module")
 def votable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
-    """60 questions of much the same difficulty: 7 or 8 of 10 right, a few easy and a few hard ones."""
+    """60 questions of much the same difficulty: 7 or 8 of 10 right, a few easy and a few hard
+    ones.
+    """
     sizes = [[10, 3, 0][i // 2 % 3] if i < 12 else 7 + i % 2 for i in range(60)]
     pools = [["a"] * c + ["b"] * (10 - c) for c in sizes]
-    return loaded(tmp_path_factory.mktemp("votable"), {"m": [list(pool) for pool in pools]}, ["a"] * 60)
+    return loaded(
+        tmp_path_factory.mktemp("votable"), {"m": [list(pool) for pool in pools]}, ["a"] * 60
+    )
 
 
 def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]) -> None:
     figure = made("certified-gains", votable, votes=5)
     dataset, [llm] = votable
     c = (llm.pool.codes == dataset.gold[:, None]).sum(axis=1)
-    purchases = {option.votes: option for option in plan(dataset, llm, budget_tokens=1e9, most_votes=5).options}
+    purchases = {
+        option.votes: option
+        for option in plan(dataset, llm, budget_tokens=1e9, most_votes=5).options
+    }
     for row in figure.tables["Gains"]:
         m = row["votes"]
         gain = stats.hypergeom.sf(m // 2, 10, c, m) - c / 10
@@ -208,14 +249,22 @@ def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> N
     one, many = counts.mean(axis=0) / 4, [votes(1.0), votes(0.0)]
     pairs = (("cool", "hot", 0, 1), ("hot", "cool", 1, 0))
     overtaking = [(a, b) for a, b, i, j in pairs if one[i] < one[j] and many[i] > many[j]]
-    assert [(row["overtaking"], row["overtaken"]) for row in figure.tables["Overtaking by voting"]] == overtaking
-    assert series(figure, 2) == {"cool": pytest.approx([one[0], many[0]]), "hot": pytest.approx([one[1], many[1]])}
+    assert [
+        (row["overtaking"], row["overtaken"]) for row in figure.tables["Overtaking by voting"]
+    ] == overtaking
+    assert series(figure, 2) == {
+        "cool": pytest.approx([one[0], many[0]]),
+        "hot": pytest.approx([one[1], many[1]]),
+    }
 
 
 def test_an_llm_overtakes_by_voting(tmp_path: Path) -> None:
-    # right in 3 of 5 on each question, against 5 of 5 on two of three questions: 0.6 < 0.667, and 5 votes 1 > 0.667
+    # right in 3 of 5 on each question, against 5 of 5 on two of three questions: 0.6 < 0.667, and 5
+    # votes 1 > 0.667
     pools = {"steady": [["a"] * 3 + ["b"] * 2] * 3, "split": [["a"] * 5, ["a"] * 5, ["b"] * 5]}
-    figure = made("mixtures", loaded(tmp_path, {name: list(each) for name, each in pools.items()}, ["a"] * 3))
+    figure = made(
+        "mixtures", loaded(tmp_path, {name: list(each) for name, each in pools.items()}, ["a"] * 3)
+    )
     [row] = figure.tables["Overtaking by voting"]
     assert (row["overtaking"], row["overtaken"]) == ("steady", "split")
     assert (row["lead_of_one_call"], row["lead_of_5_votes"]) == pytest.approx((0.6 - 2 / 3, 1 / 3))
@@ -226,7 +275,8 @@ def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path
     with pytest.raises(UnknownNameError, match="no figure 'pie'"):
         made("pie", two)
     with pytest.raises(
-        UsageError, match=r"A mixture takes two LLMs or more; cool alone was given\. Name others, --llm NAME\."
+        UsageError,
+        match=r"A mixture takes two LLMs or more; cool alone was given\. Name others, --llm NAME\.",
     ):
         make_figure("mixtures", dataset, [cool])
     with pytest.raises(ShortPoolError):
@@ -239,7 +289,10 @@ def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path
         if kind.needs_golds and name != "mixtures":
             with pytest.raises(UnlabelledError):
                 made(name, unlabelled, calls=2)
-    assert made("self-consistency-error", unlabelled).left_out.to_dict() == {"unlabelled": [], "short_pools": []}
+    assert made("self-consistency-error", unlabelled).left_out.to_dict() == {
+        "unlabelled": [],
+        "short_pools": [],
+    }
     assert made("answer-mass", unlabelled, unlabelled="drop").left_out.unlabelled == ("toy/3",)
 
 

@@ -20,7 +20,12 @@ from feval.cli import app
 from feval.forecast import METHODS, estimate, plan
 from feval.replay import LLM, Dataset, load
 from feval.report.pictures.forecast import _figure, forecast_png
-from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_csv, forecast_tables, plan_tables
+from feval.report.tables.forecasts import (
+    FORECAST_COLUMNS,
+    forecast_csv,
+    forecast_tables,
+    plan_tables,
+)
 from feval.report.tables.tables import plain
 
 
@@ -43,7 +48,9 @@ def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
     assert "5" in plain(forecast_tables(result)[0])
 
 
-def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tuple[Dataset, LLM]) -> None:
+def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(
+    loaded: tuple[Dataset, LLM],
+) -> None:
     result = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
     [axes] = _figure(result).axes
     [bar] = axes.collections
@@ -53,8 +60,14 @@ def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tupl
     assert sum(line.get_marker() == "_" for line in axes.lines) == 2
 
 
-def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded: tuple[Dataset, LLM]) -> None:
-    for votes, warnings in (([1, 3], ""), ([2, 5], "right of the dotted line"), ([5, 6], "all M are above G = 3")):
+def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(
+    loaded: tuple[Dataset, LLM],
+) -> None:
+    for votes, warnings in (
+        ([1, 3], ""),
+        ([2, 5], "right of the dotted line"),
+        ([5, 6], "all M are above G = 3"),
+    ):
         [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)).axes
         result = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
         assert len(result) == 1
@@ -76,12 +89,17 @@ def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
     assert "*: beyond M = 6, at the pilot's shares" in output
     few = "".join(map(plain, plan_tables(plan(*loaded, budget_usd=1.0, most_votes=5))))
     assert "*" not in few
-    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["budget"] == {"amount": 1.0, "unit": "usd"}
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["budget"] == {
+        "amount": 1.0,
+        "unit": "usd",
+    }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toy(tmp_path_factory.mktemp("command") / "toy", {NAME: POOLS, "unsold": POOLS}, GOLDS)
+    return write_toy(
+        tmp_path_factory.mktemp("command") / "toy", {NAME: POOLS, "unsold": POOLS}, GOLDS
+    )
 
 
 def feval(*arguments: str | Path) -> Result:
@@ -89,7 +107,19 @@ def feval(*arguments: str | Path) -> Result:
 
 
 def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_path: Path) -> None:
-    requested = ("estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9", "--out", tmp_path / "out")
+    requested = (
+        "estimate",
+        "--recording",
+        folder,
+        "--llm",
+        NAME,
+        "--g",
+        "3",
+        "--m",
+        "1..9",
+        "--out",
+        tmp_path / "out",
+    )
     done = feval(*requested, "--method", "exact,two-call")
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
@@ -98,7 +128,9 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
     result = estimate(*_open(folder), g=3, m=range(1, 10), methods=["exact", "two-call"])
-    assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(json.dumps(result.to_dict()))
+    assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(
+        json.dumps(result.to_dict())
+    )
     assert feval(*requested, "--method", "exact,two-call", "--quiet").output == ""
     again = feval(*requested, "--method", "exact")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
@@ -110,14 +142,31 @@ def _open(folder: Path) -> tuple[Dataset, LLM]:
 
 
 def test_estimate_and_plan_print_one_json_object(folder: Path) -> None:
-    result = feval("estimate", "--recording", folder, "--llm", NAME, "--g", "2", "--m", "3", "--seed", "5", "--json")
+    result = feval(
+        "estimate",
+        "--recording",
+        folder,
+        "--llm",
+        NAME,
+        "--g",
+        "2",
+        "--m",
+        "3",
+        "--seed",
+        "5",
+        "--json",
+    )
     assert (json.loads(result.stdout)["seed"], json.loads(result.stdout)["m"]) == (5, [3])
-    planned = feval("plan", "--budget", "300tokens", "--recording", folder, "--llm", "unsold", "--json")
+    planned = feval(
+        "plan", "--budget", "300tokens", "--recording", folder, "--llm", "unsold", "--json"
+    )
     assert json.loads(planned.stdout)["purchase"]["usd"] is None
 
 
 def test_plan_says_what_to_buy(folder: Path) -> None:
-    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, "--questions", "50")
+    done = feval(
+        "plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, "--questions", "50"
+    )
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
@@ -135,10 +184,16 @@ def test_plan_says_what_to_buy(folder: Path) -> None:
         (("plan", "--llm", NAME, "--budget", "0usd"), 2, "more than 0"),
         (("plan", "--llm", NAME, "--budget", "1tokens"), 2, "does not pay a single call"),
         (("plan", "--llm", "unsold", "--budget", "1usd"), 1, "unsold"),
-        (("plan", "--llm", NAME, "--budget", "1usd", "--prices", "none"), 1, "without a price list"),
+        (
+            ("plan", "--llm", NAME, "--budget", "1usd", "--prices", "none"),
+            1,
+            "without a price list",
+        ),
     ],
 )
-def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], code: int, piece: str) -> None:
+def test_wrong_usage_is_one_sentence(
+    folder: Path, arguments: tuple[str, ...], code: int, piece: str
+) -> None:
     done = feval(*arguments, "--recording", folder)
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert done.stderr.startswith("error: ")
@@ -149,11 +204,31 @@ def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], c
 @pytest.mark.slow
 def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
     root = ROOT
-    command = [sys.executable, "-W", "error", "examples/calibration_study.py", "recorders/tiny/recording"]
-    requested = ["--replicates", "1", "--draws", "4", "--calls", "2,3", "--methods", "exact,ldgp,unbiased"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "examples/calibration_study.py",
+        "recorders/tiny/recording",
+    ]
+    requested = [
+        "--replicates",
+        "1",
+        "--draws",
+        "4",
+        "--calls",
+        "2,3",
+        "--methods",
+        "exact,ldgp,unbiased",
+    ]
     environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(
-        [*command, *requested], cwd=root, env=environment, capture_output=True, text=True, check=False
+        [*command, *requested],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("200 questions, pools of 40") == 3

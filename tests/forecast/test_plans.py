@@ -30,8 +30,12 @@ CALL = 12.5  # mean of 10, 11, ..., 15 output tokens; prompts have 7
 def test_a_plan_costs_what_its_votes_cost(loaded: tuple[Dataset, LLM]) -> None:
     result = plan(*loaded, budget_tokens=200, most_votes=5)
     assert [option.votes for option in result.options] == [1, 3, 5]
-    assert [option.tokens_per_question for option in result.options] == pytest.approx([7 + m * CALL for m in (1, 3, 5)])
-    assert [option.questions for option in result.options] == [200 // (7 + m * CALL) for m in (1, 3, 5)]
+    assert [option.tokens_per_question for option in result.options] == pytest.approx(
+        [7 + m * CALL for m in (1, 3, 5)]
+    )
+    assert [option.questions for option in result.options] == [
+        200 // (7 + m * CALL) for m in (1, 3, 5)
+    ]
     assert [option.affordable for option in result.options] == [True, True, False]
     price = loaded[1].price
     assert price is not None
@@ -47,7 +51,9 @@ def test_a_vote_per_prompt_pays_every_prompt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("budget", [30, 77, 1000, 12_345])
-def test_the_split_is_the_best_of_all_that_the_budget_pays(loaded: tuple[Dataset, LLM], budget: int) -> None:
+def test_the_split_is_the_best_of_all_that_the_budget_pays(
+    loaded: tuple[Dataset, LLM], budget: int
+) -> None:
     result = plan(*loaded, budget_tokens=budget).estimating
     values = min(
         1 / (8 * m) + 1 / (math.pi * n) + 1 / (2 * n * m)
@@ -60,13 +66,19 @@ def test_the_split_is_the_best_of_all_that_the_budget_pays(loaded: tuple[Dataset
     assert result.cost <= budget
 
 
-def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(loaded: tuple[Dataset, LLM]) -> None:
+def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(
+    loaded: tuple[Dataset, LLM],
+) -> None:
     result = plan(*loaded, budget_tokens=4 * (7 + 5 * CALL))
     paid = {option.votes: option.plurality for option in result.options if option.affordable}
     assert max(paid) == 5
     bought = result.purchase
     assert bought.plurality >= max(paid.values()) - 1e-3
-    assert all(accuracy < max(paid.values()) - 1e-3 for votes, accuracy in paid.items() if votes < bought.votes)
+    assert all(
+        accuracy < max(paid.values()) - 1e-3
+        for votes, accuracy in paid.items()
+        if votes < bought.votes
+    )
     assert bought.tokens == pytest.approx(4 * (7 + bought.votes * CALL))
     assert bought.tokens <= result.budget.amount + 1e-9
 
@@ -79,30 +91,39 @@ def test_a_budget_for_some_questions_buys_one_call_on_those(loaded: tuple[Datase
 
 
 CLIPPED = (
-    "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
-    "questions; the bounds assume that all questions are equally hard."
+    "The pilot's calls on a question disagree more often than independent calls would, which"
+    " happens by chance on few questions; the bounds assume that all questions are equally hard."
 )
 
 
-def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(tmp_path: Path) -> None:
+def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(
+    tmp_path: Path,
+) -> None:
     alike = plan(*toy(tmp_path / "one", [[*"aabaa" * 2]] * 20), budget_tokens=10**6, most_votes=5)
     assert [option.certified for option in alike.options] == [False, True, True]
     assert alike.warnings == (
         CLIPPED,
         (
-            "Each of the 2 votes is certified alone, at 95 %. Together, none of them is: the questions show no "
-            "spread in some direction, so there is no region of mu and nu to prove it with."
+            "Each of the 2 votes is certified alone, at 95 %. Together, none of them is: the"
+            " questions show no spread in some direction, so there is no region of mu and nu to"
+            " prove it with."
         ),
     )
     assert [option.majority_gain_low_together for option in alike.options] == [None] * 3
     assert alike.options[1].majority_gain_bound == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
-    steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
+    steady = plan(
+        *toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4),
+        budget_tokens=10**6,
+        most_votes=5,
+    )
     assert not any(option.certified for option in steady.options)
     assert steady.purchase.votes == 1
 
 
 @pytest.mark.slow
-def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(tmp_path: Path) -> None:
+def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(
+    tmp_path: Path,
+) -> None:
     shares = (6, 7, 7, 8, 8, 8, 9, 9, 10)
     pilot = toy(tmp_path, [["a"] * c + ["b"] * (10 - c) for c in shares for _ in range(12)])
     result = plan(*pilot, budget_tokens=10**6, most_votes=7)
@@ -113,7 +134,9 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
         assert gains == pytest.approx(
             simultaneous_gains(right, [10] * len(right), [0, 1, 2, 3], level).tolist(), abs=1e-12
         )
-        assert [option.certified_together for option in own.options] == [gain > 1e-12 for gain in gains]
+        assert [option.certified_together for option in own.options] == [
+            gain > 1e-12 for gain in gains
+        ]
     assert all(option.certified_together for option in result.options[1:])
     assert "all of them are: by one region" in result.warnings[-1]
     assert "in all 1000 plans of the family" in many.warnings[-1]
@@ -126,7 +149,10 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
 @pytest.mark.parametrize(
     ("pools", "pieces"),
     [
-        ([["a", "a", "b", "a", "a"]] * 2, ("has 2 questions", "both right 2, one right 2, both wrong 0")),
+        (
+            [["a", "a", "b", "a", "a"]] * 2,
+            ("has 2 questions", "both right 2, one right 2, both wrong 0"),
+        ),
         ([["a", "a", "b", "a", "a"]] * 30, ("has 30 questions", "(both wrong 0)")),
         ([[*"aabaa" * 2]] * 19, ("has 19 questions: resampling",)),
         ([["b", "b"]], ("has 1 question, and a cell", "both right 0, one right 0, both wrong 1")),
@@ -141,12 +167,19 @@ def test_too_few_questions_certify_nothing_and_say_so(
     assert all(piece in warnings for piece in pieces), warnings
 
 
-def test_a_price_list_is_named_only_where_it_prices(loaded: tuple[Dataset, LLM], tmp_path: Path) -> None:
+def test_a_price_list_is_named_only_where_it_prices(
+    loaded: tuple[Dataset, LLM], tmp_path: Path
+) -> None:
     assert plan(*loaded, budget_tokens=1000, most_votes=1).prices == "2025-06-02"
-    assert plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices is None
+    assert (
+        plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices
+        is None
+    )
 
 
-def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(tmp_path: Path) -> None:
+def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(
+    tmp_path: Path,
+) -> None:
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     assert [option.plurality_kind for option in result.options] == ["subsets", "subsets", "plug-in"]
@@ -162,12 +195,18 @@ def _with_replacement(pool: list[str | None], votes: int) -> Iterable[tuple[str 
     return product(pool, repeat=votes)
 
 
-def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(tmp_path: Path) -> None:
+def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(
+    tmp_path: Path,
+) -> None:
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     measured = mean([mean([credit(vote) for vote in permutations(own, 3)]) for own in pools])
     shares = mean([mean([credit(vote) for vote in product(own, repeat=3)]) for own in pools])
-    [warnings] = [sentence for sentence in result.warnings if sentence.startswith("Beyond M = 4, the pilot's pool")]
+    [warnings] = [
+        sentence
+        for sentence in result.warnings
+        if sentence.startswith("Beyond M = 4, the pilot's pool")
+    ]
     assert "level off at the 4-call vote" in warnings
     assert f"At M = 3 the pilot measures {100 * float(measured):.2f} %" in warnings
     assert f"the shares predict {100 * float(shares):.2f} %" in warnings
@@ -177,7 +216,7 @@ def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_
     )
 
 
-def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(
+def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(  # noqa: E501
     tmp_path: Path,
 ) -> None:
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
@@ -185,7 +224,9 @@ def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_th
     shares = mean([mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools])
     assert result.options[-1].plurality == pytest.approx(float(shares), abs=1e-12)
     [warnings] = [
-        sentence for sentence in result.warnings if sentence.startswith("Beyond M = 4, the pilot's smallest pool")
+        sentence
+        for sentence in result.warnings
+        if sentence.startswith("Beyond M = 4, the pilot's smallest pool")
     ]
     assert "level off at the vote of all calls that a question has" in warnings
 
@@ -193,8 +234,12 @@ def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_th
 def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
     tmp_path: Path,
 ) -> None:
-    few = plan(*toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5)
-    assert [(option.majority_low, option.majority_high) for option in few.options] == [(None, None)] * 3
+    few = plan(
+        *toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5
+    )
+    assert [(option.majority_low, option.majority_high) for option in few.options] == [
+        (None, None)
+    ] * 3
     pools = [["a"] * c + ["b"] * (10 - c) for c in (4, 6, 7, 8, 9, 10) for _ in range(6)]
     result = plan(*toy(tmp_path / "many", pools), budget_tokens=10**6, most_votes=7)
     right = np.array([pool.count("a") for pool in pools])
@@ -215,7 +260,11 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
     pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 8) for _ in range(100)]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**9, most_votes=51)
     best = max(option.plurality for option in result.options if option.plurality_kind == "subsets")
-    sure = [option for option in result.options if option.votes > 10 and (option.majority_low or 0.0) > best]
+    sure = [
+        option
+        for option in result.options
+        if option.votes > 10 and (option.majority_low or 0.0) > best
+    ]
     bought = result.purchase
     assert (bought.votes, bought.plurality_kind) == (sure[0].votes, "plug-in")
     assert bought.plurality == sure[0].plurality
@@ -285,7 +334,9 @@ def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
     assert PlanBudget.parse(text) == PlanBudget(amount, unit)
 
 
-@pytest.mark.parametrize("text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"])
+@pytest.mark.parametrize(
+    "text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"]
+)
 def test_other_budgets_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
         PlanBudget.parse(text)
@@ -295,6 +346,7 @@ def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
     pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
     dataset, [llm] = load("toy", [NAME], write_rows(tmp_path / "mute", ["a", "a"], (NAME, pools)))
     with pytest.raises(
-        PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
+        PriceNotFoundError,
+        match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first",
     ):
         plan(dataset, llm, budget_tokens=500)

@@ -23,10 +23,25 @@ from hypothesis import strategies as st
 
 from feval.cards.cards import HubChoices, HubColumns, HubSource, dataset_card
 from feval.cards.names import DatasetType
-from feval.errors import CardError, ConflictError, HubError, SourceError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    CardError,
+    ConflictError,
+    HubError,
+    SourceError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.hub import question_files, split_files
 from feval.hub import questions as hub_questions_module
-from feval.hub.datasets import hub_questions, questions, questions_jsonl, questions_sha256, remarks, split_options
+from feval.hub.datasets import (
+    hub_questions,
+    questions,
+    questions_jsonl,
+    questions_sha256,
+    remarks,
+    split_options,
+)
 from feval.hub.files import cache_folder
 from feval.recording import Question
 
@@ -52,7 +67,9 @@ hub:
 example: {{question: '1 + 1?', raw_answer: '2', answer: '2'}}
 """
 TWO_SUMS = b'{"q": "1 + 1?", "a": 2}\n{"q": " 2 + 2? ", "a": "4.0"}\n'
-SUMS_SHA256 = questions_sha256([Question("sums/0", "1 + 1?", "2"), Question("sums/1", "2 + 2?", "4")])
+SUMS_SHA256 = questions_sha256(
+    [Question("sums/0", "1 + 1?", "2"), Question("sums/1", "2 + 2?", "4")]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +88,10 @@ def sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: HubDouble) -> Hub
 
 
 def put_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *changes: tuple[str, str], sha256: str = SUMS_SHA256
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *changes: tuple[str, str],
+    sha256: str = SUMS_SHA256,
 ) -> None:
     facts = SUMS.format(sha256=sha256)
     for old, new in changes:
@@ -90,7 +110,12 @@ def shared_rows(shared: Path, dataset_id: str) -> list[dict[str, Any]]:
 
 def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
     return [
-        (row["id"], row["question"], row["answer"], tuple((c["label"], c["text"]) for c in row.get("choices", ())))
+        (
+            row["id"],
+            row["question"],
+            row["answer"],
+            tuple((c["label"], c["text"]) for c in row.get("choices", ())),
+        )
         for row in shared_rows(shared, dataset_id)
     ]
 
@@ -106,27 +131,57 @@ def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:
 
 
 def hub_row(dataset_id: str, row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A question as the repository of the card has it: the columns of the Hub, with upstream's spelling of the gold."""
+    """A question as the repository of the card has it: the columns of the Hub, with upstream's
+    spelling of the gold.
+    """
     texts = [choice["text"] for choice in row.get("choices", ())]
     labels = [choice["label"] for choice in row.get("choices", ())]
     if dataset_id == "gsm8k":
         return {"question": row["question"], "answer": row["source_answer"]}
     if dataset_id == "commonsense_qa":
         choices = {"label": labels, "text": texts}
-        return {"id": row["source_id"], "question": row["question"], "choices": choices, "answerKey": row["answer"]}
+        return {
+            "id": row["source_id"],
+            "question": row["question"],
+            "choices": choices,
+            "answerKey": row["answer"],
+        }
     if dataset_id == "aqua":
         blank = " " * (number % 50 == 0)  # some of upstream's options are written "A) 21"
         options = [f"{label}){blank}{text}" for label, text in zip(labels, texts, strict=True)]
-        return {"question": row["question"], "options": options, "rationale": "Because.", "correct": row["answer"]}
+        return {
+            "question": row["question"],
+            "options": options,
+            "rationale": "Because.",
+            "correct": row["answer"],
+        }
     if dataset_id == "math_500":
         solution, unique = f"It is $\\boxed{{{row['answer']}}}$.", row["source_id"]
-        return {"problem": row["question"], "solution": solution, "answer": row["answer"], "unique_id": unique}
+        return {
+            "problem": row["question"],
+            "solution": solution,
+            "answer": row["answer"],
+            "unique_id": unique,
+        }
     if dataset_id == "svamp":
         body, _, question = row["question"].rpartition(". ")
-        body += "." * (number % 3 > 0)  # upstream's bodies end without a full stop in a third of the rows
-        return {"ID": row["source_id"], "Body": body, "Question": question, "Answer": str(row["source_answer"])}
-    lines = [f"- {text}" if text == label else f"({label}) {text}" for label, text in zip(labels, texts, strict=True)]
-    options = "\nOptions:\n" + "\n".join(line + " " * (line == "- valid") for line in lines) if lines else ""
+        # upstream's bodies end without a full stop in a third of the rows
+        body += "." * (number % 3 > 0)
+        return {
+            "ID": row["source_id"],
+            "Body": body,
+            "Question": question,
+            "Answer": str(row["source_answer"]),
+        }
+    lines = [
+        f"- {text}" if text == label else f"({label}) {text}"
+        for label, text in zip(labels, texts, strict=True)
+    ]
+    options = (
+        "\nOptions:\n" + "\n".join(line + " " * (line == "- valid") for line in lines)
+        if lines
+        else ""
+    )
     return {"input": row["question"] + options, "target": row["source_answer"]}
 
 
@@ -138,24 +193,41 @@ def hub_files(dataset_id: str, rows: list[dict[str, Any]]) -> dict[str, bytes]:
     two = {0: parquet(rows[:half]), 1: parquet(rows[half:], row_group_size=50, compression="zstd")}
     source = dataset_card(dataset_id).hub
     assert source is not None
-    other = {"README.md": b"---\nlicense: mit\n---\n", "dataset_infos.json": b"{}", ".gitattributes": b""}
+    other = {
+        "README.md": b"---\nlicense: mit\n---\n",
+        "dataset_infos.json": b"{}",
+        ".gitattributes": b"",
+    }
     if dataset_id == "math_500":
         return {**other, "test.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in rows)}
     if dataset_id == "svamp":
         random.Random(7).shuffle(rows)  # noqa: S311 -- any order will do
         train, test = parquet(rows[:700]), parquet(rows[700:])
-        return {**other, "data/train-00000-of-00001-0a1b.parquet": train, "data/test-00000-of-00001-2c3d.parquet": test}
+        return {
+            **other,
+            "data/train-00000-of-00001-0a1b.parquet": train,
+            "data/test-00000-of-00001-2c3d.parquet": test,
+        }
     folder = "data" if source.config == "default" else source.config
     named = {f"{folder}/{shards.format(source.split, shard)}": data for shard, data in two.items()}
-    return {**other, **named, f"{folder}/train-00000-of-00001.parquet": b"no", f"other/{source.split}-0.parquet": b"no"}
+    return {
+        **other,
+        **named,
+        f"{folder}/train-00000-of-00001.parquet": b"no",
+        f"other/{source.split}-0.parquet": b"no",
+    }
 
 
 @pytest.mark.parametrize("dataset_id", SIXTEEN)
-def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id: str, shared: Path, hub: HubDouble) -> None:
+def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(
+    dataset_id: str, shared: Path, hub: HubDouble
+) -> None:
     source = dataset_card(dataset_id).hub
     assert source is not None
     hub.redirect = True
-    hub.add_dataset(source.repository, hub_files(dataset_id, shared_rows(shared, dataset_id)), source.revision)
+    hub.add_dataset(
+        source.repository, hub_files(dataset_id, shared_rows(shared, dataset_id)), source.revision
+    )
     result = questions(dataset_id)
     assert fields(result) == shared_questions(shared, dataset_id)
     assert questions_sha256(result) == dataset_card(dataset_id).questions_sha256
@@ -174,7 +246,11 @@ def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id: str, shar
 def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
     card = dataset_card("mmlu")
     assert card.hub is not None
-    row = {"question": "Nearest to the sun?", "subject": "astronomy", "choices": ["Venus", "Mercury", "Earth", "Mars"]}
+    row = {
+        "question": "Nearest to the sun?",
+        "subject": "astronomy",
+        "choices": ["Venus", "Mercury", "Earth", "Mars"],
+    }
     hub.add_dataset(
         card.hub.repository,
         {"all/test-00000-of-00001.parquet": parquet([{**row, "answer": 1}] * 14_042)},
@@ -185,7 +261,9 @@ def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
     assert result[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
 
 
-def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_fetched_once_needs_no_network(
+    sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = questions("sums")
     assert fields(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
     assert sums.asked() == [
@@ -218,7 +296,9 @@ def cached_file(cache: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", [TWO_SUMS[:-1], TWO_SUMS[:-1] + b"x", None])
-def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: bytes | None) -> None:
+def test_a_damaged_copy_is_fetched_again_once(
+    sums: HubDouble, cache: Path, damage: bytes | None
+) -> None:
     first = questions("sums")
     path = cached_file(cache)
     if damage is None:
@@ -233,13 +313,17 @@ def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, dama
 
 
 @pytest.mark.parametrize("damage", [None, "{", "[3]", '{"test.jsonl": 3}', "{}"])
-def test_a_damaged_list_of_files_is_fetched_again(sums: HubDouble, cache: Path, damage: str | None) -> None:
+def test_a_damaged_list_of_files_is_fetched_again(
+    sums: HubDouble, cache: Path, damage: str | None
+) -> None:
     first = questions("sums")
     [path] = cache.glob("questions/*.json")
     path.unlink() if damage is None else path.write_text(damage)
     sums.forget()
     assert questions("sums") == first
-    assert sums.asked() == [f"GET /api/datasets/us/sums/revision/{REVISION}"], "the file itself is in the cache"
+    assert sums.asked() == [f"GET /api/datasets/us/sums/revision/{REVISION}"], (
+        "the file itself is in the cache"
+    )
     assert questions("sums") == first
     assert len(sums.requests) == 1
 
@@ -250,7 +334,9 @@ def test_a_damaged_copy_without_a_network_is_said(
     questions("sums")
     cached_file(cache).write_bytes(b"something else")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\), and the copy in .* is damaged"):
+    with pytest.raises(
+        HubError, match=r"the network is off \(HF_HUB_OFFLINE\), and the copy in .* is damaged"
+    ):
         questions("sums")
 
 
@@ -268,7 +354,9 @@ def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.M
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(HfApi, "hf_hub_download", full)
-    with pytest.raises(StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"):
+    with pytest.raises(
+        StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"
+    ):
         questions("sums")
 
 
@@ -278,7 +366,9 @@ def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> Non
     assert result == [result[0]] * 8
 
 
-def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_is_the_users_or_the_platforms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("FEVAL_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -288,7 +378,9 @@ def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.Monk
 
 def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path) -> None:
     sums.add_dataset("us/sums", {"../../../evil.jsonl": TWO_SUMS, "a.jsonl": TWO_SUMS}, REVISION)
-    source = HubSource(repository="us/sums", config="../..", split="/../x", revision=REVISION, files=("a.jsonl",))
+    source = HubSource(
+        repository="us/sums", config="../..", split="/../x", revision=REVISION, files=("a.jsonl",)
+    )
     assert len(question_files(source)) == 1
     assert [path.name for path in cache.iterdir()] == ["questions"]
     assert {path.name for path in cache.parent.iterdir()} <= {"cache", "cards", "hf-home"}
@@ -299,8 +391,12 @@ def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path)
 
 def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
     with pytest.raises(HubError, match=r"pins no commit of tasksource/bigbench .*--questions FILE"):
-        question_files(HubSource(repository="tasksource/bigbench", config=None, split="train", revision=None))
-    with pytest.raises(CardError, match="'bigbench_date' is on the Hub, and its card does not say how"):
+        question_files(
+            HubSource(repository="tasksource/bigbench", config=None, split="train", revision=None)
+        )
+    with pytest.raises(
+        CardError, match="'bigbench_date' is on the Hub, and its card does not say how"
+    ):
         questions("bigbench_date")
     with pytest.raises(CardError, match=r"'last_letters' is not on the Hub. Pass a file"):
         questions("last_letters")
@@ -308,21 +404,29 @@ def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
 
 
 @pytest.mark.parametrize("word", ["1", "true", "ON"])
-def test_offline_and_not_cached_is_said_at_once(sums: HubDouble, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+def test_offline_and_not_cached_is_said_at_once(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
     with pytest.raises(
-        HubError, match=r"us/sums at commit 0123456789ab .*HF_HUB_OFFLINE.*no copy is in .*--questions FILE"
+        HubError,
+        match=r"us/sums at commit 0123456789ab .*HF_HUB_OFFLINE.*no copy is in .*--questions FILE",
     ):
         questions("sums")
     assert sums.requests == []
 
 
-def test_an_unreachable_hub_is_said_at_once(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_said_at_once(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv(
+            "HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{unused.getsockname()[1]}"
+        )
         with pytest.raises(
-            HubError, match=r"from the Hub \(127.0.0.1\): the Hub cannot be reached, and no copy is in"
+            HubError,
+            match=r"from the Hub \(127.0.0.1\): the Hub cannot be reached, and no copy is in",
         ) as caught:
             questions("sums")
     assert TOKEN not in str(caught.value)
@@ -335,7 +439,10 @@ def test_what_the_hub_does_not_have_is_said(sums: HubDouble) -> None:
     with pytest.raises(HubError, match="the repository but no such commit"):
         question_files(here.model_copy(update={"revision": "e" * 40}))
     with pytest.raises(
-        HubError, match=r"No files of config None and split 'dev' .* its data files are test.jsonl. Name them"
+        HubError,
+        match=(
+            r"No files of config None and split 'dev' .* its data files are test.jsonl. Name them"
+        ),
     ):
         question_files(here.model_copy(update={"split": "dev"}))
     with pytest.raises(HubError, match="no repository can have that name"):
@@ -343,20 +450,29 @@ def test_what_the_hub_does_not_have_is_said(sums: HubDouble) -> None:
     assert len(sums.requests) == 3, "none of these is worth another attempt"
 
 
-def test_a_gated_repository_needs_a_token_that_is_never_shown(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gated_repository_needs_a_token_that_is_never_shown(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sums.gated.add("us/sums")
-    with pytest.raises(HubError, match=r"access to it is restricted.*huggingface.co/datasets/us/sums.*hf auth login"):
+    with pytest.raises(
+        HubError,
+        match=r"access to it is restricted.*huggingface.co/datasets/us/sums.*hf auth login",
+    ):
         questions("sums")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert len(questions("sums")) == 2
     assert {request.token for request in sums.requests[1:]} == {f"Bearer {TOKEN}"}
 
 
-def test_a_token_is_not_sent_to_the_host_of_the_large_files(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_not_sent_to_the_host_of_the_large_files(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     sums.redirect = True
     sums.add_dataset(
-        "us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}, {"q": "2 + 2?", "a": "4"}])}, REVISION
+        "us/sums",
+        {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}, {"q": "2 + 2?", "a": "4"}])},
+        REVISION,
     )
     assert len(questions("sums")) == 2
     hosts = {(request.host, request.token) for request in sums.requests}
@@ -370,15 +486,22 @@ def test_a_passing_failure_is_met_by_another_attempt(sums: HubDouble, status: in
     assert len(sums.asked("/api/")) == 3
 
 
-@pytest.mark.parametrize(("status", "words"), [(429, "asks for fewer requests"), (502, "has a problem of its own")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(429, "asks for fewer requests"), (502, "has a problem of its own")]
+)
 def test_a_failure_that_stays_is_said(sums: HubDouble, status: int, words: str) -> None:
     sums.failures = [Failure(status, "/api/")] * 9
-    with pytest.raises(HubError, match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later, or pass"):
+    with pytest.raises(
+        HubError,
+        match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later, or pass",
+    ):
         questions("sums")
     assert len(sums.requests) == 3
 
 
-@pytest.mark.parametrize(("status", "words"), [(401, "hf auth login"), (403, "hf auth login"), (418, "Try later")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "hf auth login"), (403, "hf auth login"), (418, "Try later")]
+)
 def test_a_refusal_is_said_at_once(sums: HubDouble, status: int, words: str) -> None:
     sums.failures = [Failure(status, "/api/")]
     with pytest.raises(HubError, match=rf"the Hub refuses \(HTTP {status}\).*{words}"):
@@ -400,7 +523,9 @@ def test_something_that_is_no_hub_is_said(sums: HubDouble) -> None:
         questions("sums")
 
 
-def test_a_hub_that_does_not_answer_is_given_up(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_is_given_up(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.05)
     sums.delay_seconds = 60
     with pytest.raises(HubError, match=r"did not answer in time \(HF_HUB_ETAG_TIMEOUT.*Try later"):
@@ -413,33 +538,48 @@ def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: 
     assert len(questions("sums")) == 2
     sums.add_dataset("us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}])}, "e" * 40)
     sums.wrong_bytes["test.parquet"] = 9
-    with pytest.raises(HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"):
-        question_files(HubSource(repository="us/sums", config=None, split="test", revision="e" * 40))
+    with pytest.raises(
+        HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"
+    ):
+        question_files(
+            HubSource(repository="us/sums", config=None, split="test", revision="e" * 40)
+        )
     assert len(list(cache.glob("questions/*.json"))) == 1, "nothing wrong is listed"
 
 
-def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_breaks_off_is_finished(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sums.cut["test.jsonl"] = 2
     sums.failures = [Failure(503, "/resolve/"), Failure(429, "/resolve/", (("Retry-After", "0"),))]
     assert len(questions("sums")) == 2
 
 
-def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_of_too_many_bytes_is_refused(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
     with pytest.raises(HubError, match="has 54 bytes; at most 10 are fetched"):
         questions("sums")
 
 
-def test_a_difference_from_the_card_is_said(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = ("questions: 2", "questions: 3"), ("last_question_id: sums/1", "last_question_id: sums/2")
+def test_a_difference_from_the_card_is_said(
+    sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = (
+        ("questions: 2", "questions: 3"),
+        ("last_question_id: sums/1", "last_question_id: sums/2"),
+    )
     put_card(tmp_path, monkeypatch, *changes)
     with pytest.raises(
-        SourceError, match=r"2 questions instead of 3; the last id is 'sums/1' instead of 'sums/2'.*FEVAL_CARDS"
+        SourceError,
+        match=r"2 questions instead of 3; the last id is 'sums/1' instead of 'sums/2'.*FEVAL_CARDS",
     ):
         questions("sums")
     put_card(tmp_path, monkeypatch, sha256="0" * 64)
     with pytest.raises(
-        SourceError, match=rf"us/sums on the Hub .*number and ids agree.*SHA-256 is {SUMS_SHA256} instead of 00"
+        SourceError,
+        match=rf"us/sums on the Hub .*number and ids agree.*SHA-256 is {SUMS_SHA256} instead of 00",
     ):
         questions("sums")
 
@@ -449,7 +589,11 @@ def test_a_shorter_file_is_not_the_dataset(shared: Path, tmp_path: Path) -> None
     short = tmp_path / "short.jsonl"
     short.write_bytes(b"".join(lines[:-1]))
     with pytest.raises(
-        SourceError, match=r"short.jsonl are not those.*1318 questions instead of 1319; the last id is 'gsm8k/1317'"
+        SourceError,
+        match=(
+            r"short.jsonl are not those.*1318 questions instead of 1319; the last id is"
+            r" 'gsm8k/1317'"
+        ),
     ):
         questions("gsm8k", source=short)
     short.write_bytes(b"".join(lines).replace(b"16 eggs", b"17 eggs"))
@@ -463,20 +607,26 @@ def test_a_shorter_file_is_not_the_dataset(shared: Path, tmp_path: Path) -> None
 def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(
-        '{"question": "1 + 1?", "answer": 2}\n{"question": "1 / 3?", "answer": "no idea"}\n{"question": "?"}\n'
+        '{"question": "1 + 1?", "answer": 2}\n{"question": "1 / 3?", "answer": "no'
+        ' idea"}\n{"question": "?"}\n'
     )
     result = questions("mine", source=path, answer_kind="number")
     keys = {question.id: question.answer_key for question in result}
     assert keys == {"mine/0": "2", "mine/1": None, "mine/2": None}
     assert remarks(result) == [
         "Questions with no gold answer, which accuracies need: 1 (mine/2).",
-        "Questions with a gold answer that their answer kind cannot read, as accuracies need: 1 (mine/1).",
+        (
+            "Questions with a gold answer that their answer kind cannot read, as accuracies need: 1"
+            " (mine/1)."
+        ),
     ]
     with pytest.raises(UsageError, match=r"no card for the dataset 'mine'.*--answer-kind"):
         questions("mine", source=path)
     with pytest.raises(UnknownNameError, match="no answer kind 'numbers'"):
         questions("mine", source=path, answer_kind="numbers")
-    with pytest.raises(UnknownNameError, match=r"no dataset card 'mine'.* --questions FILE --answer-kind KIND"):
+    with pytest.raises(
+        UnknownNameError, match=r"no dataset card 'mine'.* --questions FILE --answer-kind KIND"
+    ):
         questions("mine", answer_kind="number")
 
 
@@ -496,7 +646,9 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
 
 
 def test_golds_that_are_no_option_are_said(shared: Path) -> None:
-    [sentence] = remarks(questions("bbh_ruin_names", source=shared / "real/questions/bbh_ruin_names.jsonl"))
+    [sentence] = remarks(
+        questions("bbh_ruin_names", source=shared / "real/questions/bbh_ruin_names.jsonl")
+    )
     assert "none of their options" in sentence
     assert "2 (bbh_ruin_names/99, bbh_ruin_names/144)" in sentence
 
@@ -517,13 +669,20 @@ def test_golds_are_read_as_the_card_says() -> None:
     assert one({"q": "a", "a": "51.0"}, "number") == ("a", "51", ())
     assert one({"q": "a", "a": 1e21}, "number") == ("a", "1000000000000000000000", ())
     assert one({"q": "a", "a": "no idea"}, "number") == ("a", "no idea", ())
-    assert one({"q": "a", "a": "1 #### 2 #### 3,000"}, "number", answer_after="####") == ("a", "3000", ())
+    assert one({"q": "a", "a": "1 #### 2 #### 3,000"}, "number", answer_after="####") == (
+        "a",
+        "3000",
+        (),
+    )
     assert one({"q": "a", "a": "(B)"}) == ("a", "(B)", ())
 
 
 def test_columns_are_put_together_as_sentences() -> None:
     for body in ("Ann has 3", "Ann has 3.", " Ann has 3. "):
-        assert one({"b": body, "q": "How many?", "a": "3"}, question=["b", "q"])[0] == "Ann has 3. How many?"
+        assert (
+            one({"b": body, "q": "How many?", "a": "3"}, question=["b", "q"])[0]
+            == "Ann has 3. How many?"
+        )
     assert one({"b": "Who?", "q": "Ann", "a": "3"}, question=["b", "q"])[0] == "Who? Ann"
     assert one({"b": "", "q": "Ann", "a": "3"}, question=["b", "q"])[0] == "Ann"
 
@@ -535,7 +694,11 @@ def test_options_are_read_in_each_form() -> None:
     for value in (structs, {"label": ["A", "B"], "text": ["x", " y"]}):
         assert one({"q": "?", "a": "B", "c": value}, "choice", choices=labelled) == ("?", "B", both)
     marked = HubChoices(column="c", form="marked")
-    assert one({"q": "?", "a": "B", "c": ["A)x", "(B) y"]}, "choice", choices=marked) == ("?", "B", both)
+    assert one({"q": "?", "a": "B", "c": ["A)x", "(B) y"]}, "choice", choices=marked) == (
+        "?",
+        "B",
+        both,
+    )
     plain = HubChoices(column="c", form="plain")
     assert one({"q": "?", "a": 1, "c": ["x", "y"]}, "choice", choices=plain) == ("?", "B", both)
     assert one({"q": "?", "a": "A", "c": ["x", "y"]}, "choice", choices=plain) == ("?", "A", both)
@@ -552,34 +715,54 @@ def test_options_are_read_in_each_form() -> None:
         ({"q": 3, "a": "1"}, {}, "'q' of The row of d/0 should be text"),
         ({"q": " ", "a": "1"}, {}, "no question in 'q'"),
         ({"q": "?", "a": [1]}, {}, "should be text, a number, true, false or null"),
-        ({"q": "?", "a": "3"}, {"answer_after": "####"}, "no '####' in 'a', where its gold should follow"),
+        ({"q": "?", "a": "3"}, {"answer_after": "####"},
+        "no '####' in 'a', where its gold should follow"),
         ({"q": "?", "a": "3"}, {"choices": {"column": "c", "form": "labelled"}}, "has no 'c'"),
-        ({"q": "?", "a": "3", "c": None}, {"choices": {"column": "c", "form": "labelled"}}, "should be a list"),
-        ({"q": "?", "a": "3", "c": {"label": ["A"], "text": []}}, {"choices": {"column": "c", "form": "labelled"}}, "as many"),
-        ({"q": "?", "a": "3", "c": []}, {"choices": {"column": "c", "form": "marked"}}, "a list of texts"),
-        ({"q": "?", "a": "3", "c": ["A) x", "A) y"]}, {"choices": {"column": "c", "form": "marked"}}, "a label twice"),
-        ({"q": "?", "a": "3", "c": ["x"]}, {"choices": {"column": "c", "form": "marked"}}, "a label, a bracket and a text"),
-        ({"q": "?", "a": 2, "c": ["x", "y"]}, {"choices": {"column": "c", "form": "plain"}}, "position of one of its 2"),
-        ({"q": "?", "a": 2, "c": ["x"] * 27}, {"choices": {"column": "c", "form": "plain"}}, "at most 26 texts"),
-        ({"q": "?\nOptions:\nx", "a": "x"}, {"choices": {"column": "q", "form": "in-question"}}, "'- text'"),
+        ({"q": "?", "a": "3", "c": None}, {"choices": {"column": "c", "form": "labelled"}},
+        "should be a list"),
+        ({"q": "?", "a": "3", "c": {"label": ["A"], "text": []}}, {"choices": {"column": "c",
+        "form": "labelled"}}, "as many"),
+        ({"q": "?", "a": "3", "c": []}, {"choices": {"column": "c", "form": "marked"}},
+        "a list of texts"),
+        ({"q": "?", "a": "3", "c": ["A) x", "A) y"]}, {"choices": {"column": "c",
+        "form": "marked"}}, "a label twice"),
+        ({"q": "?", "a": "3", "c": ["x"]}, {"choices": {"column": "c", "form": "marked"}},
+        "a label, a bracket and a text"),
+        ({"q": "?", "a": 2, "c": ["x", "y"]}, {"choices": {"column": "c", "form": "plain"}},
+        "position of one of its 2"),
+        ({"q": "?", "a": 2, "c": ["x"] * 27}, {"choices": {"column": "c", "form": "plain"}},
+        "at most 26 texts"),
+        ({"q": "?\nOptions:\nx", "a": "x"}, {"choices": {"column": "q", "form": "in-question"}},
+        "'- text'"),
         ({"q": "?", "a": "x", "n": "first"}, {"order": "n"}, "text that ends in a number"),
     ],
 )  # fmt: skip
-def test_a_row_of_another_shape_is_said(row: dict[str, Any], fields: dict[str, Any], words: str) -> None:
+def test_a_row_of_another_shape_is_said(
+    row: dict[str, Any], fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(SourceError, match=words):
         one(row, "choice", **fields)
 
 
 def test_rows_are_put_in_the_order_of_a_column() -> None:
-    rows = [{"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)]
+    rows = [
+        {"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)
+    ]
     result = hub_questions("d", rows, columns(order="n"), "number")
-    assert [question.text for question in result] == ["question 1", "question 9", "question 10", "question 100"]
+    assert [question.text for question in result] == [
+        "question 1",
+        "question 9",
+        "question 10",
+        "question 100",
+    ]
     assert [question.id for question in result] == ["d/0", "d/1", "d/2", "d/3"]
     with pytest.raises(SourceError, match="the number 10 twice in 'n'"):
         hub_questions("d", [*rows, rows[0]], columns(order="n"), "number")
 
 
-LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=30).map(str.strip)
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=30).map(
+    str.strip
+)
 LABEL = st.from_regex(r"[A-Za-z0-9]{1,3}", fullmatch=True)
 
 
@@ -589,13 +772,22 @@ LABEL = st.from_regex(r"[A-Za-z0-9]{1,3}", fullmatch=True)
     options=st.lists(st.tuples(LABEL, LINE), unique_by=lambda option: option[0], max_size=12),
     blanks=st.sampled_from(["", " ", "\t "]),
 )
-def test_options_that_were_written_are_read_back(question: str, options: list[tuple[str, str]], blanks: str) -> None:
-    written = question + "\nOptions:\n" + "\n".join(f"({label}) {text}{blanks}" for label, text in options)
+def test_options_that_were_written_are_read_back(
+    question: str, options: list[tuple[str, str]], blanks: str
+) -> None:
+    written = (
+        question
+        + "\nOptions:\n"
+        + "\n".join(f"({label}) {text}{blanks}" for label, text in options)
+    )
     assert split_options(written, "here") == (question, tuple(options))
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text(max_size=200) | st.lists(st.sampled_from(["\n", "Options:", "(A)", " ", "- ", "x", "()"])).map("".join))
+@given(
+    st.text(max_size=200)
+    | st.lists(st.sampled_from(["\n", "Options:", "(A)", " ", "- ", "x", "()"])).map("".join)
+)
 def test_no_text_is_beyond_the_option_parser(text: str) -> None:
     with contextlib.suppress(SourceError):
         question, options = split_options(text, "here")
@@ -605,14 +797,18 @@ def test_no_text_is_beyond_the_option_parser(text: str) -> None:
 
 def test_the_files_of_a_split_are_found_by_their_names() -> None:
     paths = [
-        "README.md", "main/test-00001-of-00002.parquet", "main/test-00000-of-00002.parquet", "main/train-00000-of-00001.parquet",
-        "socratic/test-00000-of-00001.parquet", "data/validation-00000-of-00001-ab12.parquet", "test.jsonl", "test.parquet",
+        "README.md", "main/test-00001-of-00002.parquet", "main/test-00000-of-00002.parquet",
+        "main/train-00000-of-00001.parquet",
+        "socratic/test-00000-of-00001.parquet", "data/validation-00000-of-00001-ab12.parquet",
+        "test.jsonl", "test.parquet",
         "raw/test/0000.parquet", "testing.jsonl", "dataset_infos.json",
     ]  # fmt: skip
     both = ["main/test-00000-of-00002.parquet", "main/test-00001-of-00002.parquet"]
     assert split_files(paths, "main", "test") == both
     assert split_files(paths, "main", "train+test") == ["main/train-00000-of-00001.parquet", *both]
-    assert split_files(paths, "default", "validation") == ["data/validation-00000-of-00001-ab12.parquet"]
+    assert split_files(paths, "default", "validation") == [
+        "data/validation-00000-of-00001-ab12.parquet"
+    ]
     assert split_files(paths, None, "test") == ["test.parquet"]
     assert split_files(paths, "raw", "test") == ["raw/test/0000.parquet"]
     assert split_files(paths, "main", "test+dev") == []
@@ -629,7 +825,9 @@ def test_the_files_of_a_split_are_found_by_their_names() -> None:
         ("test.jsonl", b"{", "not valid JSON"),
     ],
 )
-def test_a_file_that_is_not_what_its_name_says_is_said(sums: HubDouble, name: str, data: bytes, words: str) -> None:
+def test_a_file_that_is_not_what_its_name_says_is_said(
+    sums: HubDouble, name: str, data: bytes, words: str
+) -> None:
     sums.add_dataset("us/sums", {name: data}, REVISION)
     with pytest.raises(SourceError, match=words):
         questions("sums")
@@ -654,7 +852,9 @@ def folder(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_fetches_shows_and_exports(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     exported = run_feval("ls", "questions", "sums", "--out", "sums.jsonl")
     assert (exported.exit_code, exported.stderr) == (0, "")
@@ -664,13 +864,17 @@ def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest
     lines = (folder / "sums.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["2", "4"]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    account = json.loads(run_feval("ls", "questions", "sums", "--questions", "sums.jsonl", "--json").stdout)
+    account = json.loads(
+        run_feval("ls", "questions", "sums", "--questions", "sums.jsonl", "--json").stdout
+    )
     assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
     second = {"id": "sums/1", "question": "2 + 2?", "answer": "4", "answer_key": "4", "choices": []}
     assert account["questions"][1] == second
 
 
-def test_the_command_fails_in_one_sentence(sums: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_fails_in_one_sentence(
+    sums: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sums.gated.add("us/sums")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
     refused = run_feval("ls", "questions", "sums")

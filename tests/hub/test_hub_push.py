@@ -80,7 +80,9 @@ def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
     changed = tmp_path / "b.parquet"
     changed.write_bytes(b"PAR1 B" * 100)
     files = {**CHANGED, "samples/sums/b.parquet": changed}
-    pushed = push_files(REPO, files, message="Second", parent=parent, delete=["README.md", "gone.txt"][1:])
+    pushed = push_files(
+        REPO, files, message="Second", parent=parent, delete=["README.md", "gone.txt"][1:]
+    )
     assert set(pushed.uploaded) == {"manifest.json", "samples/sums/b.parquet"}
     assert set(pushed.unchanged) == {"README.md", "samples/sums/a.parquet"}
     assert len(uploads(hub)) == 1
@@ -89,9 +91,17 @@ def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
 
 def test_files_are_deleted_in_the_same_commit(hub: HubDouble) -> None:
     parent = first()
-    remaining = {path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"}
+    remaining = {
+        path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"
+    }
     hub.forget()
-    push_files(REPO, remaining, message="Without b", parent=parent, delete=["samples/sums/b.parquet", "never/was"])
+    push_files(
+        REPO,
+        remaining,
+        message="Without b",
+        parent=parent,
+        delete=["samples/sums/b.parquet", "never/was"],
+    )
     assert len(commits(hub)) == 1
     assert set(hub.files(REPO)) == {*remaining, ".gitattributes"}
 
@@ -123,7 +133,8 @@ def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
     parent = first()
     other = hub.add_dataset(REPO, {"theirs": b"1"})
     with pytest.raises(
-        ConflictError, match=f"was at commit {parent[:12]}, and is now at {other[:12]}.*Pull what is new"
+        ConflictError,
+        match=f"was at commit {parent[:12]}, and is now at {other[:12]}.*Pull what is new",
     ):
         push_files(REPO, CHANGED, message="Second", parent=parent)
     assert hub.datasets[REPO].refs["main"] == other
@@ -152,7 +163,9 @@ def test_a_broken_upload_is_resumed(hub: HubDouble, monkeypatch: pytest.MonkeyPa
     assert set(hub.files(REPO)) == {*FILES, ".gitattributes"}
 
 
-def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(hub: HubDouble) -> None:
+def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(
+    hub: HubDouble,
+) -> None:
     hub.failures += [Failure(503, "/commit/") for _ in range(3)]
     with pytest.raises(HubError, match="HTTP 503"):
         first()
@@ -166,7 +179,9 @@ def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(h
 @pytest.mark.parametrize(
     "where", ["GET /api/datasets", "/preupload/", "/objects/batch", "/commit/", "/tag/", "/create"]
 )
-def test_a_failure_that_passes_is_met_by_another_attempt(hub: HubDouble, where: str, status: int) -> None:
+def test_a_failure_that_passes_is_met_by_another_attempt(
+    hub: HubDouble, where: str, status: int
+) -> None:
     hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
@@ -222,7 +237,9 @@ def test_a_broken_front_matter_is_refused_before_anything_is_sent(hub: HubDouble
     assert uploads(hub) == commits(hub) == []
 
 
-def test_without_a_token_the_sentence_says_to_log_in(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_token_the_sentence_says_to_log_in(
+    hub: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(HubError, match="hf auth login"):
         first()
@@ -242,14 +259,18 @@ def test_a_missing_file_is_a_sentence(hub: HubDouble, tmp_path: Path) -> None:
         push_files(REPO, {"new.md": tmp_path / "gone"}, message="Second", parent=commit)
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../b", "a\\b", "c:x", "", "a//b", "./a"])
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", "a/../b", "a\\b", "c:x", "", "a//b", "./a"]
+)
 def test_paths_that_lead_elsewhere_are_refused(hub: HubDouble, path: str) -> None:
     with pytest.raises(UsageError, match="cannot be pushed to the path"):
         push_files(REPO, {path: b"1"}, message="First", parent=None)
     assert hub.requests == []
 
 
-@pytest.mark.parametrize("name", ["recording", "a/b/c", "../b", "a/..", "a/b--c", "a b/c", "", "a/b.git", "-a/b"])
+@pytest.mark.parametrize(
+    "name", ["recording", "a/b/c", "../b", "a/..", "a/b--c", "a b/c", "", "a/b.git", "-a/b"]
+)
 def test_names_that_no_repository_can_have_are_refused(hub: HubDouble, name: str) -> None:
     with pytest.raises(UsageError, match="has a name such as"):
         state(name)
@@ -272,9 +293,14 @@ def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
     assert hub.requests == []
 
 
-@pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)])
+@pytest.mark.parametrize(
+    "failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)]
+)
 def test_no_error_shows_the_token(
-    hub: HubDouble, failure: Failure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hub: HubDouble,
+    failure: Failure,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")

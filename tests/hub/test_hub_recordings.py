@@ -1,4 +1,6 @@
-"""Recordings on the Hub: fetched in part, checked, kept, opened offline. The real client against a Hub on loopback."""
+"""Recordings on the Hub: fetched in part, checked, kept, opened offline. The real client against a
+Hub on loopback.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +63,21 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(demo: Path) -> Path:
-    """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the bundled one."""
-    return merge([write_scored_toy(demo.with_name("toy"), POOLS, GOLDS, PRICES), demo], demo.with_name("both"))
+    """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the
+    bundled one.
+    """
+    return merge(
+        [write_scored_toy(demo.with_name("toy"), POOLS, GOLDS, PRICES), demo],
+        demo.with_name("both"),
+    )
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def put(hub: HubDouble, folder: Path, **changes: bytes) -> str:
@@ -85,7 +96,14 @@ def sent_paths(hub: HubDouble) -> set[str]:
 
 
 def cached(tmp_path: Path, address: str, path: str) -> Path:
-    snapshot = tmp_path / "hf-home" / "hub" / "datasets--somebody--recording" / "snapshots" / address.rpartition("@")[2]
+    snapshot = (
+        tmp_path
+        / "hf-home"
+        / "hub"
+        / "datasets--somebody--recording"
+        / "snapshots"
+        / address.rpartition("@")[2]
+    )
     return snapshot / path
 
 
@@ -105,18 +123,26 @@ def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
     ]
 
 
-def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, folder: Path, address: str) -> None:
+def test_loading_fetches_what_voting_needs_and_nothing_else(
+    hub: HubDouble, folder: Path, address: str
+) -> None:
     there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
     here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
     assert came(hub, folder, {"manifest.json", *needed("toy", ["a", "us/c"])})
-    assert [llm.pool.codes.tolist() for llm in there[1]] == [llm.pool.codes.tolist() for llm in here[1]]
+    assert [llm.pool.codes.tolist() for llm in there[1]] == [
+        llm.pool.codes.tolist() for llm in here[1]
+    ]
     assert there[0].recording_hashes == here[0].recording_hashes
 
 
 def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
-    """Whether the server sent exactly the contents of some files, each once: the cache keeps equal files as one."""
+    """Whether the server sent exactly the contents of some files, each once: the cache keeps equal
+    files as one.
+    """
     contents = {(folder / path).read_bytes(): path for path in paths}
-    return sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent_paths(hub) <= paths
+    return (
+        sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent_paths(hub) <= paths
+    )
 
 
 def needed(dataset: str, llms: list[str]) -> set[str]:
@@ -149,7 +175,9 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     assert sent_paths(hub) == {"texts/toy/b.parquet"}
     hub.forget()
     assert llm(row).scores() == own(row).scores()
-    assert sent_paths(hub) == {path for path in files_of(folder) if path.startswith("scores/toy/b/")}
+    assert sent_paths(hub) == {
+        path for path in files_of(folder) if path.startswith("scores/toy/b/")
+    }
     hub.forget()
     assert llm(row).sequence_logprobs == own(row).sequence_logprobs
     assert sent_paths(hub) == {"logprobs/toy/b.parquet"}
@@ -162,7 +190,12 @@ def test_turns_are_fetched_with_their_llm(hub: HubDouble, tmp_path: Path) -> Non
     assert "turns/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
     method = SequentialRevision(4, 2)
     own = feval.evaluate(method, dataset, llm, order="recorded").right.tolist()
-    assert own == feval.evaluate(method, *feval.load("toy", recording=local), order="recorded").right.tolist()
+    assert (
+        own
+        == feval.evaluate(
+            method, *feval.load("toy", recording=local), order="recorded"
+        ).right.tolist()
+    )
     metered = llm.ask("toy/0", None)
     assert metered.reply(metered.sample(1), "Revise.").request.tokens is not None
     assert "texts/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
@@ -174,14 +207,20 @@ def test_probes_are_fetched_when_they_are_asked_for(hub: HubDouble, tmp_path: Pa
     _, [llm] = feval.load("toy", ["alpha"], recording=address)
     assert came(hub, folder, {"manifest.json", *needed("toy", ["alpha"])})
     hub.forget()
-    assert llm.pool.probes().codes.tolist() == open_recording(folder).probes("toy", "alpha").codes.tolist()
-    assert sent_paths(hub) == {"votes/toy/alpha.probes", "probes/toy/alpha.parquet"}  # the second checks the first
+    assert (
+        llm.pool.probes().codes.tolist()
+        == open_recording(folder).probes("toy", "alpha").codes.tolist()
+    )
+    # the second checks the first
+    assert sent_paths(hub) == {"votes/toy/alpha.probes", "probes/toy/alpha.parquet"}
     pulled = pull(address, tmp_path / "pulled")
     assert verify_recording(pulled.folder).problems == ()
     assert probe_words(open_recording(pulled.folder), "alpha") == as_words(ALPHA)
 
 
-def test_probes_that_contradict_what_the_hash_pins_are_refused(hub: HubDouble, tmp_path: Path) -> None:
+def test_probes_that_contradict_what_the_hash_pins_are_refused(
+    hub: HubDouble, tmp_path: Path
+) -> None:
     folder = write_probed(tmp_path / "probed")
     path = "votes/toy/alpha.probes"
     data = bytearray((folder / path).read_bytes())
@@ -190,7 +229,9 @@ def test_probes_that_contradict_what_the_hash_pins_are_refused(hub: HubDouble, t
     (folder / path).write_bytes(data)
     restate(folder, path)
     _, [llm] = feval.load("toy", ["alpha"], recording=put(hub, folder))
-    with pytest.raises(DamagedRecordingError, match=r"contradicts the Parquet files .*probes on 'toy/0'"):
+    with pytest.raises(
+        DamagedRecordingError, match=r"contradicts the Parquet files .*probes on 'toy/0'"
+    ):
         llm.pool.probes()
 
 
@@ -201,14 +242,22 @@ def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble, demo
     assert answers(dataset, llms) == answers(*feval.load("tiny_sums", recording=demo))
 
 
-def test_the_address_alone_of_several_datasets_says_how_to_name_one(hub: HubDouble, address: str) -> None:
-    with pytest.raises(UsageError, match=r"holds 2 datasets \(toy, tiny_sums\).*load\('toy', recording='hf://"):
+def test_the_address_alone_of_several_datasets_says_how_to_name_one(
+    hub: HubDouble, address: str
+) -> None:
+    with pytest.raises(
+        UsageError, match=r"holds 2 datasets \(toy, tiny_sums\).*load\('toy', recording='hf://"
+    ):
         feval.load(address)
 
 
 def test_a_part_can_be_pulled(hub: HubDouble, folder: Path, address: str, tmp_path: Path) -> None:
     pulled = pull(address, datasets=["toy"], llms=["a"], texts=False)
-    expected = {path for path in files_of(folder) if "/toy" in path and ("/toy/" not in path or "/a" in path)}
+    expected = {
+        path
+        for path in files_of(folder)
+        if "/toy" in path and ("/toy/" not in path or "/a" in path)
+    }
     expected -= {"texts/toy/a.parquet"}
     assert came(hub, folder, {"manifest.json", *expected})
     assert pulled.files == len(expected) + 1
@@ -224,21 +273,30 @@ def test_a_pulled_recording_is_sound_and_has_the_same_hash(
     assert verify_recording(local_folder(address)).problems == ()
     pulled_files = files_of(tmp_path / "mine")
     assert json.loads(pulled_files.pop(".feval-pulled.json")) == {"address": address}
-    assert pulled_files == {path: data for path, data in files_of(folder).items() if path != "README.md"}
+    assert pulled_files == {
+        path: data for path, data in files_of(folder).items() if path != "README.md"
+    }
 
 
-def test_a_part_in_a_folder_of_its_own_says_what_is_missing(hub: HubDouble, address: str, tmp_path: Path) -> None:
+def test_a_part_in_a_folder_of_its_own_says_what_is_missing(
+    hub: HubDouble, address: str, tmp_path: Path
+) -> None:
     pull(address, tmp_path / "part", datasets=["toy"], llms=["a"], texts=False)
     _, [llm] = feval.load("toy", ["a"], recording=tmp_path / "part", prices="none")
     with pytest.raises(
-        NotFetchedError, match=f"texts/toy/a.parquet of {address} was not fetched. `feval pull {address}`"
+        NotFetchedError,
+        match=f"texts/toy/a.parquet of {address} was not fetched. `feval pull {address}`",
     ):
         _ = llm("toy/0").cots[0].raw_text
     problems = verify_recording(tmp_path / "part").problems
-    assert f"texts/toy/a.parquet: it was not fetched; `feval pull {address}` fetches all." in problems
+    assert (
+        f"texts/toy/a.parquet: it was not fetched; `feval pull {address}` fetches all." in problems
+    )
 
 
-def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub: HubDouble, address: str) -> None:
+def test_what_is_not_recorded_is_said_before_anything_is_fetched(
+    hub: HubDouble, address: str
+) -> None:
     with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
         pull(address, datasets=["none"])
     with pytest.raises(NotRecordedError, match="holds no CoTs of 'none'"):
@@ -246,7 +304,9 @@ def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub: HubDouble,
     assert sent_paths(hub) == {"manifest.json"}
 
 
-def test_an_existing_folder_is_never_written_into(hub: HubDouble, address: str, tmp_path: Path) -> None:
+def test_an_existing_folder_is_never_written_into(
+    hub: HubDouble, address: str, tmp_path: Path
+) -> None:
     with pytest.raises(StorageError, match="exists already"):
         pull(address, tmp_path)
     assert hub.requests == []
@@ -277,7 +337,9 @@ def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> 
         open_place(f"hf://{REPO}@next%2Fone")
 
 
-def test_a_branch_that_moved_is_followed(hub: HubDouble, demo: Path, folder: Path, address: str) -> None:
+def test_a_branch_that_moved_is_followed(
+    hub: HubDouble, demo: Path, folder: Path, address: str
+) -> None:
     with pytest.warns(UnpinnedWarning):
         assert open_place(f"hf://{REPO}@main").hash == open_recording(folder).hash
     put(hub, demo)
@@ -285,7 +347,9 @@ def test_a_branch_that_moved_is_followed(hub: HubDouble, demo: Path, folder: Pat
         assert open_place(f"hf://{REPO}@main").hash == open_recording(demo).hash
 
 
-def test_tags_and_beginnings_of_commits_do_not_warn(hub: HubDouble, folder: Path, address: str) -> None:
+def test_tags_and_beginnings_of_commits_do_not_warn(
+    hub: HubDouble, folder: Path, address: str
+) -> None:
     commit = address.rpartition("@")[2]
     hub.datasets[REPO].tags["v1.0"] = commit
     assert open_place(f"hf://{REPO}@v1.0").address == address
@@ -311,8 +375,12 @@ def test_what_was_fetched_opens_offline(
     assert hub.requests == []
 
 
-@pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet", "texts/toy/a.parquet"])
-def test_a_damaged_cache_is_fetched_again_once(hub: HubDouble, address: str, tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet", "texts/toy/a.parquet"]
+)
+def test_a_damaged_cache_is_fetched_again_once(
+    hub: HubDouble, address: str, tmp_path: Path, path: str
+) -> None:
     def content() -> tuple[Any, ...]:
         _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
         return llm.pool.codes.tolist(), llm("toy/0").cots[0].raw_text
@@ -362,10 +430,18 @@ def test_a_cut_connection_is_met_by_another_attempt(hub: HubDouble, address: str
     [
         (f"hf://{REPO}@{'0' * 40}", "no such commit"),
         ("hf://nobody/nothing@v1", "no such repository"),
-        (f"hf://{REPO}@v9", "no such commit, tag or branch; it has no tags, its branches are main, and what is needed"),
+        (
+            f"hf://{REPO}@v9",
+            (
+                "no such commit, tag or branch; it has no tags, its branches are main, and what is"
+                " needed"
+            ),
+        ),
     ],
 )
-def test_what_is_not_there_is_a_sentence(hub: HubDouble, address: str, place: str, words: str) -> None:
+def test_what_is_not_there_is_a_sentence(
+    hub: HubDouble, address: str, place: str, words: str
+) -> None:
     with pytest.raises(HubError, match=words):
         open_place(place)
 
@@ -393,18 +469,25 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(
     address = put(hub, parts)
     there = feval.load("toy", ["a"], recording=address, prices="none")[1][0]
     samples, texts = (
-        {path for path in files_of(parts) if path.startswith(f"{part}/toy/a/")} for part in ("samples", "texts")
+        {path for path in files_of(parts) if path.startswith(f"{part}/toy/a/")}
+        for part in ("samples", "texts")
     )
     assert len(samples) == len(texts) == 2
     assert samples <= sent_paths(hub)
     assert texts.isdisjoint(sent_paths(hub))
-    assert there.texts(0) == feval.load("toy", ["a"], recording=folder, prices="none")[1][0].texts(0)
-    assert sent_paths(hub) & {path for path in files_of(parts) if path.startswith("texts/")} == texts
+    assert there.texts(0) == feval.load("toy", ["a"], recording=folder, prices="none")[1][0].texts(
+        0
+    )
+    assert (
+        sent_paths(hub) & {path for path in files_of(parts) if path.startswith("texts/")} == texts
+    )
     assert pull(address, tmp_path / "pulled").recording_hash == open_recording(folder).hash
     assert verify_recording(tmp_path / "pulled").ok
 
 
-def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:
+def publish_changed(
+    hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes
+) -> str:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     change(manifest)
     return put(hub, folder, **{"manifest.json": manifest_bytes(manifest), **files})
@@ -427,16 +510,24 @@ def record_of(data: bytes, rows: int = 1) -> dict[str, Any]:
         "texts/toy/evil.parquet",
     ],
 )
-def test_a_manifest_that_names_other_files_is_refused(hub: HubDouble, folder: Path, path: str, tmp_path: Path) -> None:
-    address = publish_changed(hub, folder, lambda manifest: manifest["files"].update({path: record_of(b"evil")}))
+def test_a_manifest_that_names_other_files_is_refused(
+    hub: HubDouble, folder: Path, path: str, tmp_path: Path
+) -> None:
+    address = publish_changed(
+        hub, folder, lambda manifest: manifest["files"].update({path: record_of(b"evil")})
+    )
     for ask in (
         lambda: pull(address),
         lambda: pull(address, tmp_path / "out"),
         lambda: feval.load("toy", recording=address),
     ):
-        with pytest.raises(DamagedRecordingError, match=r"lies outside the recording|which no recording .* has"):
+        with pytest.raises(
+            DamagedRecordingError, match=r"lies outside the recording|which no recording .* has"
+        ):
             ask()
-    assert sent_paths(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {"manifest.json"}
+    assert sent_paths(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {
+        "manifest.json"
+    }
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.rglob("*evil*"))
 
@@ -466,7 +557,9 @@ def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub: HubDouble, fol
     assert "votes/toy.votes" not in sent_paths(hub)
 
 
-def test_an_enormous_manifest_is_not_fetched(hub: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_enormous_manifest_is_not_fetched(
+    hub: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("feval.hub.recordings.MOST_BYTES", 100)
     with pytest.raises(HubError, match="at most 100 are fetched"):
         open_place(put(hub, folder))
@@ -477,11 +570,15 @@ def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: 
     def grow(manifest: dict[str, Any]) -> None:
         manifest["files"]["votes/toy.votes"]["bytes"] = 1 << 60
 
-    with pytest.raises(DamagedRecordingError, match="is not the file of 1,152,921,504,606,846,976 bytes"):
+    with pytest.raises(
+        DamagedRecordingError, match="is not the file of 1,152,921,504,606,846,976 bytes"
+    ):
         feval.load("toy", ["a"], recording=publish_changed(hub, folder, grow))
 
 
-@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"{", b"\xff", b"null", b'{"format": 1}', b""])
+@pytest.mark.parametrize(
+    "data", [b"[" * 100_000, b'{"a":' * 100_000, b"{", b"\xff", b"null", b'{"format": 1}', b""]
+)
 def test_a_manifest_that_is_none_is_a_sentence(hub: HubDouble, folder: Path, data: bytes) -> None:
     with pytest.raises(FevalError, match=r"not valid JSON|is not the manifest of a recording"):
         open_place(put(hub, folder, **{"manifest.json": data}))
@@ -493,7 +590,10 @@ def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: st
     assert len(data) < 1 << 19
     path = "texts/toy/a.parquet"
     address = publish_changed(
-        hub, folder, lambda manifest: manifest["files"].update({path: record_of(data, rows)}), **{path: data}
+        hub,
+        folder,
+        lambda manifest: manifest["files"].update({path: record_of(data, rows)}),
+        **{path: data},
     )
     pool = pa.default_memory_pool()
     before = pool.max_memory()
@@ -502,13 +602,22 @@ def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: st
     assert pool.max_memory() - before < 64 << 20
 
 
-def test_another_content_than_the_recording_hash_pins_is_refused(hub: HubDouble, folder: Path) -> None:
+def test_another_content_than_the_recording_hash_pins_is_refused(
+    hub: HubDouble, folder: Path
+) -> None:
     path = "samples/toy/a.parquet"
     table = pq.read_table(folder / path)
-    tokens = pa.array([tokens + 1 for tokens in table.column("output_tokens").to_pylist()], pa.int32())
-    data = parquet(table.set_column(table.schema.get_field_index("output_tokens"), "output_tokens", tokens))
+    tokens = pa.array(
+        [tokens + 1 for tokens in table.column("output_tokens").to_pylist()], pa.int32()
+    )
+    data = parquet(
+        table.set_column(table.schema.get_field_index("output_tokens"), "output_tokens", tokens)
+    )
     address = publish_changed(
-        hub, folder, lambda manifest: manifest["files"].update({path: record_of(data, len(table))}), **{path: data}
+        hub,
+        folder,
+        lambda manifest: manifest["files"].update({path: record_of(data, len(table))}),
+        **{path: data},
     )
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be"):
         feval.load("toy", ["a"], recording=address)
@@ -520,11 +629,15 @@ def test_votes_that_say_something_else_are_refused(
     hub: HubDouble, folder: Path, llms: list[str], tmp_path: Path
 ) -> None:
     """The recording hash does not pin the votes; they are held against what it pins."""
-    other = write_scored_toy(tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES)
+    other = write_scored_toy(
+        tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES
+    )
     votes = {path: (other / path).read_bytes() for path in ("votes/toy.votes", "votes/toy.details")}
 
     def swap(manifest: dict[str, Any]) -> None:
-        manifest["files"].update({path: record_of(data, len(GOLDS)) for path, data in votes.items()})
+        manifest["files"].update(
+            {path: record_of(data, len(GOLDS)) for path, data in votes.items()}
+        )
 
     address = publish_changed(hub, folder, swap, **votes)
     assert open_place(address).hash == open_recording(folder).hash
@@ -547,8 +660,13 @@ def test_leaves_that_do_not_make_the_hash_are_refused(hub: HubDouble, folder: Pa
 
 def test_a_leaf_that_is_missing_is_refused(hub: HubDouble, folder: Path) -> None:
     def change(manifest: dict[str, Any]) -> None:
-        manifest["leaves"] = [leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")]
-        keys = [(leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in manifest["leaves"]]
+        manifest["leaves"] = [
+            leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")
+        ]
+        keys = [
+            (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"])
+            for leaf in manifest["leaves"]
+        ]
         manifest["recording_hash"] = recording_hash(keys)
 
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be None"):
@@ -562,7 +680,11 @@ def test_a_link_in_a_repository_is_a_file_with_other_bytes(hub: HubDouble, folde
 
 
 def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Path) -> None:
-    address = put(hub, folder, **{"README.md": b"<script>alert(1)</script>", "curve.png": b"PNG", "run.py": b"evil()"})
+    address = put(
+        hub,
+        folder,
+        **{"README.md": b"<script>alert(1)</script>", "curve.png": b"PNG", "run.py": b"evil()"},
+    )
     pull(address, tmp_path / "mine")
     assert verify_recording(tmp_path / "mine").ok
     assert not (tmp_path / "mine" / "run.py").exists()
@@ -572,18 +694,26 @@ def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "place",
     [
-        "hf://", "hf://a", "hf://a/..", "hf://../b", "hf://a/b@", "hf://a/b@../c", "hf://a/b@-x", "hf://a/b@v/../x", "hf://a/b@v/x\\y",
-        "hf://a/b--c", "hf://models/a/b", "hf://a/b@v/.hidden", "hf://a/b@v//x", "hf://a b/c", "hf://a/b@v\n",
+        "hf://", "hf://a", "hf://a/..", "hf://../b", "hf://a/b@", "hf://a/b@../c", "hf://a/b@-x",
+        "hf://a/b@v/../x", "hf://a/b@v/x\\y",
+        "hf://a/b--c", "hf://models/a/b", "hf://a/b@v/.hidden", "hf://a/b@v//x", "hf://a b/c",
+        "hf://a/b@v\n",
     ],
 )  # fmt: skip
 def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> None:
-    with pytest.raises(UsageError, match=r"looks like hf://namespace/name@revision|is not a dataset repository"):
+    with pytest.raises(
+        UsageError, match=r"looks like hf://namespace/name@revision|is not a dataset repository"
+    ):
         open_place(place)
     assert hub.requests == []
 
 
 def test_the_token_is_shown_nowhere(
-    hub: HubDouble, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hub: HubDouble,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")
@@ -601,7 +731,11 @@ def test_the_token_is_shown_nowhere(
     assert TOKEN not in repr(recording)
     assert TOKEN not in repr(vars(recording))
     assert TOKEN not in caplog.text
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    assert not [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and TOKEN.encode() in path.read_bytes()
+    ]
     assert {request.token for request in hub.requests} == {f"Bearer {TOKEN}"}
 
 
@@ -619,7 +753,11 @@ def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, ad
 
     before = get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level
     pull(address)
-    assert (get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level) == before
+    assert (
+        get_verbosity(),
+        are_progress_bars_disabled(),
+        logging.getLogger("httpx2").level,
+    ) == before
 
 
 def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) -> None:
@@ -629,7 +767,10 @@ def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) ->
     account = json.loads(result.stdout)
     assert account["address"] == address
     assert account["recording_hash"] == open_recording(folder).hash
-    assert sum(account["fetched"].values()) + (folder / "manifest.json").stat().st_size == hub.sent_bytes.total()
+    assert (
+        sum(account["fetched"].values()) + (folder / "manifest.json").stat().st_size
+        == hub.sent_bytes.total()
+    )
     again = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts")
     assert "nothing had to be fetched" in again.stdout
 
@@ -638,8 +779,27 @@ def test_commands_take_an_address_where_they_take_a_folder(
     hub: HubDouble, folder: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    curve = ["curve", "self-consistency", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--n", "1,5", "--json"]
-    run = ["run", "self-consistency", "--set", "n=2", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k"]
+    curve = [
+        "curve",
+        "self-consistency",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        "feval/tiny-42k",
+        "--n",
+        "1,5",
+        "--json",
+    ]
+    run = [
+        "run",
+        "self-consistency",
+        "--set",
+        "n=2",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        "feval/tiny-42k",
+    ]
     there = run_feval(*curve, "--recording", address)
     assert (there.exit_code, there.stderr) == (0, "")
     here = run_feval(*curve, "--recording", str(folder))
@@ -668,7 +828,8 @@ def test_a_branch_is_a_note_of_the_command(hub: HubDouble, address: str) -> None
     assert result.exit_code == 0
     assert (
         result.stderr
-        == f"note: hf://{REPO} is a branch, which may hold something else tomorrow. Pin today's commit: {address}\n"
+        == f"note: hf://{REPO} is a branch, which may hold something else tomorrow. Pin today's"
+        f" commit: {address}\n"
     )
     assert run_feval("info", f"hf://{REPO}", "--quiet").stderr == ""
 
@@ -677,11 +838,15 @@ def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None
     result = run_feval("pull", "somebody/other@v1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)")
+    assert result.stderr.startswith(
+        "error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)"
+    )
 
 
-def test_the_plan_of_a_comparison_may_name_an_address(hub: HubDouble, address: str, tmp_path: Path) -> None:
-    plan = f'''dataset = "tiny_sums"
+def test_the_plan_of_a_comparison_may_name_an_address(
+    hub: HubDouble, address: str, tmp_path: Path
+) -> None:
+    plan = f"""dataset = "tiny_sums"
 recordings = ["{address}"]
 resamples = 100
 
@@ -689,7 +854,7 @@ resamples = 100
 name = "self-consistency"
 llms = ["feval/tiny-42k"]
 budgets = {{ n = [1, 3] }}
-'''
+"""
     (tmp_path / "plan.toml").write_text(plan, "utf-8")
     for arguments in (
         ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "out")],

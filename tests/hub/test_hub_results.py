@@ -1,4 +1,6 @@
-"""Results beside a recording on the Hub: pushed, fetched with the recording that they rest on, and computed again."""
+"""Results beside a recording on the Hub: pushed, fetched with the recording that they rest on, and
+computed again.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any
     return result
 
 
-def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_results_travel_with_the_recording_in_one_commit(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     pushed = run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     own = {path for path in files if path.startswith("results/")}
@@ -66,11 +70,15 @@ def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Pa
     assert len(hub.asked("^POST .*/commit/")) == 1
     assert pushed["recording_hash"] == open_recording(toy).hash
     assert json.loads(files["manifest.json"])["recording_hash"] == pushed["recording_hash"]
-    assert not any(path.startswith("results/") for path in json.loads(files["manifest.json"])["files"])
+    assert not any(
+        path.startswith("results/") for path in json.loads(files["manifest.json"])["files"]
+    )
     assert files[CURVE + "curve.csv"] == (curve / "curve.csv").read_bytes()
 
 
-def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     run_json("push", toy, REPO, "--results", curve)
     before = json.loads((curve / "receipt.json").read_bytes())
     after = receipt(hub)
@@ -87,23 +95,33 @@ def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve
     assert pushed["recording_hash"] == first["recording_hash"]
     shown, own = after.pop("README.md").decode(), before.pop("README.md").decode()
     assert {path: data for path, data in after.items() if not path.startswith("results/")} == before
-    assert set(pushed["uploaded"]) == {"README.md", *(CURVE + path.name for path in curve.iterdir())}
+    assert set(pushed["uploaded"]) == {
+        "README.md",
+        *(CURVE + path.name for path in curve.iterdir()),
+    }
     assert f"]({CURVE}curve.png)" in shown
     assert f"]({CURVE}receipt.json)" in shown
     assert with_results(shown, {}) == own
     assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
-def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     run_json("push", toy, REPO)
     theirs = b"# Their page\n\nWords.\n"
     hub.add_dataset(REPO, {**hub.files(REPO), "README.md": theirs})
     pushed = run_feval("push", REPO, "--results", curve)
-    assert "no page that feval wrote: the results are shown at the end of its README.md" in pushed.stderr
+    assert (
+        "no page that feval wrote: the results are shown at the end of its README.md"
+        in pushed.stderr
+    )
     page = hub.files(REPO)["README.md"]
     assert page.startswith(theirs + b"\n<!-- feval:results-begin")
     assert f"({CURVE}receipt.json)".encode() in page
-    hub.add_dataset(REPO, {path: data for path, data in hub.files(REPO).items() if path != "README.md"})
+    hub.add_dataset(
+        REPO, {path: data for path, data in hub.files(REPO).items() if path != "README.md"}
+    )
     assert (
         "the results are shown nowhere on it; a push of the recording writes a page"
         in run_feval("push", REPO, "--results", curve, "--dry-run").stderr
@@ -123,7 +141,9 @@ def test_a_single_file_replaces_no_other(hub: HubDouble, toy: Path, curve: Path)
     assert (pushed["unchanged"], pushed["removed"]) == ([f"{CURVE}receipt.json"], [])
 
 
-def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_files_of_earlier_results_are_taken_away_only_on_request(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     run_json("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
     refused = run_feval("push", REPO, "--results", curve)
@@ -133,7 +153,9 @@ def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble,
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
 
-def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
+def test_a_push_of_the_recording_leaves_results_alone(
+    hub: HubDouble, toy: Path, curve: Path, tmp_path: Path
+) -> None:
     run_json("push", toy, REPO, "--results", curve)
     held = receipt(hub)
     (tmp_path / "words.md").write_text("---\ntitle: Another title\n---\n")
@@ -142,7 +164,9 @@ def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path,
     assert f"]({CURVE}curve.png)" in hub.files(REPO)["README.md"].decode()
 
 
-def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
+def test_the_page_and_the_reader_pass_results_over(
+    hub: HubDouble, toy: Path, curve: Path, tmp_path: Path
+) -> None:
     run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     front = yaml.safe_load(files["README.md"].decode().split("---\n")[1])
@@ -159,26 +183,49 @@ def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, cu
 
 def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    assert run_feval("compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha").exit_code == 0
+    assert (
+        run_feval(
+            "compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha"
+        ).exit_code
+        == 0
+    )
     out = tmp_path / "far" / "compared"
     result = run_feval("compare", plan, "--out", out)
     assert result.exit_code == 0, result.output
     run_json("push", toy, REPO, "--results", out)
-    files = {path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")}
+    files = {
+        path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")
+    }
     assert {f"results/compared/{path.name}" for path in out.iterdir()} == set(files)
     for name in ("receipt.json", "comparison.json", "comparison.toml"):
         assert b"../../toy" not in files[f"results/compared/{name}"]
     commit = hub.datasets[REPO].refs["main"]
-    assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
+    assert (
+        run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"]
+        == "compare"
+    )
 
 
 @pytest.mark.usefixtures("licence_stated")
-def test_a_surface_travels_with_its_page_and_is_computed_again(hub: HubDouble, tmp_path: Path) -> None:
+def test_a_surface_travels_with_its_page_and_is_computed_again(
+    hub: HubDouble, tmp_path: Path
+) -> None:
     probed, out = (
         write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),
         tmp_path / "my-surface",
     )
-    cut = ("--dataset", "toy", "--llm", "alpha", "--n", "1", "--tokens", "5,10,none", "--short-pools", "drop")
+    cut = (
+        "--dataset",
+        "toy",
+        "--llm",
+        "alpha",
+        "--n",
+        "1",
+        "--tokens",
+        "5,10,none",
+        "--short-pools",
+        "drop",
+    )
     assert run_feval("surface", "--recording", probed, *cut, "--out", out).exit_code == 0
     run_json("push", probed, REPO, "--results", out)
     files = hub.files(REPO)
@@ -187,10 +234,15 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(hub: HubDouble, t
     assert files["figures/width-depth-1.png"].startswith(b"\x89PNG")
     assert b"](figures/width-depth-1.png)" in files["README.md"]
     commit = hub.datasets[REPO].refs["main"]
-    assert run_json("verify", f"hf://{REPO}@{commit}/results/my-surface/receipt.json")["kind"] == "surface"
+    assert (
+        run_json("verify", f"hf://{REPO}@{commit}/results/my-surface/receipt.json")["kind"]
+        == "surface"
+    )
 
 
-def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
     shutil.rmtree(curve)
@@ -213,7 +265,9 @@ def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Pa
     assert "points[0].accuracy" in result.stderr
 
 
-def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     assert run_json("verify", address, "--recording", toy)["ok"]
@@ -223,7 +277,9 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDo
     assert "Give the right one with --recording" in refused.stderr
 
 
-def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_receipt_stays_right_when_the_recording_grows(
+    hub: HubDouble, toy: Path, curve: Path
+) -> None:
     first = run_json("push", toy, REPO, "--results", curve)["commit"]
     run_json("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
     assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
@@ -233,7 +289,9 @@ def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Pat
     assert "The receipt was made from a recording with hash" in grown.stderr
 
 
-def test_results_of_an_earlier_commit_keep_their_address(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_results_of_an_earlier_commit_keep_their_address(
+    hub: HubDouble, toy: Path, tmp_path: Path
+) -> None:
     first = run_json("push", toy, REPO)["commit"]
     out = computed(tmp_path / "my-curve", f"hf://{REPO}@{first}")
     run_json("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
@@ -251,7 +309,9 @@ def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
     changed = receipt(hub)
     changed["recordings"][0]["path"] = place
     hub.add_dataset(REPO, {**hub.files(REPO), f"{CURVE}receipt.json": json.dumps(changed).encode()})
-    result = run_feval("verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json")
+    result = run_feval(
+        "verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json"
+    )
     assert result.exit_code == 2
     assert "outside of the repository" in result.stderr
 
@@ -264,7 +324,9 @@ def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) ->
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_results_of_another_recording_are_refused(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_results_of_another_recording_are_refused(
+    hub: HubDouble, toy: Path, tmp_path: Path
+) -> None:
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
     refused = run_feval("push", toy, REPO, "--results", out)
@@ -313,10 +375,16 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     [
         (["org/alone"], 2, "A push takes a recording and a repository"),
         (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
-        (["org/alone", "--results", ".", "--words", "w.md"], 2, "Results alone do not change the page"),
+        (
+            ["org/alone", "--results", ".", "--words", "w.md"],
+            2,
+            "Results alone do not change the page",
+        ),
     ],
 )
-def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:
+def test_a_push_that_cannot_be_is_a_sentence(
+    hub: HubDouble, arguments: list[str], code: int, words: str
+) -> None:
     result = run_feval("push", *arguments)
     assert result.exit_code == code, result.output
     assert words in result.stderr
@@ -328,16 +396,24 @@ def commands(heading: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
-def test_the_examples_of_results_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_results_run(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "my-recording", llms=["alpha"])
     for command in commands("Results beside a recording"):
-        commit = hub.datasets["org/my-recording"].refs["main"] if "org/my-recording" in hub.datasets else ""
+        commit = (
+            hub.datasets["org/my-recording"].refs["main"]
+            if "org/my-recording" in hub.datasets
+            else ""
+        )
         result = run_feval(*(word.replace("<commit>", commit) for word in command))
         assert result.exit_code == 0, result.output
 
 
-def test_the_example_of_a_top_up_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_a_top_up_runs(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
     assert run_feval("record", *own, "--out", "my-recording").exit_code == 0

@@ -22,7 +22,8 @@ COT = {"question": "1 + 1?", "gold": "2", "model": "m", "text": "The answer is 2
 @pytest.fixture
 def answers(hub: HubDouble) -> HubDouble:
     shards = {
-        f"data/train-0000{part}-of-00002.jsonl": json.dumps(COT | {"sample": part}).encode() + b"\n" for part in (0, 1)
+        f"data/train-0000{part}-of-00002.jsonl": json.dumps(COT | {"sample": part}).encode() + b"\n"
+        for part in (0, 1)
     }
     other = {
         "README.md": b"# Answers\n",
@@ -35,7 +36,9 @@ def answers(hub: HubDouble) -> HubDouble:
 
 def test_the_files_of_a_split_are_one_table(answers: HubDouble, tmp_path: Path) -> None:
     out, address = tmp_path / "out", f"hf://datasets/us/answers@{COMMIT}/data/train"
-    result = run_feval("import", "table", address, "--dataset", "toy", "--answer-kind", "number", "--out", out)
+    result = run_feval(
+        "import", "table", address, "--dataset", "toy", "--answer-kind", "number", "--out", out
+    )
     assert result.exit_code == 0, result.output
     recording = open_recording(out)
     assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
@@ -50,7 +53,10 @@ def test_shards_that_were_fetched_before_are_not_of_another_table(hub: HubDouble
     shards = [f"data/train-000{part}-of-00011.jsonl" for part in ("00", "01", "10")]
     hub.add_dataset("us/shards", {path: json.dumps(COT).encode() for path in shards}, COMMIT)
     assert len(table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train")[0])) == 3
-    names = [path.name for path in table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train-0000")[0])]
+    names = [
+        path.name
+        for path in table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train-0000")[0])
+    ]
     assert names == [path.replace("/", "%2F") for path in shards[:2]]
 
 
@@ -68,25 +74,49 @@ configs:
 
 @pytest.fixture
 def named(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A repository whose README names its splits, for the library `datasets`, which is pointed to the double as well."""
+    """A repository whose README names its splits, for the library `datasets`, which is pointed to
+    the double as well.
+    """
     datasets = pytest.importorskip("datasets")
-    for module, name, value in (  # as HF_ENDPOINT would, which both libraries read when they are imported
+    # as HF_ENDPOINT would, which both libraries read when they are imported
+    for module, name, value in (
         (constants, "ENDPOINT", hub.url),
-        (constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"),
+        (
+            constants,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            hub.url + "/{repo_id}/resolve/{revision}/{filename}",
+        ),
         (datasets.config, "HF_ENDPOINT", hub.url),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-    runs = {f"runs/{name}.jsonl": json.dumps(COT | {"sample": place}).encode() for place, name in enumerate("ab")}
-    hub.add_dataset("us/named", {"README.md": README.encode(), **runs, "x.jsonl.xz": b"x", "z.jsonl": b"{}"}, COMMIT)
+    runs = {
+        f"runs/{name}.jsonl": json.dumps(COT | {"sample": place}).encode()
+        for place, name in enumerate("ab")
+    }
+    hub.add_dataset(
+        "us/named",
+        {"README.md": README.encode(), **runs, "x.jsonl.xz": b"x", "z.jsonl": b"{}"},
+        COMMIT,
+    )
     return f"hf://datasets/us/named@{COMMIT}"
 
 
 @pytest.mark.slow
-def test_a_split_that_the_library_datasets_knows_is_a_table(named: str, hub: HubDouble, tmp_path: Path) -> None:
+def test_a_split_that_the_library_datasets_knows_is_a_table(
+    named: str, hub: HubDouble, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     result = run_feval(
-        "import", "table", f"{named}/main/train", "--dataset", "toy", "--answer-kind", "number", "--out", out
+        "import",
+        "table",
+        f"{named}/main/train",
+        "--dataset",
+        "toy",
+        "--answer-kind",
+        "number",
+        "--out",
+        out,
     )
     assert result.exit_code == 0, result.output
     recording = open_recording(out)
@@ -108,13 +138,23 @@ def test_a_split_that_the_library_datasets_knows_is_a_table(named: str, hub: Hub
         ("/packed", "has files that are not read, such as x.jsonl.xz. Read them with `datasets`"),
     ],
 )
-def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named: str, path: str, sentence: str) -> None:
+def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(
+    named: str, path: str, sentence: str
+) -> None:
     with pytest.raises(UsageError, match=sentence):
         fetch_table(named + path)
 
 
 @pytest.mark.parametrize(
-    "place", ["/etc/pass*", "~/x", "../x", "a/../../x", "hf://datasets/us/other/x.jsonl", "zip://x::http://a"]
+    "place",
+    [
+        "/etc/pass*",
+        "~/x",
+        "../x",
+        "a/../../x",
+        "hf://datasets/us/other/x.jsonl",
+        "zip://x::http://a",
+    ],
 )
 @pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml"])
 def test_a_repository_leads_the_library_nowhere_else(
@@ -122,27 +162,41 @@ def test_a_repository_leads_the_library_nowhere_else(
 ) -> None:
     monkeypatch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
     monkeypatch.setattr("feval.hub.splits._found", lambda *_: pytest.fail("the library was asked"))
-    configs = f"configs:\n- config_name: a\n  data_files: [{{split: b, path: ['{place}', x.jsonl]}}]\n"
-    # The library's YAML ends at the last of these lines, since a return alone ends no line for it, though it does in YAML.
+    configs = (
+        f"configs:\n- config_name: a\n  data_files: [{{split: b, path: ['{place}', x.jsonl]}}]\n"
+    )
+    # The library's YAML ends at the last of these lines, since a return alone ends no line for it,
+    # though it does in YAML.
     page = f"---\n#\r---\r{configs}---\n" if name == "README.md" else configs
     hub.add_dataset("us/named", {name: page.encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"}, COMMIT)
-    with pytest.raises(UsageError, match=f"{name} of .* names files that are not in it, such as") as raised:
+    with pytest.raises(
+        UsageError, match=f"{name} of .* names files that are not in it, such as"
+    ) as raised:
         fetch_table(f"hf://us/named@{COMMIT}/a")
     assert repr(place) in str(raised.value)
     bomb = "a: &a [x, x]\nconfigs: [{config_name: a, data_files: *a}]"
-    for number, (text, words) in enumerate([("configs: [", "It is not read"), (bomb, r"uses a YAML alias in line \d")]):
+    for number, (text, words) in enumerate(
+        [("configs: [", "It is not read"), (bomb, r"uses a YAML alias in line \d")]
+    ):
         commit = f"{number}" * 40
-        hub.add_dataset("us/named", {name: f"---\n{text}\n---\n".encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"}, commit)
+        hub.add_dataset(
+            "us/named",
+            {name: f"---\n{text}\n---\n".encode(), "x.jsonl": b"{}", "y.jsonl": b"{}"},
+            commit,
+        )
         with pytest.raises(UsageError, match=f"{name} cannot be used. .*{words}"):
             fetch_table(f"hf://us/named@{commit}/a")
 
 
-def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_not_one_table_is_said(
+    answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(
         "feval.hub.splits.version", lambda _: "3.6.0"
     )  # of `datasets`, which may run a repository's code
     with pytest.raises(
-        UsageError, match=r"it has several: data/test-\*-of-00001.jsonl, data/train-\*-of-00002.jsonl\."
+        UsageError,
+        match=r"it has several: data/test-\*-of-00001.jsonl, data/train-\*-of-00002.jsonl\.",
     ):
         fetch_table(f"hf://us/answers@{COMMIT}")
     with (
@@ -159,4 +213,7 @@ def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.M
         fetch_table("hf://us/nothing/data")
     with pytest.warns(UnpinnedWarning, match=COMMIT):
         path, address = fetch_table("hf://us/answers/data/test")
-    assert (path.name, str(address)) == ("test-00000-of-00001.jsonl", f"hf://us/answers@{COMMIT}/data/test")
+    assert (path.name, str(address)) == (
+        "test-00000-of-00001.jsonl",
+        f"hf://us/answers@{COMMIT}/data/test",
+    )

@@ -1,4 +1,6 @@
-"""Importers on damaged and arbitrary files: a recording or a `FevalError`, never anything else, never a hang."""
+"""Importers on damaged and arbitrary files: a recording or a `FevalError`, never anything else,
+never a hang.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,15 @@ pytestmark = pytest.mark.slow
 
 # Positions as golds, and the columns behind which channels lie.
 EVERYTHING = {
-    "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3, "prompt_tokens": 2, "total_tokens": 5},
-    "reasoning": "hm", "scores": {"a": 0.5, "b": None}, "step_scores": {"a": [0.5, 1]}, "seed": 1, "temperature": 0.5,
-    "logprobs": {"content": [{"logprob": -1}]}, "sequence_logprob": -1, "token_confidences": [1.5], "latency_ms": 20,
+    "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3,
+    "prompt_tokens": 2, "total_tokens": 5},
+    "reasoning": "hm", "scores": {"a": 0.5, "b": None}, "step_scores": {"a": [0.5, 1]}, "seed": 1,
+    "temperature": 0.5,
+    "logprobs": {"content": [{"logprob": -1}]}, "sequence_logprob": -1, "token_confidences": [1.5],
+    "latency_ms": 20,
     "max_tokens": 9, "probe_cue": "So",
-    "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None, "confidence": 0.5}],
+    "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None,
+    "confidence": 0.5}],
 }  # fmt: skip
 SEEDS: dict[str, list[bytes]] = {
     "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
@@ -65,10 +71,18 @@ SEEDS: dict[str, list[bytes]] = {
         dumped([open_entry(), open_entry(no=1, m_Sampling=["x", "y"], m_ans_list=["1", None])]),
     ],
     "linc": [dumped([["True", "Error"], ["False", "Uncertain"]])],
-    "game24": [dumped([game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])])],
+    "game24": [
+        dumped(
+            [game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])]
+        )
+    ],
     "probed-traces": [dumped([probed_entry(), probed_entry(question="2 + 2?", probe_freq=3.0)])],
     "lm-eval": [lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none"))],
-    "inspect-ai": [dumped(inspect_log()), inspect_archive(inspect_log()), inspect_archive(inspect_log(), 0)],
+    "inspect-ai": [
+        dumped(inspect_log()),
+        inspect_archive(inspect_log()),
+        inspect_archive(inspect_log(), 0),
+    ],
     "lighteval": [details()],
     "jsonl": [
         lines(COT, COT | {"sample": 1, "llm": "m"}),
@@ -76,7 +90,10 @@ SEEDS: dict[str, list[bytes]] = {
         lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1, "target": 1}),
     ],
     "table": [
-        b'question,answer,model,sample,output,n_tokens,score.a\n1+1?,2,m,0,It is 2,5,0.5\n1+1?,2,m,1,"a\nb",,nan\n',
+        (
+            b"question,answer,model,sample,output,n_tokens,score.a\n1+1?,2,m,0,It is"
+            b' 2,5,0.5\n1+1?,2,m,1,"a\nb",,nan\n'
+        ),
         lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1}),
         dumped([COT, COT | {"sample": 1}]),
         *in_arrow([COT, COT | {"sample": 1, "step_scores": {"a": [0.5]}}]),
@@ -87,24 +104,35 @@ KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
 FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
 EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(
-    deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
-# Member names that the importers look at, so that arbitrary JSON gets past the first check now and then.
+# Member names that the importers look at, so that arbitrary JSON gets past the first check now and
+# then.
 NAMES = st.sampled_from(
-    ["question", "answer", "generated", "results", "generated_answer", "no", "solution", "step_sampling", "id", "samples",
-     "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt", "prompt_tokens", "llm", "sample",
-     "gold", "question_id", "role", "content", "doc_id", "doc", "target", "arguments", "gen_args_0", "arg_0", "arg_1", "resps",
-     "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage", "output_tokens", "idx", "ys", "accs",
-     "ans_list", "m_Sampling", "m_ans_list", "completion_tokens", "logprob", "each_branch", "final_answers_trace", "probe_freq",
+    ["question", "answer", "generated", "results", "generated_answer", "no", "solution",
+    "step_sampling", "id", "samples",
+     "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt",
+     "prompt_tokens", "llm", "sample",
+     "gold", "question_id", "role", "content", "doc_id", "doc", "target", "arguments", "gen_args_0",
+     "arg_0", "arg_1", "resps",
+     "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage",
+     "output_tokens", "idx", "ys", "accs",
+     "ans_list", "m_Sampling", "m_ans_list", "completion_tokens", "logprob", "each_branch",
+     "final_answers_trace", "probe_freq",
      "gold_answer", *names_of("question", "request", "llm", "cot", "probe")]
 )  # fmt: skip
 SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)
-    | st.sampled_from(["stop", "A", "the answer is 4", "\ud800", "1e999999999", "\x00", "05/01/2021"])
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)  # noqa: E501
+    | st.sampled_from(["stop", "A", "the answer is 4", "\ud800", "1e999999999", "\x00",
+    "05/01/2021"])
 )  # fmt: skip
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=8), max_leaves=20
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=8),
+    max_leaves=20,
 )
 RECORDS = st.dictionaries(NAMES, VALUES, min_size=1, max_size=12)
 
@@ -120,7 +148,8 @@ def attempt(format_name: str, data: bytes, kind: str, questions: bytes | None = 
         given_file = file if format_name in FILES or questions is not None else None
         try:
             import_recording(
-                format_name, source, folder / "out", dataset="gsm8k", llm=None if format_name == "feval-ttc" else "an-llm",
+                format_name, source, folder / "out", dataset="gsm8k",
+                llm=None if format_name == "feval-ttc" else "an-llm",
                 answer_kind=kind, questions=given_file,
             )  # fmt: skip
         except FevalError as error:
@@ -150,12 +179,15 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
                 data[place:place] = data[place : place + draw(st.integers(1, 200))]
             case "insert":
                 data[place:place] = draw(
-                    st.binary(max_size=8) | st.sampled_from([b"\\ud800", b"NaN", b"[" * 99, b"1e999"])
+                    st.binary(max_size=8)
+                    | st.sampled_from([b"\\ud800", b"NaN", b"[" * 99, b"1e999"])
                 )
             case "tail":
                 del data[place:]
             case _:
-                data[place:place] = draw(st.sampled_from([b"9", b"-", b'"', b"0" * 30, b"null", b"{}", b"[]", b","]))
+                data[place:place] = draw(
+                    st.sampled_from([b"9", b"-", b'"', b"0" * 30, b"null", b"{}", b"[]", b","])
+                )
     return bytes(data)
 
 
@@ -185,7 +217,8 @@ def as_source(format_name: str, values: list[Any]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "format_name", ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc", "probed-traces"]
+    "format_name",
+    ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc", "probed-traces"],
 )
 def test_arbitrary_json_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
     @FUZZ
@@ -212,23 +245,38 @@ SEED_RECORDS = {
 def test_samples_of_a_line_with_arbitrary_members_end_in_a_sentence_or_a_recording(
     data: st.DataObject, kind: str
 ) -> None:
-    samples = [{"text": "t", "answer": "1"} | data.draw(st.dictionaries(NAMES, VALUES, max_size=3)) for _ in range(2)]
-    line = QUESTION | data.draw(st.dictionaries(NAMES, VALUES, max_size=2)) | {"samples": [*samples, data.draw(VALUES)]}
+    samples = [
+        {"text": "t", "answer": "1"} | data.draw(st.dictionaries(NAMES, VALUES, max_size=3))
+        for _ in range(2)
+    ]
+    line = (
+        QUESTION
+        | data.draw(st.dictionaries(NAMES, VALUES, max_size=2))
+        | {"samples": [*samples, data.draw(VALUES)]}
+    )
     attempt("jsonl", lines(line), kind)
     attempt("jsonl", lines(line | {"samples": samples}), kind)
 
 
 @FUZZ
 @given(
-    gold=st.integers() | st.text(max_size=3) | st.just(1), choices=VALUES | st.lists(st.text(max_size=3), max_size=4)
+    gold=st.integers() | st.text(max_size=3) | st.just(1),
+    choices=VALUES | st.lists(st.text(max_size=3), max_size=4),
 )
-def test_arbitrary_golds_and_options_end_in_a_sentence_or_a_recording(gold: Any, choices: Any) -> None:
-    cots = [COT | {"gold": gold, "options": choices}, COT | {"id": "b", "gold": 1, "options": ["x", "1", "y"]}]
+def test_arbitrary_golds_and_options_end_in_a_sentence_or_a_recording(
+    gold: Any, choices: Any
+) -> None:
+    cots = [
+        COT | {"gold": gold, "options": choices},
+        COT | {"id": "b", "gold": 1, "options": ["x", "1", "y"]},
+    ]
     attempt("jsonl", lines(*cots), "choice")
 
 
 @pytest.mark.parametrize("format_name", sorted(SEED_RECORDS))
-def test_records_with_one_arbitrary_member_end_in_a_sentence_or_a_recording(format_name: str) -> None:
+def test_records_with_one_arbitrary_member_end_in_a_sentence_or_a_recording(
+    format_name: str,
+) -> None:
     record = SEED_RECORDS[format_name]
 
     @FUZZ
@@ -242,15 +290,21 @@ def test_records_with_one_arbitrary_member_end_in_a_sentence_or_a_recording(form
 
 @FUZZ
 @given(data=st.data(), member=st.sampled_from(sorted(archive_members())))
-def test_archives_with_arbitrary_json_end_in_a_sentence_or_a_recording(data: st.DataObject, member: str) -> None:
+def test_archives_with_arbitrary_json_end_in_a_sentence_or_a_recording(
+    data: st.DataObject, member: str
+) -> None:
     value = json.loads(json.dumps(archive_members()[member]))
     holder: Any = value
     while isinstance(holder, dict | list) and holder and data.draw(st.booleans()):
-        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        key = data.draw(
+            st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder)))
+        )
         if not isinstance(holder[key], dict | list) or not holder[key]:
             break
         holder = holder[key]
-    key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+    key = data.draw(
+        st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder)))
+    )
     holder[key] = data.draw(VALUES)
     attempt("feval-ttc", archive(archive_members(**{member: value})), "number")
 
@@ -276,7 +330,9 @@ def spoil(value: Any, data: st.DataObject) -> None:
     while True:
         places = sorted(holder) if isinstance(holder, dict) else range(len(holder))
         key = data.draw(st.sampled_from(places))
-        if not (isinstance(holder[key], dict | list) and holder[key] and data.draw(st.integers(0, 3))):
+        if not (
+            isinstance(holder[key], dict | list) and holder[key] and data.draw(st.integers(0, 3))
+        ):
             holder[key] = data.draw(VALUES)
             return
         holder = holder[key]
@@ -284,12 +340,25 @@ def spoil(value: Any, data: st.DataObject) -> None:
 
 @FUZZ
 @given(data=st.data())
-def test_details_with_an_arbitrary_member_end_in_a_sentence_or_a_recording(data: st.DataObject) -> None:
+def test_details_with_an_arbitrary_member_end_in_a_sentence_or_a_recording(
+    data: st.DataObject,
+) -> None:
     import pyarrow as pa
 
     value = data.draw(VALUES)
     name = data.draw(
-        st.sampled_from(["query", "choices", "gold_index", "id", "text", "input", "input_tokens", "output_tokens"])
+        st.sampled_from(
+            [
+                "query",
+                "choices",
+                "gold_index",
+                "id",
+                "text",
+                "input",
+                "input_tokens",
+                "output_tokens",
+            ]
+        )
     )
     try:
         source = details(details_row(**{name: value}))

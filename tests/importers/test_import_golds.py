@@ -16,7 +16,12 @@ from feval.importers.source import SourceQuestion
 LETTERS = "ABCDEFGHIJ"
 
 
-def question(gold: str | None, *texts: str, id: str = "q", labels: str | list[str] = LETTERS) -> SourceQuestion:  # noqa: A002
+def question(
+    gold: str | None,
+    *texts: str,
+    id: str = "q",  # noqa: A002
+    labels: str | list[str] = LETTERS,
+) -> SourceQuestion:
     return SourceQuestion(id, "?", gold, tuple(zip(labels, texts, strict=False)))
 
 
@@ -26,7 +31,12 @@ def golds(*questions: SourceQuestion) -> list[str | None]:
 
 def test_positions_count_from_0() -> None:
     texts = ("cat", "dog", "cow", "hen")
-    assert golds(*(question(str(place), *texts, id=f"q{place}") for place in range(4))) == ["A", "B", "C", "D"]
+    assert golds(*(question(str(place), *texts, id=f"q{place}") for place in range(4))) == [
+        "A",
+        "B",
+        "C",
+        "D",
+    ]
     changed, (note,) = positions_as_labels([question("1", *texts)], "choice", "x.jsonl")
     assert changed[0].gold == "B"
     assert note.endswith("written as labels: 1 (such as 1 of 'q', which is 'B').")
@@ -51,7 +61,10 @@ def test_labels_and_texts_are_no_positions(kept: SourceQuestion) -> None:
 def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position() -> None:
     # MMLU: the second gold is 24, at position 2; by its text it would be option B.
     labelled, (note,) = positions_as_labels(
-        [question("0", "cat", "dog", "cow", "hen", id="q0"), question("2", "8", "2", "24", "120", id="q1")],
+        [
+            question("0", "cat", "dog", "cow", "hen", id="q0"),
+            question("2", "8", "2", "24", "120", id="q1"),
+        ],
         "choice",
         "x.jsonl",
     )
@@ -66,7 +79,9 @@ def test_golds_of_another_kind_stay() -> None:
 
 def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counted() -> None:
     vitamins = question("A", "D", "C", "B", "A", id="q1")
-    kept, (note,) = positions_as_labels([question("C", "cat", "dog", "cow", id="q0"), vitamins], "choice", "x.jsonl")
+    kept, (note,) = positions_as_labels(
+        [question("C", "cat", "dog", "cow", id="q0"), vitamins], "choice", "x.jsonl"
+    )
     assert [q.gold for q in kept] == ["C", "A"]
     assert "another's label: 1 (such as A of 'q1'). They were read as labels" in note
     assert golds(question("cow", "cat", "dog", "cow", id="q0"), vitamins) == ["cow", "D"]
@@ -76,14 +91,20 @@ def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counte
 def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
     texts = ("8", "2", "24", "120")
     assert golds(question("24", *texts, id="q0"), question("2", *texts, id="q1")) == ["24", "2"]
-    assert golds(question("five", "five", "six", id="q0"), question("2", *texts, id="q1")) == ["five", "2"]
+    assert golds(question("five", "five", "six", id="q0"), question("2", *texts, id="q1")) == [
+        "five",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize("gold", ["4", "10", "4.0", "9" * 4000])
 def test_a_position_out_of_range_is_refused(gold: str) -> None:
     with pytest.raises(
         SourceError,
-        match=r"question 'q' in x\.jsonl is '[-0-9.]+.* no label or text of its 4 options \(A: 'cat', B: 'dog'",
+        match=(
+            r"question 'q' in x\.jsonl is '[-0-9.]+.* no label or text of its 4 options \(A: 'cat',"
+            r" B: 'dog'"
+        ),
     ):
         golds(question(gold, "cat", "dog", "cow", "hen"))
 
@@ -91,14 +112,19 @@ def test_a_position_out_of_range_is_refused(gold: str) -> None:
 def test_a_position_needs_options() -> None:
     with pytest.raises(
         SourceError,
-        match=r"question 'q' in x\.jsonl is '1', and the question has no options .* \('choices', in the source",
+        match=(
+            r"question 'q' in x\.jsonl is '1', and the question has no options .* \('choices', in"
+            r" the source"
+        ),
     ):
         golds(question("1"))
 
 
 def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused() -> None:
     # 0 among the labels 1 to 4 may be a position or a slip; then 1 could be a position as well.
-    with pytest.raises(SourceError, match=r"is '0', which is no label or text of its 4 options \(1: 'cat'"):
+    with pytest.raises(
+        SourceError, match=r"is '0', which is no label or text of its 4 options \(1: 'cat'"
+    ):
         golds(question("0", "cat", "dog", "cow", "hen", labels=["1", "2", "3", "4"]))
 
 
@@ -107,7 +133,9 @@ MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", 
 
 @pytest.mark.parametrize("gold", [1, "1", 1.0, "1.0"])
 def test_generic_rows(imported: Import, gold: Any) -> None:
-    cots = [MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")]
+    cots = [
+        MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")
+    ]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
     (recorded,) = recording.questions("toy")
     assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
@@ -128,13 +156,15 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
     imported: Import, kind: str, read: str, unread: str
 ) -> None:
     cots = [
-        MMLU | {"id": name, "gold": gold, "text": "The answer is B."} for name, gold in (("q", read), ("r", unread))
+        MMLU | {"id": name, "gold": gold, "text": "The answer is B."}
+        for name, gold in (("q", read), ("r", unread))
     ]
     recording = imported("jsonl", lines(*cots), answer_kind=kind)
     assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
     assert [q.answer for q in recording.questions("toy")] == [read, unread]
-    assert f"Gold answers that cannot be read as {kind} (accuracies need one, or --unlabelled drop): 1." in notes(
-        recording
+    assert (
+        f"Gold answers that cannot be read as {kind} (accuracies need one, or --unlabelled"
+        " drop): 1." in notes(recording)
     )
 
 
@@ -142,15 +172,23 @@ def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> 
     cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
     assert rows(recording)["correct"] == [False, True, True, False]
-    assert "Stored whole numbers that name no option and are never right (golds are positions" in notes(recording)
+    assert (
+        "Stored whole numbers that name no option and are never right (golds are positions"
+        in notes(recording)
+    )
 
 
-@pytest.mark.parametrize(("kind", "gold", "noted"), [("verbatim", 12, 2), ("verbatim", "12.0", 1), ("number", 12, 0)])
+@pytest.mark.parametrize(
+    ("kind", "gold", "noted"), [("verbatim", 12, 2), ("verbatim", "12.0", 1), ("number", 12, 0)]
+)
 def test_whole_numbers_that_a_table_wrote_as_floats_are_named(
     imported: Import, kind: str, gold: int | str, noted: int
 ) -> None:
     cots = [{"id": "q", "question": "Q", "gold": gold, "llm": "m", "text": "-"} for _ in range(4)]
-    cots = [cot | {"answer": answer} for cot, answer in zip(cots, ("12.0", "12.0", "12", None), strict=True)]
+    cots = [
+        cot | {"answer": answer}
+        for cot, answer in zip(cots, ("12.0", "12.0", "12", None), strict=True)
+    ]
     said = notes(imported("jsonl", lines(*cots), answer_kind=kind))
     assert ("in '.0' alone and are never right (pandas writes" in said) == bool(noted)
     assert not noted or f"kind `number`): {noted}" in said
@@ -158,12 +196,18 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(
 
 def test_generic_rows_name_what_is_wrong(imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"
+        SourceError,
+        match=(
+            r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4"
+            r" options"
+        ),
     ):
         imported("jsonl", lines(MMLU | {"gold": 4, "text": "B"}), answer_kind="choice")
 
 
-@pytest.mark.parametrize("choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}])
+@pytest.mark.parametrize(
+    "choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}]
+)
 def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
     source = lines({"id": "q", "text": "The answer is (B)."})
     file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
@@ -171,7 +215,9 @@ def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
     assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
 
 
-@pytest.mark.parametrize(("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")])
+@pytest.mark.parametrize(
+    ("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")]
+)
 def test_source_and_questions_file_may_write_one_gold_in_two_ways(
     save: Save, imported: Import, in_source: str, in_file: str
 ) -> None:
@@ -199,6 +245,10 @@ def test_questions_of_a_dataset(save: Save) -> None:
     assert [(q.answer, q.answer_key) for q in loaded] == [("B", "B"), ("D", "D")]
     file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 4}))
     with pytest.raises(
-        SourceError, match=r"question 'r' in q\.jsonl is '4', which is no label or text of its 4 options \(A: 'cat'"
+        SourceError,
+        match=(
+            r"question 'r' in q\.jsonl is '4', which is no label or text of its 4 options \(A:"
+            r" 'cat'"
+        ),
     ):
         questions("toy", source=file, answer_kind="choice")

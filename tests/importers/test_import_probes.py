@@ -29,7 +29,9 @@ def cot(*probes: Any, **changes: Any) -> bytes:
     return lines(COT | {"tokens": 9, "probes": list(probes), **changes})
 
 
-def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(imported: Import) -> None:
+def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(
+    imported: Import,
+) -> None:
     recording = imported("probed-traces", STORE, answer_kind="number")
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "What is 1 + 1?", "2"),
@@ -43,13 +45,27 @@ def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(impor
         probe_rows(recording, "answer", "text", "output_tokens", "confidence")
         == [
             (sample, offset, answer, None, None, None)
-            for sample, offset, answer in [(0, 5, "3"), (0, 10, "2"), (1, 5, "2"), (1, 10, None), (1, 15, "3")]
+            for sample, offset, answer in [
+                (0, 5, "3"),
+                (0, 10, "2"),
+                (1, 5, "2"),
+                (1, 10, None),
+                (1, 15, "3"),
+            ]
         ]
         * 2
     )
     (record,) = manifest(recording)["probes"]
-    assert (record["interval"], record["cue"], record["traces"], record["probes"]) == (5, None, 4, 10)
-    for note in ("Probe answers 'ERR' (they are no answer): 2.", "Probes at offsets beyond the end of their trace: 2."):
+    assert (record["interval"], record["cue"], record["traces"], record["probes"]) == (
+        5,
+        None,
+        4,
+        10,
+    )
+    for note in (
+        "Probe answers 'ERR' (they are no answer): 2.",
+        "Probes at offsets beyond the end of their trace: 2.",
+    ):
         assert note in notes(recording)
 
 
@@ -58,13 +74,19 @@ def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported: Im
     assert rows(verbatim)["answer"] == ["2", "3", "ERR"] * 2
     assert probe_rows(verbatim, "answer")[3] == (1, 10, "ERR")
     assert "Final answers 'ERR' (they vote, as for the authors): 2." in notes(verbatim)
-    text = imported("probed-traces", STORE, answer_kind="text")  # ERR would be a text like any other
+    # ERR would be a text like any other
+    text = imported("probed-traces", STORE, answer_kind="text")
     assert rows(text)["answer"] == ["2", "3", None] * 2
     assert probe_rows(text, "answer_raw", "answer")[3] == (1, 10, None, None)
 
 
 def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(imported: Import) -> None:
-    other = probed_entry(question="2 + 2?", probe_freq=7.0, each_branch=[[[4, None], 9, 4.0]], final_answers_trace=[4])
+    other = probed_entry(
+        question="2 + 2?",
+        probe_freq=7.0,
+        each_branch=[[[4, None], 9, 4.0]],
+        final_answers_trace=[4],
+    )
     recording = imported("probed-traces", dumped([probed_entry(), other]))
     assert probe_rows(recording, "answer")[5:] == [(0, 7, "4"), (0, 14, None)]
     assert manifest(recording)["probes"][0]["interval"] is None
@@ -74,7 +96,9 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
 
 def test_a_store_without_probes_is_a_flat_recording(imported: Import) -> None:
     traces = [[[], 3, "2"]]
-    recording = imported("probed-traces", dumped([probed_entry(each_branch=traces, final_answers_trace=["2"])]))
+    recording = imported(
+        "probed-traces", dumped([probed_entry(each_branch=traces, final_answers_trace=["2"])])
+    )
     assert not (recording.path / "probes").exists()
 
 
@@ -89,55 +113,78 @@ def second_trace(*trace: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        (probed_entry(question=...), r"question 0 of x\.json has no 'question'; it has gold_answer|'gold_answer'"),
-        (probed_entry(question=3), r"'question' of question 0 of x\.json should be text; found a whole number 3"),
+        (probed_entry(question=...),
+        r"question 0 of x\.json has no 'question'; it has gold_answer|'gold_answer'"),
+        (probed_entry(question=3),
+        r"'question' of question 0 of x\.json should be text; found a whole number 3"),
         (probed_entry(gold_answer=...), rf"{QUESTION_0} has no 'gold_answer'"),
-        (probed_entry(gold_answer=["2"]), f"The gold answer of {QUESTION_0} should be text, a number"),
+        (probed_entry(gold_answer=["2"]),
+        f"The gold answer of {QUESTION_0} should be text, a number"),
         (probed_entry(probe_freq=...), f"{QUESTION_0} has no 'probe_freq'"),
-        (probed_entry(probe_freq=0), f"'probe_freq' of {QUESTION_0} should be a whole number of tokens from 1; found .* 0"),
-        (probed_entry(probe_freq=2.5), f"'probe_freq' of {QUESTION_0} should be a whole number; found a number 2.5"),
-        (probed_entry(probe_freq=2**30), f"'probe_freq' of {QUESTION_0} should be at most 715827882 where a trace has 3"),
+        (probed_entry(probe_freq=0),
+        f"'probe_freq' of {QUESTION_0} should be a whole number of tokens from 1; found .* 0"),
+        (probed_entry(probe_freq=2.5),
+        f"'probe_freq' of {QUESTION_0} should be a whole number; found a number 2.5"),
+        (probed_entry(probe_freq=2**30),
+        f"'probe_freq' of {QUESTION_0} should be at most 715827882 where a trace has 3"),
         (probed_entry(each_branch=...), f"{QUESTION_0} has no 'each_branch'"),
-        (probed_entry(each_branch={}), f"'each_branch' of {QUESTION_0} should be a list; found an object of 0"),
+        (probed_entry(each_branch={}),
+        f"'each_branch' of {QUESTION_0} should be a list; found an object of 0"),
         (probed_entry(final_answers_trace=...), f"{QUESTION_0} has no 'final_answers_trace'"),
-        (probed_entry(final_answers_trace=["2"]), f"{QUESTION_0} has 3 traces in 'each_branch' and 1 answers in"),
-        (probed_entry(final_answers_trace=["2", "4", "ERR"]), f"{TRACE_1} ends with the answer '3' .* and with '4' in"),
-        (second_trace(["2"], 9), rf"{TRACE_1} should be a list of three, \[probe answers, tokens, final answer\]"),
-        (second_trace("2", 9, "3"), f"The probe answers of {TRACE_1} should be a list; found text of 1"),
-        (second_trace([["2"]], 9, "3"), f"Probe 0 of {TRACE_1} should be text, a number, true, false or null; found a list"),
+        (probed_entry(final_answers_trace=["2"]),
+        f"{QUESTION_0} has 3 traces in 'each_branch' and 1 answers in"),
+        (probed_entry(final_answers_trace=["2", "4", "ERR"]),
+        f"{TRACE_1} ends with the answer '3' .* and with '4' in"),
+        (second_trace(["2"], 9),
+        rf"{TRACE_1} should be a list of three, \[probe answers, tokens, final answer\]"),
+        (second_trace("2", 9, "3"),
+        f"The probe answers of {TRACE_1} should be a list; found text of 1"),
+        (second_trace([["2"]], 9, "3"),
+        f"Probe 0 of {TRACE_1} should be text, a number, true, false or null; found a list"),
         (second_trace(["2"], 9, ["3"]), f"The final answer of {TRACE_1} should be text, a number"),
-        (second_trace(["2"], -1, "3"), f"The tokens of {TRACE_1} should be a whole number from 0 to 2147483647; found .* -1"),
+        (second_trace(["2"], -1, "3"),
+        f"The tokens of {TRACE_1} should be a whole number from 0 to 2147483647; found .* -1"),
         (second_trace(["2"], 1.5, "3"), f"The tokens of {TRACE_1} should be a whole number"),
         (second_trace(["2"], 2**31, "3"), f"The tokens of {TRACE_1} should be a whole number"),
         (second_trace(["2"], True, "3"), f"The tokens of {TRACE_1} should be a whole number"),
         ([], r"question 0 of x\.json should be an object; found a list of 0"),
     ],
 )  # fmt: skip
-def test_names_question_and_trace_of_what_a_store_has_wrong(imported: Import, entry: Any, sentence: str) -> None:
+def test_names_question_and_trace_of_what_a_store_has_wrong(
+    imported: Import, entry: Any, sentence: str
+) -> None:
     with pytest.raises(FevalError, match=sentence) as raised:
         imported("probed-traces", dumped([entry]))
     assert isinstance(raised.value, SourceError | ConflictError)
 
 
 def test_a_question_twice_is_refused(imported: Import) -> None:
-    with pytest.raises(ConflictError, match=r"Questions 0 and 2 of x\.json are the same, 'What is 1 \+ 1\?'"):
-        imported("probed-traces", dumped([probed_entry(), probed_entry(question="b"), probed_entry()]))
+    with pytest.raises(
+        ConflictError, match=r"Questions 0 and 2 of x\.json are the same, 'What is 1 \+ 1\?'"
+    ):
+        imported(
+            "probed-traces", dumped([probed_entry(), probed_entry(question="b"), probed_entry()])
+        )
 
 
 def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported: Import) -> None:
-    with pytest.raises(UsageError, match=r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME"):
+    with pytest.raises(
+        UsageError, match=r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME"
+    ):
         imported("probed-traces", STORE, llm=None)
     with pytest.raises(UsageError, match=r"no card for the dataset 'toy'.*--answer-kind KIND"):
         imported("probed-traces", STORE, answer_kind=None)
     with pytest.raises(
-        UsageError, match=r"Answers from the texts were asked for.*probes of question 'toy/0' have no text"
+        UsageError,
+        match=r"Answers from the texts were asked for.*probes of question 'toy/0' have no text",
     ):
         imported("probed-traces", STORE, answer_kind="number", answers="text")
 
 
 def test_probes_of_generic_rows(imported: Import) -> None:
     source = cot(
-        {"offset": 90, "answer": 2, "confidence": 0.25, "tokens": 3},  # any order, any offsets, also beyond the end
+        # any order, any offsets, also beyond the end
+        {"offset": 90, "answer": 2, "confidence": 0.25, "tokens": 3},
         {"offset": 4.0, "answer": None, "output_tokens": None},
         {"offset": 7, "prediction": "1", "text": "is 2"},
     )
@@ -153,15 +200,22 @@ def test_probes_of_generic_rows(imported: Import) -> None:
 
 def test_probes_of_samples_of_a_line_in_the_order_of_the_samples(imported: Import) -> None:
     samples = [
-        {"text": "t", "answer": "1", "sample": 2 - i, "probes": [{"offset": 1 + i, "answer": i}]} for i in range(3)
+        {"text": "t", "answer": "1", "sample": 2 - i, "probes": [{"offset": 1 + i, "answer": i}]}
+        for i in range(3)
     ]
     samples[1]["probes"] = []
     recording = imported("jsonl", lines(QUESTION | {"samples": samples}, QUESTION | {"id": "b"}))
     assert probe_rows(recording, "question_id", "answer") == [(0, 3, "a", "2"), (2, 1, "a", "0")]
 
 
-def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Import, tmp_path: Path) -> None:
-    probes = [{"offset": 1, "text": "12}. Yes"}, {"offset": 2, "text": "no idea"}, {"offset": 3, "text": "3} or 4"}]
+def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(
+    imported: Import, tmp_path: Path
+) -> None:
+    probes = [
+        {"offset": 1, "text": "12}. Yes"},
+        {"offset": 2, "text": "no idea"},
+        {"offset": 3, "text": "3} or 4"},
+    ]
     probes.append({"offset": 4, "text": "<think> 5"})  # goes on thinking
     row = {"probe_cue": "</think> Final answer: \\boxed{", "answer": "7", "text": "7"}
     recording = imported("jsonl", cot(*probes, **row), answer_kind="number")
@@ -181,54 +235,92 @@ def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: I
     source = cot({"offset": 1, "answer": "5", "text": "It is 6."})
     stored = imported("jsonl", source, answer_kind="number")
     read = imported("jsonl", source, answer_kind="number", answers="text")
-    assert [probe_rows(recording, "answer") for recording in (stored, read)] == [[(0, 1, "5")], [(0, 1, "6")]]
-    nulls = imported("jsonl", cot({"offset": 1, "answer": None, "text": "It is 6."}), answer_kind="number")
+    assert [probe_rows(recording, "answer") for recording in (stored, read)] == [
+        [(0, 1, "5")],
+        [(0, 1, "6")],
+    ]
+    nulls = imported(
+        "jsonl", cot({"offset": 1, "answer": None, "text": "It is 6."}), answer_kind="number"
+    )
     assert probe_rows(nulls, "answer") == [(0, 1, "6")]
 
 
 def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
-    assert "not imported: logit (such as 0.5)" in notes(imported("jsonl", cot(PROBE | {"logit": 0.5})))
+    assert "not imported: logit (such as 0.5)" in notes(
+        imported("jsonl", cot(PROBE | {"logit": 0.5}))
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
         (cot({"answer": "1"}), r"Probe 0 of line 1 of x\.jsonl has no 'offset'; give"),
-        (cot(PROBE, {"offset": 5}), r"Probe 1 of line 1 of x\.jsonl has neither 'answer' nor 'text'"),
+        (
+            cot(PROBE, {"offset": 5}),
+            r"Probe 1 of line 1 of x\.jsonl has neither 'answer' nor 'text'",
+        ),
         (cot(PROBE, PROBE), r"Line 1 of x\.jsonl has two probes at the offset 4; remove one"),
         (
             cot({"offset": 0, "answer": "1"}),
             r"'offset' of probe 0 of line 1 of x\.jsonl should be a whole number from 1",
         ),
-        (cot({"offset": 1.5, "answer": "1"}), r"'offset' of probe 0 of line 1 .* found a number 1\.5"),
-        (cot({"offset": 2**31, "answer": "1"}), r"'offset' of probe 0 of line 1 .* should be a whole number from 0 to"),
-        (cot(PROBE | {"answer": ["1"]}), r"'answer' of probe 0 of line 1 .* should be text, a number"),
-        (cot(PROBE | {"confidence": 1e39}), r"'confidence' of probe 0 of line 1 .* should be a number of 32 bits"),
+        (
+            cot({"offset": 1.5, "answer": "1"}),
+            r"'offset' of probe 0 of line 1 .* found a number 1\.5",
+        ),
+        (
+            cot({"offset": 2**31, "answer": "1"}),
+            r"'offset' of probe 0 of line 1 .* should be a whole number from 0 to",
+        ),
+        (
+            cot(PROBE | {"answer": ["1"]}),
+            r"'answer' of probe 0 of line 1 .* should be text, a number",
+        ),
+        (
+            cot(PROBE | {"confidence": 1e39}),
+            r"'confidence' of probe 0 of line 1 .* should be a number of 32 bits",
+        ),
         (cot(PROBE | {"tokens": -1}), r"'tokens' of probe 0 of line 1 .* should be a whole number"),
         (cot(4), r"Entry 0 of .probes. of line 1 .* should be an object; found a whole number 4"),
-        (cot(probes={"4": "1"}), r"'probes' of line 1 of x\.jsonl should be a list of objects; found an object"),
+        (
+            cot(probes={"4": "1"}),
+            r"'probes' of line 1 of x\.jsonl should be a list of objects; found an object",
+        ),
         (
             lines(QUESTION | {"samples": [QUESTION["samples"][0] | {"probes": [PROBE, PROBE]}]}),
             r"Sample 0 of line 1 of x\.jsonl has two probes at the offset 4",
         ),
         (
             cot(PROBE) + cot({"offset": 4, "text": "1"}),
-            r"Some probes in x\.jsonl have an 'answer', and probe 0 of line 2 of x\.jsonl has none; give it to all",
+            (
+                r"Some probes in x\.jsonl have an 'answer', and probe 0 of line 2 of x\.jsonl has"
+                r" none; give it to all"
+            ),
         ),
         (
             cot(PROBE, probe_cue="a") + cot(PROBE, probe_cue="b"),
-            r"Line 2 .* has probe_cue 'b', and rows before it have 'a' for the same LLM.*'NAME@p=2'",
+            (
+                r"Line 2 .* has probe_cue 'b', and rows before it have 'a' for the same"
+                r" LLM.*'NAME@p=2'"
+            ),
         ),
-        (cot({"offset": 4, "text": "1"}), r"Verbatim answers are the stored ones, and the probes of question 'a' have"),
+        (
+            cot({"offset": 4, "text": "1"}),
+            r"Verbatim answers are the stored ones, and the probes of question 'a' have",
+        ),
     ],
 )
-def test_names_the_probe_that_a_row_has_wrong(imported: Import, source: bytes, sentence: str) -> None:
+def test_names_the_probe_that_a_row_has_wrong(
+    imported: Import, source: bytes, sentence: str
+) -> None:
     with pytest.raises(FevalError, match=sentence):
         imported("jsonl", source)
 
 
 def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
-    """The probe's answer is near one of two equal answers; as the first of its party it would part them."""
+    """The probe's answer is near one of two equal answers; as the first of its party it would part
+    them.
+    """
     options = {"answer_kind": "number", "equality": "tolerance-0.05"}
     alone, probed = (
         imported("jsonl", cot(*probes, answer="1.04") + cot(answer="1.08"), **options)
@@ -247,7 +339,8 @@ Traces = list[tuple[list[str | None], int, str | None]]
 def as_store(pools: list[Traces], interval: int) -> bytes:
     finals = [[final for _, _, final in traces] for traces in pools]
     return dumped([
-        probed_entry(question=f"Q{row}?", probe_freq=interval, each_branch=traces, final_answers_trace=finals[row])
+        probed_entry(question=f"Q{row}?", probe_freq=interval, each_branch=traces,
+        final_answers_trace=finals[row])
         for row, traces in enumerate(pools)
     ])  # fmt: skip
 
@@ -257,11 +350,15 @@ def as_rows(pools: list[Traces], interval: int, error: str | None) -> bytes:
 
     def sample(probes: list[str | None], tokens: int, final: str | None) -> dict[str, Any]:
         read = [error if answer == "ERR" else answer for answer in (*probes, final)]
-        objects = [{"offset": interval * place, "answer": answer} for place, answer in enumerate(read[:-1], 1)]
+        objects = [
+            {"offset": interval * place, "answer": answer}
+            for place, answer in enumerate(read[:-1], 1)
+        ]
         return {"tokens": tokens, "answer": read[-1], "probes": objects[::-1]}
 
     return lines(*(
-        {"id": f"toy/{row}", "question": f"Q{row}?", "answer": "2", "samples": [sample(*trace) for trace in traces]}
+        {"id": f"toy/{row}", "question": f"Q{row}?", "answer": "2",
+        "samples": [sample(*trace) for trace in traces]}
         for row, traces in enumerate(pools)
     ))  # fmt: skip
 
@@ -291,12 +388,19 @@ def test_a_store_and_the_same_traces_as_generic_rows_are_one_recording(
 
 def test_a_probe_sees_nothing_behind_it(imported: Import) -> None:
     """What comes after five tokens changes; what was read before does not."""
-    pools: list[Traces] = [[(["1", "2", None], 19, "2"), ([None, "x"], 11, None)], [(["ERR", "7"], 10, "ERR")]]
-    changed = [[([probes[0], *"98"], tokens + 1, "9") for probes, tokens, _ in traces] for traces in pools]
+    pools: list[Traces] = [
+        [(["1", "2", None], 19, "2"), ([None, "x"], 11, None)],
+        [(["ERR", "7"], 10, "ERR")],
+    ]
+    changed = [
+        [([probes[0], *"98"], tokens + 1, "9") for probes, tokens, _ in traces] for traces in pools
+    ]
     before, after = (
         [
             row
-            for row in probe_rows(imported("jsonl", as_rows(each, 5, None), answer_kind="number"), "answer")
+            for row in probe_rows(
+                imported("jsonl", as_rows(each, 5, None), answer_kind="number"), "answer"
+            )
             if row[1] == 5
         ]
         for each in (pools, changed)
@@ -305,7 +409,11 @@ def test_a_probe_sees_nothing_behind_it(imported: Import) -> None:
 
 
 def golden(shared: Path, name: str) -> dict[str, Any]:
-    (entry,) = (each for each in json.loads((shared / "golden" / "probed.json").read_text()) if each["id"] == name)
+    (entry,) = (
+        each
+        for each in json.loads((shared / "golden" / "probed.json").read_text())
+        if each["id"] == name
+    )
     return entry
 
 
@@ -315,20 +423,43 @@ def test_published_stores_are_read_whole(shared: Path, llm: str) -> None:
     source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
     result = probed_traces.read(source, ImportRequest("aime24", (llm,), answer_kind="verbatim"))
     pools = list(next(iter(result.llms)).pools)
-    assert (len(pools), sum(len(pool.texts) for pool in pools)) == (expected["questions"], expected["branches"])
+    assert (len(pools), sum(len(pool.texts) for pool in pools)) == (
+        expected["questions"],
+        expected["branches"],
+    )
     assert sum(sum(pool.tokens or ()) for pool in pools) == expected["total_tokens"]
     assert sum(max(pool.tokens or ()) for pool in pools) == expected["max_branch_tokens_sum"]
 
 
 @pytest.mark.slow
-def test_votes_over_published_stores_equal_those_of_their_authors(shared: Path, tmp_path: Path) -> None:
+def test_votes_over_published_stores_equal_those_of_their_authors(
+    shared: Path, tmp_path: Path
+) -> None:
     for llm in ("Qwen3-0.6B", "Qwen3-4B"):
         source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
-        command = ["import", "probed-traces", str(source), "--dataset", "aime24", "--answer-kind", "verbatim"]
+        command = [
+            "import",
+            "probed-traces",
+            str(source),
+            "--dataset",
+            "aime24",
+            "--answer-kind",
+            "verbatim",
+        ]
         printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
-    printed(["merge", *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")), "--out", str(tmp_path / "both")])
+    printed(
+        [
+            "merge",
+            *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")),
+            "--out",
+            str(tmp_path / "both"),
+        ]
+    )
     verify_recording(tmp_path / "both")
-    probes = [open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}") for llm in ("Qwen3-0.6B", "Qwen3-4B")]
+    probes = [
+        open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}")
+        for llm in ("Qwen3-0.6B", "Qwen3-4B")
+    ]
     assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
         (500, (30, 128), 117_931),
         (500, (30, 128), 103_578),

@@ -1,4 +1,6 @@
-"""Generic rows: the columns that are understood, what is kept of them, what is refused, what is named as not understood."""
+"""Generic rows: the columns that are understood, what is kept of them, what is refused, what is
+named as not understood.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,14 @@ def test_rows_of_several_models_are_several_llms(imported: Import, column: str) 
     source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
     recording = imported("jsonl", source, llm=None)
     assert recording.llm_names("toy") == ["a", "b", "c"]
-    assert [rows(recording, llm=name)["answer"] for name in "abc"] == [["a", "a"], ["b", "b"], ["c", "c"]]
+    assert [rows(recording, llm=name)["answer"] for name in "abc"] == [
+        ["a", "a"],
+        ["b", "b"],
+        ["c", "c"],
+    ]
     with pytest.raises(
-        UnknownNameError, match=r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one"
+        UnknownNameError,
+        match=r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one",
     ):
         imported("jsonl", source, llm="mine")
     recording = imported("jsonl", source, llm=["b", "c"])
@@ -42,7 +49,9 @@ def test_a_model_that_does_not_vary_may_be_renamed(imported: Import) -> None:
     assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
     recording = imported("jsonl", source, llm="gpt-4o")
     assert recording.llm_names("toy") == ["gpt-4o"]
-    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(recording)
+    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(
+        recording
+    )
 
 
 def test_samples_of_one_line_may_be_of_several_models(imported: Import) -> None:
@@ -61,7 +70,9 @@ def test_a_decoding_in_the_rows_is_the_llms(imported: Import) -> None:
 
 def test_cots_of_two_decodings_are_not_one_pool(imported: Import) -> None:
     source = lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)))
-    with pytest.raises(ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"):
+    with pytest.raises(
+        ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"
+    ):
         imported("jsonl", source, llm=None)
 
 
@@ -88,14 +99,24 @@ def test_names_that_other_tools_write_are_understood(imported: Import) -> None:
     recording = imported("jsonl", lines(first, second), llm=None)
     table = rows(recording, llm="m")
     assert [(q.text, q.answer) for q in recording.questions("toy")] == [("1 + 1?", "2")]
-    assert (table["text"], table["answer"], table["output_tokens"]) == (["so 3", "so 2"], ["3", "2"], [8, 7])
+    assert (table["text"], table["answer"], table["output_tokens"]) == (
+        ["so 3", "so 2"],
+        ["3", "2"],
+        [8, 7],
+    )
     assert requests(recording, llm="m")["prompt_tokens"] == [5]
     assert manifest(recording)["pairs"][0]["counter"] == "usage"
     assert "not understood" not in notes(recording)
 
 
 def test_the_same_columns_are_understood_in_samples_of_a_line(imported: Import) -> None:
-    samples = [{"completion": "t", "prediction": "1", "usage": {"completion_tokens": 3, "prompt_tokens": 9}}]
+    samples = [
+        {
+            "completion": "t",
+            "prediction": "1",
+            "usage": {"completion_tokens": 3, "prompt_tokens": 9},
+        }
+    ]
     line = {"id": "a", "question": "A?", "target": "1", "samples": samples}
     recording = imported("jsonl", lines(line))
     assert (rows(recording)["text"], rows(recording)["output_tokens"]) == (["t"], [3])
@@ -115,16 +136,27 @@ def test_samples_may_be_texts_alone(imported: Import, name: str) -> None:
     [
         (
             {"completion": "u"},
-            r"Line 1 of x\.jsonl has 'text' \('t'\) and 'completion' \('u'\), which are two names of one column",
+            (
+                r"Line 1 of x\.jsonl has 'text' \('t'\) and 'completion' \('u'\), which are two"
+                r" names of one column"
+            ),
         ),
-        ({"prediction": "2"}, r"'answer' \('1'\) and 'prediction' \('2'\).* A gold answer is named 'gold'"),
+        (
+            {"prediction": "2"},
+            r"'answer' \('1'\) and 'prediction' \('2'\).* A gold answer is named 'gold'",
+        ),
         ({"llm": "m", "model": "n"}, r"'llm' \('m'\) and 'model' \('n'\)"),
-        ({"tokens": 3, "usage": {"completion_tokens": 4}}, r"'tokens' \(3\) and 'usage\.completion_tokens' \(4\)"),
+        (
+            {"tokens": 3, "usage": {"completion_tokens": 4}},
+            r"'tokens' \(3\) and 'usage\.completion_tokens' \(4\)",
+        ),
         ({"target": "2"}, r"'gold' \('1'\) and 'target' \('2'\)"),
         ({"duration_s": 1, "duration_ms": 1}, r"'duration_s' \(1\) and 'duration_ms' \(1\)"),
     ],
 )
-def test_two_names_of_one_column_must_agree(imported: Import, changes: dict[str, Any], sentence: str) -> None:
+def test_two_names_of_one_column_must_agree(
+    imported: Import, changes: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ConflictError, match=sentence):
         imported("jsonl", lines(COT | changes), llm=None)
 
@@ -160,17 +192,23 @@ def test_samples_may_have_names_instead_of_numbers(imported: Import) -> None:
     source = lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"})
     assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
     with pytest.raises(
-        ConflictError, match=r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2"
+        ConflictError,
+        match=r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2",
     ):
         imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}))
     with pytest.raises(
-        SourceError, match=r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"
+        SourceError,
+        match=(
+            r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"
+        ),
     ):
         imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}))
 
 
 def test_sample_numbers_that_count_from_1_have_no_gap(imported: Import) -> None:
-    recording = imported("jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1))))
+    recording = imported(
+        "jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))
+    )
     assert rows(recording)["text"] == ["1", "2"]
     assert "gaps" not in notes(recording)
 
@@ -179,11 +217,27 @@ def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_termi
     save: Save, imported: Import, tmp_path: Path
 ) -> None:
     source = save(
-        "x.jsonl", lines(*(COT | {"mood": m, "usage": {"total_tokens": 1, "audio": 2}} for m in ("fine", "bad")))
+        "x.jsonl",
+        lines(
+            *(COT | {"mood": m, "usage": {"total_tokens": 1, "audio": 2}} for m in ("fine", "bad"))
+        ),
     )
-    sentence = "Unknown members, which were not imported: mood (such as 'fine'), usage.audio (such as 2)."
+    sentence = (
+        "Unknown members, which were not imported: mood (such as 'fine'), usage.audio (such as 2)."
+    )
     assert notes(imported("jsonl", source)).count(sentence) == 1
-    command = ["import", "jsonl", str(source), "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out"]
+    command = [
+        "import",
+        "jsonl",
+        str(source),
+        "--dataset",
+        "toy",
+        "--llm",
+        "m",
+        "--answer-kind",
+        "number",
+        "--out",
+    ]
     result = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
     assert result.exit_code == 0
     assert " ".join(result.stderr.split()).count(sentence) == 1
@@ -208,22 +262,53 @@ def test_the_guide_lists_every_name_of_every_column() -> None:
     [
         # OpenAI and DeepSeek: thoughts and cached tokens are inside.
         (
-            {"prompt_tokens": 9, "completion_tokens": 30, "completion_tokens_details": {"reasoning_tokens": 20}},
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 30,
+                "completion_tokens_details": {"reasoning_tokens": 20},
+            },
             (9, 30, 20, None),
         ),
-        ({"prompt_tokens": 9, "completion_tokens": 30, "prompt_cache_hit_tokens": 4}, (9, 30, None, 4)),
-        # Gemini: thoughts are beside; also where only the total shows them.
-        ({"prompt_token_count": 9, "candidates_token_count": 30, "thoughts_token_count": 50}, (9, 80, 50, None)),
-        ({"prompt_tokens": 9, "completion_tokens": 30, "total_tokens": 89}, (9, 80, 50, None)),
-        ({"prompt_tokens": 9, "completion_tokens": 3, "reasoning_tokens": 50, "total_tokens": 62}, (9, 53, 50, None)),
-        # Anthropic: cached tokens are beside, unless the total says otherwise.
-        ({"input_tokens": 9, "output_tokens": 30, "cache_read_input_tokens": 100}, (109, 30, None, 100)),
         (
-            {"input_tokens": 9, "output_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20},
+            {"prompt_tokens": 9, "completion_tokens": 30, "prompt_cache_hit_tokens": 4},
+            (9, 30, None, 4),
+        ),
+        # Gemini: thoughts are beside; also where only the total shows them.
+        (
+            {"prompt_token_count": 9, "candidates_token_count": 30, "thoughts_token_count": 50},
+            (9, 80, 50, None),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 30, "total_tokens": 89}, (9, 80, 50, None)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 3,
+                "reasoning_tokens": 50,
+                "total_tokens": 62,
+            },
+            (9, 53, 50, None),
+        ),
+        # Anthropic: cached tokens are beside, unless the total says otherwise.
+        (
+            {"input_tokens": 9, "output_tokens": 30, "cache_read_input_tokens": 100},
+            (109, 30, None, 100),
+        ),
+        (
+            {
+                "input_tokens": 9,
+                "output_tokens": 3,
+                "cache_read_input_tokens": 100,
+                "cache_creation_input_tokens": 20,
+            },
             (129, 3, None, 100),
         ),
         (
-            {"prompt_tokens": 109, "completion_tokens": 3, "total_tokens": 112, "cache_read_input_tokens": 100},
+            {
+                "prompt_tokens": 109,
+                "completion_tokens": 3,
+                "total_tokens": 112,
+                "cache_read_input_tokens": 100,
+            },
             (109, 3, None, 100),
         ),
     ],
@@ -257,7 +342,9 @@ def test_counts_are_of_the_whole_output_and_prompt(
         ),
     ],
 )
-def test_counts_that_cannot_be_are_refused(members: dict[str, Any], problem: str, imported: Import) -> None:
+def test_counts_that_cannot_be_are_refused(
+    members: dict[str, Any], problem: str, imported: Import
+) -> None:
     with pytest.raises(FevalError, match=f"(?i){problem}"):
         imported("jsonl", lines(COT | members))
 
@@ -288,7 +375,10 @@ def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
 
 
 def test_best_of_n_chooses_by_imported_scores(imported: Import) -> None:
-    cots = [COT | {"answer": answer, "score": score} for answer, score in (("2", 0.1), ("1", 0.9), ("2", 0.5))]
+    cots = [
+        COT | {"answer": answer, "score": score}
+        for answer, score in (("2", 0.1), ("1", 0.9), ("2", 0.5))
+    ]
     recording = imported("jsonl", lines(*cots))
     dataset, llms = feval.load("toy", recording=recording)
     evaluation = feval.evaluate(feval.BestOfN(3, "score", aggregate="score"), dataset, llms)
@@ -300,13 +390,20 @@ def test_log_probabilities_go_into_their_channel(imported: Import) -> None:
     source = lines(
         COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
         COT | {"logprobs": openai},
-        COT | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
+        COT
+        | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
         COT,
     )
     logprobs = imported("jsonl", source).logprobs("toy", "toy-llm")
-    assert logprobs.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]  # the sum of the tokens', where it is not given
+    # the sum of the tokens', where it is not given
+    assert logprobs.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]
     assert math.isnan(logprobs.sequence[0, 3])
-    assert [logprobs.logprobs.of(0, s).tolist() for s in range(4)] == [[-1, -2.5], [-0.5, -0.25], [-0.125], []]
+    assert [logprobs.logprobs.of(0, s).tolist() for s in range(4)] == [
+        [-1, -2.5],
+        [-0.5, -0.25],
+        [-0.125],
+        [],
+    ]
     assert logprobs.confidences.of(0, 0).tolist() == [3.5, 4]
 
 
@@ -330,15 +427,29 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
             "seed": 7,
             "response_id": "r",
         },
-        COT | {"reasoning": None, "usage": usage, "duration": 2, "served_model": "m-1", "recorded_at": "2026-01-01"},
+        COT
+        | {
+            "reasoning": None,
+            "usage": usage,
+            "duration": 2,
+            "served_model": "m-1",
+            "recorded_at": "2026-01-01",
+        },
     )
     recording = imported("jsonl", source)
     table = rows(recording)
     assert table["output_tokens"] == [30, 30]
     assert requests(recording)["prompt_tokens"] == [9]
     assert (table["reasoning_tokens"], table["cached_tokens"]) == ([20, 20], [4, 4])
-    assert (table["duration_s"], table["seed"], table["response_id"]) == ([1.5, 2.0], [7, None], ["r", None])
-    assert (table["served_model"], table["recorded_at"]) == ([None, "m-1"], [None, datetime(2026, 1, 1, tzinfo=UTC)])
+    assert (table["duration_s"], table["seed"], table["response_id"]) == (
+        [1.5, 2.0],
+        [7, None],
+        ["r", None],
+    )
+    assert (table["served_model"], table["recorded_at"]) == (
+        [None, "m-1"],
+        [None, datetime(2026, 1, 1, tzinfo=UTC)],
+    )
     reasoning = pq.read_table(recording.path / "reasoning" / "toy" / "toy-llm.parquet").to_pydict()
     assert reasoning["reasoning"] == ["hm", None]
     [pool] = recording.pools("toy", "toy-llm")
@@ -347,7 +458,8 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
 
 
 def test_a_recording_without_durations_has_the_hash_it_had(imported: Import) -> None:
-    # The leaf of samples leaves out columns without a value: computed by hand from docs/recording-format.md.
+    # The leaf of samples leaves out columns without a value: computed by hand from
+    # docs/recording-format.md.
     from hashlib import sha256
 
     recording = imported("jsonl", lines(COT | {"output_tokens": 1234}))  # which no words replace
@@ -366,7 +478,8 @@ def test_durations_survive_selecting(imported: Import, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"score": "good"}, r"'score' of line 1 of x\.jsonl should be a number; found text of 4\. It is read as a score, or an"),
+        ({"score": "good"},
+        r"'score' of line 1 of x\.jsonl should be a number; found text of 4\. It is read as a score, or an"),  # noqa: E501
         ({"scores": {"judge": {"value": 1}}}, "'judge' of 'scores' of line 1"),
         ({"step_scores": 0.5}, "'step_scores' of line 1 of x.jsonl should be a list of numbers"),
         ({"step_scores": [0.5, "x"]}, "Number 1 in 'step_scores' of line 1"),
@@ -375,17 +488,20 @@ def test_durations_survive_selecting(imported: Import, tmp_path: Path) -> None:
         ({"logprobs": {}}, "'logprobs' of line 1 of x.jsonl has no 'token_logprobs'"),
         ({"logprobs": {"content": [{}]}}, "Number 0 in 'logprobs' of line 1"),
         ({"sequence_logprob": 0.9}, "'sequence_logprob' of line 1"),
-        ({"reasoning": ["a"]}, "'reasoning' of line 1 of x.jsonl should be text; found a list of 1"),
+        ({"reasoning": ["a"]},
+        "'reasoning' of line 1 of x.jsonl should be text; found a list of 1"),
         ({"duration_s": -1}, "'duration_s' of line 1 of x.jsonl should be a number from 0"),
         ({"duration": "3s"}, "'duration' of line 1"),
-        ({"output_tokens": -1}, "'output_tokens' of line 1 of x.jsonl should be a whole number from 0"),
+        ({"output_tokens": -1},
+        "'output_tokens' of line 1 of x.jsonl should be a whole number from 0"),
         ({"usage": {"completion_tokens": "7"}}, "'usage.completion_tokens' of line 1"),
         ({"model": ""}, "'model' of line 1 of x.jsonl should be text that is not empty"),
         ({"temperature": "hot"}, "'temperature' of line 1"),
         ({"max_tokens": 0}, "'max_tokens' of line 1 of x.jsonl should be a whole number from 1"),
         ({"seed": 2**64}, "'seed' of line 1 of x.jsonl should be a whole number of 64 bits"),
         ({"sample": -1}, "'sample' of line 1"),
-        ({"options": ["a"] * 27}, "'options' of line 1 of x.jsonl should be a list of at most 26 texts"),
+        ({"options": ["a"] * 27},
+        "'options' of line 1 of x.jsonl should be a list of at most 26 texts"),
         ({"options": {"label": ["A"], "text": []}}, "'label' of 'options' of line 1"),
         ({"score": 10**400}, "'score' of line 1"),
     ],
@@ -404,7 +520,8 @@ def test_other_values_are_refused_with_line_and_column(
 def test_a_sample_must_not_contradict_its_line(imported: Import) -> None:
     line = QUESTION | {"model": "m", "samples": [{"text": "t", "model": "n"}]}
     with pytest.raises(
-        ConflictError, match=r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its"
+        ConflictError,
+        match=r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its",
     ):
         imported("jsonl", lines(line), llm=None)
 
@@ -423,7 +540,10 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
     recording = imported("jsonl", lines(line), llm=None, counter=counter)
     assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
     assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
-    assert "Requests with the source's own token count: 1. It does not count output tokens" in notes(recording)
+    assert (
+        "Requests with the source's own token count: 1. It does not count output tokens"
+        in notes(recording)
+    )
     assert "were counted by 'words'" in notes(recording)
     dataset, llms = feval.load("toy", recording=recording)
     evaluation = feval.evaluate(feval.SelfConsistency(1), dataset, llms)
@@ -442,7 +562,16 @@ def test_another_counter_counts_all_again_where_the_source_counted_all(imported:
 DATES = [
     {"id": str(n), "question": f"{n}?", "gold": "05/01/2021", "answer": answer, "text": "t"}
     for n, answer in enumerate(
-        ("05/01/2021", "May 1, 2021", "5/1/2021", "05/02/2021", None, "05/01/2021", "x", "05/01/2021")
+        (
+            "05/01/2021",
+            "May 1, 2021",
+            "5/1/2021",
+            "05/02/2021",
+            None,
+            "05/01/2021",
+            "x",
+            "05/01/2021",
+        )
     )
 ]
 
@@ -452,17 +581,28 @@ def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_
 ) -> None:
     source = lines(*DATES)
     note = (
-        "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's authors have the answers, text "
-        "for text: m: 62.5 % and 37.5 %."
+        "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's"
+        " authors have the answers, text for text: m: 62.5 % and 37.5 %."
     )
-    assert note in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=None))
+    assert note in notes(
+        imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=None)
+    )
     for kind in ("date", "verbatim"):  # as asked
-        assert "Right CoTs" not in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind))
-    unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}  # a gold that is no date
-    recording = imported("jsonl", lines(DATES[0], unreadable), dataset="bigbench_date", answer_kind=None)
+        assert "Right CoTs" not in notes(
+            imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind)
+        )
+    # a gold that is no date
+    unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}
+    recording = imported(
+        "jsonl", lines(DATES[0], unreadable), dataset="bigbench_date", answer_kind=None
+    )
     assert "toy-llm: 50.0 % and 100.0 %" in notes(recording)
-    same = save("y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x"))))
-    assert "Right CoTs" not in notes(imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None))
+    same = save(
+        "y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x")))
+    )
+    assert "Right CoTs" not in notes(
+        imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None)
+    )
 
 
 def test_the_authors_rule_counts_where_they_store_no_answers(imported: Import) -> None:
@@ -474,5 +614,7 @@ def test_the_authors_rule_counts_where_they_store_no_answers(imported: Import) -
 
 def test_date_understanding_of_mot_says_both_figures(shared: Path, imported: Import) -> None:
     source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
-    recording = imported("mot-cascade", source, dataset="bigbench_date", llm="gpt-3.5-turbo", answer_kind=None)
+    recording = imported(
+        "mot-cascade", source, dataset="bigbench_date", llm="gpt-3.5-turbo", answer_kind=None
+    )
     assert "gpt-3.5-turbo: 75.5 % and 61.4 %" in notes(recording)

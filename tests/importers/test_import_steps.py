@@ -29,7 +29,9 @@ def line(nodes: list[dict[str, Any]], **fields: Any) -> bytes:
 
 
 def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -> None:
-    recording = imported("jsonl", line(NODES, step_stop="\n\n", step_policy="mine"), answer_kind="number")
+    recording = imported(
+        "jsonl", line(NODES, step_stop="\n\n", step_policy="mine"), answer_kind="number"
+    )
     [pool] = recording.pools("toy", "toy-llm")
     assert pool.texts == ["One.", "Two.", "<think> 5.", "4.", "6"]
     assert pool.parents == [None, None, 0, 1, 1]
@@ -37,11 +39,19 @@ def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -
     assert pool.answers == [None, None, None, "4", None]
     assert pool.output_tokens == [1, 2, 4, 3, 5]
     assert recording.llm_info("toy-llm").decoding == {"steps": {"stop": "\n\n", "policy": "mine"}}
-    scores = {scorer: next(recording.score_rows("toy", "toy-llm", scorer)) for scorer in ("score", "prm", "other")}
-    assert [(each.sample_indices, each.scores) for each in scores.values()] == [([3], [0.5]), ([0], [0.25]), ([0], [1])]
+    scores = {
+        scorer: next(recording.score_rows("toy", "toy-llm", scorer))
+        for scorer in ("score", "prm", "other")
+    }
+    assert [(each.sample_indices, each.scores) for each in scores.values()] == [
+        ([3], [0.5]),
+        ([0], [0.25]),
+        ([0], [1]),
+    ]
     assert verify_recording(recording.path).problems == ()
     assert "without a reply" not in notes(recording)
-    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")  # a line a step
+    # a line a step
+    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")
     assert (rows(apart), list(apart.pools("toy", "toy-llm"))) == (rows(recording), [pool])
 
 
@@ -55,7 +65,8 @@ def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported:
 
 def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:
     recording = imported(
-        "jsonl", lines(QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]})
+        "jsonl",
+        lines(QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]}),
     )
     assert not recording.has_steps("toy", "toy-llm")
     assert "not imported: steps" in notes(recording)
@@ -65,12 +76,15 @@ def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported: Import) -
     other = {"id": "q2", "question": "1 + 1?", "gold": "2", "steps": []}
     for rows_ in ((other, QUESTION | {"steps": NODES}), (QUESTION | {"steps": NODES}, other)):
         recording = imported("jsonl", lines(*rows_), answer_kind="number")
-        assert {pool.question_id: len(pool.answers) for pool in recording.pools("toy", "toy-llm")} == {"q1": 5, "q2": 0}
+        assert {
+            pool.question_id: len(pool.answers) for pool in recording.pools("toy", "toy-llm")
+        } == {"q1": 5, "q2": 0}
 
 
 def test_a_line_with_samples_and_a_tree_is_refused(imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees"
+        SourceError,
+        match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees",
     ):
         imported("jsonl", line(NODES, completions=["It is 4."]), answer_kind="number")
 
@@ -87,7 +101,11 @@ def test_the_example_is_a_tree(imported: Import) -> None:
 @pytest.mark.parametrize(
     ("nodes", "error", "sentence"),
     [
-        ([*NODES, {"node": "a", "tokens": 1}], ConflictError, "Question 'q1' has the node 'a' twice"),
+        (
+            [*NODES, {"node": "a", "tokens": 1}],
+            ConflictError,
+            "Question 'q1' has the node 'a' twice",
+        ),
         (
             [*NODES, {"node": "c", "parent": "x", "tokens": 1}],
             SourceError,
@@ -108,13 +126,21 @@ def test_the_example_is_a_tree(imported: Import) -> None:
             SourceError,
             "has an answer and 'ends' is false",
         ),
-        ([*NODES, {"tokens": 1}], SourceError, "5 of 6 samples in .* have 'node', and sample 5 of line 1 .* has none"),
+        (
+            [*NODES, {"tokens": 1}],
+            SourceError,
+            "5 of 6 samples in .* have 'node', and sample 5 of line 1 .* has none",
+        ),
         (
             [*NODES, {"node": "c", "tokens": 1, "score": "high"}],
             SourceError,
             "'score' .*sample 5 .* should be a number; found text",
         ),
-        ([*NODES, {"node": "c", "tokens": 1, "ends": 1}], SourceError, "'ends' .*sample 5 .* should be true or false"),
+        (
+            [*NODES, {"node": "c", "tokens": 1, "ends": 1}],
+            SourceError,
+            "'ends' .*sample 5 .* should be true or false",
+        ),
         ([*NODES, {"node": [], "tokens": 1}], SourceError, "'node' .*sample 5 .* should be text"),
     ],
 )

@@ -45,14 +45,23 @@ def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_p
     one, other = sorted_rows_.questions(0), sorted_rows_.questions(1)  # read side by side
     for pair in zip(sorted(expected[0].items()), sorted(expected[1].items()), strict=False):
         assert (next(one), next(other)) == pair
-    assert not list(tmp_path.iterdir())  # the file has no name, so that a killed process leaves none
+    # the file has no name, so that a killed process leaves none
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, imported: Import) -> None:
+def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(
+    save: Save, imported: Import
+) -> None:
     cots = [
         COT
-        | {"id": f"q{question}", "model": llm, "sample": sample, "text": f"{llm} {question} {sample}", "tokens": 9}
+        | {
+            "id": f"q{question}",
+            "model": llm,
+            "sample": sample,
+            "text": f"{llm} {question} {sample}",
+            "tokens": 9,
+        }
         | {"prompt": f"P{question}", "answer": str(sample % 3)}
         | ({"scores": {"judge": sample / 8}, "reasoning": "hm"} if question % 2 else {})
         | (
@@ -65,32 +74,58 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, i
         for sample in range(5 - question % 2)
     ]
     recording = imported("jsonl", lines(*cots), llm=None)
-    firsts = [cot for cot in cots if cot["model"] == "a" and cot["sample"] == 0]  # the order of the questions
+    # the order of the questions
+    firsts = [cot for cot in cots if cot["model"] == "a" and cot["sample"] == 0]
     others = [cot for cot in cots if cot not in firsts]
     np.random.default_rng(2).shuffle(others)
     shuffled = imported("jsonl", lines(*firsts, *others), llm=None)
     assert manifest(shuffled)["recording_hash"] == manifest(recording)["recording_hash"]
     assert rows(shuffled, llm="b")["text"][:6] == [*(f"b 0 {n}" for n in range(5)), "b 1 0"]
     assert shuffled.scores("toy", "a", "judge").values[1, :4].tolist() == [0, 0.125, 0.25, 0.375]
-    assert shuffled.probes("toy", "b").counts()[:3].tolist() == [[0] * 5, [0, 1, 2, 3, 0], [0, 1, 2, 3, 4]]
+    assert shuffled.probes("toy", "b").counts()[:3].tolist() == [
+        [0] * 5,
+        [0, 1, 2, 3, 0],
+        [0, 1, 2, 3, 4],
+    ]
 
 
 @pytest.mark.usefixtures("small_runs")
 def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported: Import) -> None:
     others = [COT | {"id": n, "text": "x" * 200} for n in range(40)]
     for last, sentence in (
-        ({"prompt": "Q"}, r"Question 'a' has two prompts: 'P' before, and 'Q' on line 42 of x\.jsonl"),
-        ({"sample": 1}, r"Line 42 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"),
-        ({"tokens": 1}, r"1 of 42 samples in x\.jsonl have 'tokens', and line 1 of x\.jsonl has none"),
+        (
+            {"prompt": "Q"},
+            r"Question 'a' has two prompts: 'P' before, and 'Q' on line 42 of x\.jsonl",
+        ),
+        (
+            {"sample": 1},
+            (
+                r"Line 42 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two"
+                r" ways"
+            ),
+        ),
+        (
+            {"tokens": 1},
+            r"1 of 42 samples in x\.jsonl have 'tokens', and line 1 of x\.jsonl has none",
+        ),
     ):
         with pytest.raises((ConflictError, SourceError), match=sentence):
             imported("jsonl", lines(COT | {"prompt": "P"}, *others, COT | last))
-    with pytest.raises(ConflictError, match=r"Line 42 of x\.jsonl has the question id 'a' a second time"):
-        imported("jsonl", lines(QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION))
+    with pytest.raises(
+        ConflictError, match=r"Line 42 of x\.jsonl has the question id 'a' a second time"
+    ):
+        imported(
+            "jsonl",
+            lines(
+                QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION
+            ),
+        )
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_while_rows_are_sorted_is_said(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -100,7 +135,9 @@ def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported: Import, mon
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_lines_are_those_of_the_whole_file(save: Save, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+def test_lines_are_those_of_the_whole_file(
+    save: Save, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
     monkeypatch.setattr(reading, "_CHUNK", 64)
     whole = [b"\xef\xbb\xbf\n", b"a" * 1000 + b"\n", b" \r\n", b"\x0b\x1c\x85b\n", b"\n", b"last"]
     data = b"".join(whole)
@@ -118,7 +155,9 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(
     assert len(rows(imported("jsonl", source))["text"]) == 10
     with pytest.raises(SourceError, match="expands to more than 100 bytes"):
         imported("jsonl", gzip.compress(source))
-    with pytest.raises(SourceError, match=r"has a line of more than 100 bytes, the most that is read; split it\."):
+    with pytest.raises(
+        SourceError, match=r"has a line of more than 100 bytes, the most that is read; split it\."
+    ):
         imported("jsonl", lines(COT | {"text": "x" * 100}))
     monkeypatch.undo()
     with pytest.raises(SourceError, match="expands to more than 200 times"):
@@ -128,14 +167,19 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(
 def test_numbers_beyond_64_bits_keep_their_digits_in_lines(imported: Import) -> None:
     number = 12345678901234567890123
     assert rows(imported("jsonl", lines(COT | {"answer": number})))["answer"] == [str(number)]
-    assert list(Reader().json_lines([b'["1234567890123456789", 1.5]'], "x")) == [(1, ["1234567890123456789", 1.5])]
+    assert list(Reader().json_lines([b'["1234567890123456789", 1.5]'], "x")) == [
+        (1, ["1234567890123456789", 1.5])
+    ]
 
 
 def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
     source = b"\xef\xbb\xbf" + lines(COT | {"sample": 1, "mood": 1}, COT | {"sample": 5})
     first, *_, gaps, mark, _ = notes(imported("jsonl", source)).splitlines()
     assert first.startswith("Unknown members")
-    assert gaps == "The sample numbers of 1 pools have gaps; the samples were renumbered in their order."
+    assert (
+        gaps
+        == "The sample numbers of 1 pools have gaps; the samples were renumbered in their order."
+    )
     assert mark == "The source starts with a byte order mark; it was left out."
 
 
@@ -145,7 +189,12 @@ ROWS: list[dict[str, Any]] = [
     {"id": "a", "question_id": None, "usage": {"completion_tokens": 3, "details": {"audio": 1}}},
     {"usage": {"completion_tokens": 3}, "usage.completion_tokens": 3.0},
     {"usage": None, "tokens": 3, "output_tokens": 3},
-    {"usage": {"prompt_tokens": 1}, "logprobs": [-1, -0.5], "token_confidences": [1.0, 2.5], "score": {"a": 1}},
+    {
+        "usage": {"prompt_tokens": 1},
+        "logprobs": [-1, -0.5],
+        "token_confidences": [1.0, 2.5],
+        "score": {"a": 1},
+    },
     {"usage.prompt_tokens": 1, "choices": ["x", "y"], "prompt": [{"role": "user", "content": "P"}]},
     {"duration": 1, "duration_ms": 1000, "seed": 7, "temperature": 1, "unknown": {"a": 1}},
 ]
@@ -162,16 +211,22 @@ def test_a_plan_reads_rows_as_they_are_read_one_by_one(row: dict[str, Any]) -> N
         assert without_unit == {"latency", "duration"} & row.keys()
 
 
-def test_rows_whose_members_are_all_different_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_whose_members_are_all_different_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(RowReader, "_MOST_PLANS", 3)
     reader = RowReader(names_of("cot"))
     for number in range(10):
-        assert reader.recognised({"text": "t", f"m{number}": 1}, "here")[:2] == ({"text": "t"}, {f"m{number}": 1})
+        assert reader.recognised({"text": "t", f"m{number}": 1}, "here")[:2] == (
+            {"text": "t"},
+            {f"m{number}": 1},
+        )
     assert len(reader._plans) <= 3
 
 
-# Reads a file of generic rows, pool by pool, and prints by how many MB that made the process larger. Arrow holds eighty blocks
-# of CSV: small ones here, so that anything else which grows is seen.
+# Reads a file of generic rows, pool by pool, and prints by how many MB that made the process
+# larger. Arrow holds eighty blocks of CSV: small ones here, so that anything else which grows is
+# seen.
 READING = """
 import resource, sys
 from pathlib import Path
@@ -188,12 +243,13 @@ before = peak()
 imported = IMPORTERS[sys.argv[2]].read(Path(sys.argv[1]), ImportRequest("toy", ("m",), scratch=Path(sys.argv[1]).parent))
 assert sum(len(pool.texts) for llm in imported.llms for pool in llm.pools) == 80_000
 print(peak() - before)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("form", "shuffled", "most_mb"), [("jsonl", False, 64), ("jsonl", True, 64), ("table", True, 96)]
+    ("form", "shuffled", "most_mb"),
+    [("jsonl", False, 64), ("jsonl", True, 64), ("table", True, 96)],
 )
 def test_rows_take_memory_that_does_not_grow_with_the_file(
     tmp_path: Path, form: str, shuffled: bool, most_mb: int
@@ -217,7 +273,9 @@ def test_rows_take_memory_that_does_not_grow_with_the_file(
     assert float(python(["-c", READING, str(source), form])) < most_mb
 
 
-def test_a_source_that_changes_while_it_is_read_is_refused(save: Save, imported: Import, tmp_path: Path) -> None:
+def test_a_source_that_changes_while_it_is_read_is_refused(
+    save: Save, imported: Import, tmp_path: Path
+) -> None:
     data = lines(COT | {"id": "a"}, COT | {"id": "b"})
 
     def grow(*_: int) -> None:

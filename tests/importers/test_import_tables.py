@@ -1,4 +1,6 @@
-"""Tables with a row for each CoT: what their columns are read as, and that no format and no order of rows changes a number."""
+"""Tables with a row for each CoT: what their columns are read as, and that no format and no order
+of rows changes a number.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +40,40 @@ from feval.recording import Recording, open_recording, select, verify_recording
 Row = dict[str, Any]
 
 SCORED = layout_of(scores=["reward"])
-PRICES = PriceList("2026-01-01", "2026-01-01", "made up", {f"m{i}": Price(1 + i, 4 + i) for i in range(3)})
+PRICES = PriceList(
+    "2026-01-01", "2026-01-01", "made up", {f"m{i}": Price(1 + i, 4 + i) for i in range(3)}
+)
 
 
 def table(llms: int = 2, questions: int = 6, samples: int = 5) -> list[Row]:
-    """Rows in random order; each question has two answers, and an odd number of CoTs, so that no vote is a tie."""
+    """Rows in random order; each question has two answers, and an odd number of CoTs, so that no
+    vote is a tie.
+    """
     generator = np.random.default_rng(7)
     cots = [
-        {"question_id": f"q{q}", "question": f"What is {q} + {q}?", "target": str(2 * q), "model": f"m{m}", "sample": s}
+        {
+            "question_id": f"q{q}",
+            "question": f"What is {q} + {q}?",
+            "target": str(2 * q),
+            "model": f"m{m}",
+            "sample": s,
+        }
         for m in range(llms)
         for q in range(questions)
         for s in range(samples)
     ]
     for cot in cots:
         cot["answer"] = str(int(cot["target"]) + int(generator.integers(2)))
-        cot |= {"response": f'I think,\n"so": {cot["answer"]} é', "reward": float(generator.random())}
-        cot |= {"tokens": int(generator.integers(5, 90)), "prompt_tokens": 11, "choices": None, "remark": "x"}
+        cot |= {
+            "response": f'I think,\n"so": {cot["answer"]} é',
+            "reward": float(generator.random()),
+        }
+        cot |= {
+            "tokens": int(generator.integers(5, 90)),
+            "prompt_tokens": 11,
+            "choices": None,
+            "remark": "x",
+        }
     return [cots[place] for place in generator.permutation(len(cots))]
 
 
@@ -62,7 +82,8 @@ def as_csv(cots: Sequence[Row], delimiter: str = ",") -> bytes:
     writer = csv.DictWriter(stream, list(cots[0]), delimiter=delimiter)
     writer.writeheader()
     writer.writerows(
-        {name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in cot.items()} for cot in cots
+        {name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in cot.items()}
+        for cot in cots
     )
     return stream.getvalue().encode()
 
@@ -100,7 +121,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_format_gives_the_same_recording(recording: Recording, imported: Import, form: str) -> None:
+def test_every_format_gives_the_same_recording(
+    recording: Recording, imported: Import, form: str
+) -> None:
     read = imported_table(imported, FORMS[form](table()), layout=SCORED)
     assert read.hash == recording.hash
 
@@ -110,12 +133,16 @@ def test_numbers_are_those_of_pandas(recording: Recording) -> None:
     frame = pd.DataFrame(table())
     frame["right"] = frame.answer == frame.target
     groups = frame.groupby(["model", "question_id"])
-    votes = groups.answer.agg(lambda answers: answers.value_counts().idxmax()) == groups.target.first()
+    votes = (
+        groups.answer.agg(lambda answers: answers.value_counts().idxmax()) == groups.target.first()
+    )
     best = frame.loc[groups.reward.idxmax()].groupby("model").right.mean()
     dataset, llms = load("toy", recording=recording, prices=PRICES)
     for llm in llms:
         price, own = PRICES.prices[llm.name], frame[frame.model == llm.name]
-        assert evaluate(SingleCall(), dataset, llm).accuracy == pytest.approx(own.right.mean(), abs=1e-12)
+        assert evaluate(SingleCall(), dataset, llm).accuracy == pytest.approx(
+            own.right.mean(), abs=1e-12
+        )
         vote = evaluate(SelfConsistency(n=5), dataset, llm)
         assert vote.accuracy == pytest.approx(votes[llm.name].mean(), abs=1e-12)
         cost = 6 * 11 * price.input_usd_per_mtok + own.tokens.sum() * price.output_usd_per_mtok
@@ -124,13 +151,19 @@ def test_numbers_are_those_of_pandas(recording: Recording) -> None:
         assert chosen.accuracy == pytest.approx(best[llm.name], abs=1e-12)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", pytest.param("datasets", marks=pytest.mark.slow)])
-def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, library: str) -> None:
+@pytest.mark.parametrize(
+    "library", ["pandas", "polars", "pyarrow", pytest.param("datasets", marks=pytest.mark.slow)]
+)
+def test_a_frame_of_any_library_gives_the_same_recording(
+    recording: Recording, library: str
+) -> None:
     module = pytest.importorskip(library)
     if library == "datasets":
         frame = module.Dataset.from_list(table()).to_iterable_dataset()
     else:
-        frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
+        frame = (
+            module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
+        )
     made = from_dataframe(frame, dataset="toy", answer_kind="number", scores={"reward": "reward"})
     assert made.hash == recording.hash
 
@@ -140,7 +173,12 @@ def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, l
 def test_a_gold_of_few_bits_is_its_shortest_decimal(kind: str, mixed: tuple[object, ...]) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(
-        {"question": ["a", "b"], "gold": pd.array([0.1, None], dtype=kind), "text": "x", "mixed": mixed}
+        {
+            "question": ["a", "b"],
+            "gold": pd.array([0.1, None], dtype=kind),
+            "text": "x",
+            "mixed": mixed,
+        }
     )
     made = from_dataframe(frame, dataset="toy", answer_kind="number", llm="m")
     assert [question.answer for question in made.questions("toy")] == ["0.1", None]
@@ -149,9 +187,19 @@ def test_a_gold_of_few_bits_is_its_shortest_decimal(kind: str, mixed: tuple[obje
 @pytest.mark.parametrize("form", ["pandas", "mixed", "pyarrow", "parquet", "rows"])
 def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str) -> None:
     number, options = np.float32(0.1), {"dataset": "toy", "answer_kind": "number", "llm": "a"}
-    cot = {"question": "q", "gold": number, "response": "x", "answer": number, "tokens": 3, "reward": number}
+    cot = {
+        "question": "q",
+        "gold": number,
+        "response": "x",
+        "answer": number,
+        "tokens": 3,
+        "reward": number,
+    }
     schema = pa.schema(
-        [(name, pa.float32() if value is number else pa.scalar(value).type) for name, value in cot.items()]
+        [
+            (name, pa.float32() if value is number else pa.scalar(value).type)
+            for name, value in cot.items()
+        ]
     )
     listed = pa.array([[-0.1], [-0.1]], pa.list_(pa.float32()))
     frame: Any = pa.Table.from_pylist([cot, cot], schema).append_column("token_logprobs", listed)
@@ -175,7 +223,8 @@ def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str)
 def test_a_frame_with_values_of_several_types_and_an_index_is_read() -> None:
     pd = pytest.importorskip("pandas")
     cots = [
-        {"question": "a", "gold": gold, "text": "x 2", "n_tokens": tokens} for gold, tokens in ((2, 1), ("2", np.nan))
+        {"question": "a", "gold": gold, "text": "x 2", "n_tokens": tokens}
+        for gold, tokens in ((2, 1), ("2", np.nan))
     ]
     frame = pd.DataFrame(cots, index=[5, 3])[lambda frame: frame.n_tokens == 1]
     made = from_dataframe(frame, dataset="toy", llm="m", answer_kind="number")
@@ -184,7 +233,8 @@ def test_a_frame_with_values_of_several_types_and_an_index_is_read() -> None:
 
 
 def test_a_recording_in_memory_goes_with_the_last_reference_to_it() -> None:
-    def used() -> Path:  # of its own: a library that looks at a frame's variables keeps them until it returns
+    # of its own: a library that looks at a frame's variables keeps them until it returns
+    def used() -> Path:
         made = from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number")
         folder = made.path
         dataset, llms = load("toy", recording=made)
@@ -200,7 +250,9 @@ def test_a_recording_in_memory_goes_with_the_last_reference_to_it() -> None:
 
 
 def test_a_recording_of_a_frame_is_written_where_asked(tmp_path: Path) -> None:
-    made = from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
+    made = from_dataframe(
+        table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made"
+    )
     assert made.path == tmp_path / "made"
     with pytest.raises(FevalError, match="exists"):
         from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
@@ -217,9 +269,15 @@ CYCLE.append(CYCLE)
         ("text", "list of dicts"),
         ([1], "Row 1"),
         ([], "empty"),
-        (pa.chunked_array([[1]]), "The ChunkedArray could not be read as a table: .* Give a DataFrame"),
+        (
+            pa.chunked_array([[1]]),
+            "The ChunkedArray could not be read as a table: .* Give a DataFrame",
+        ),
         ([{"question": CYCLE}], "The list could not be read as a table: maximum recursion"),
-        ([{"question": "q", "text": "x", "gold": "1", "score": Decimal("sNaN"), "tokens": -1}], "'tokens' of line 1"),
+        (
+            [{"question": "q", "text": "x", "gold": "1", "score": Decimal("sNaN"), "tokens": -1}],
+            "'tokens' of line 1",
+        ),
     ],
 )
 def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
@@ -242,33 +300,57 @@ def test_frames_that_are_no_tables_are_sentences() -> None:
 CELLS = st.sampled_from(["1", "2", " 2 ", "1.0", "x", "", None])
 POOLS = st.dictionaries(
     st.tuples(st.sampled_from(["m", "n"]), st.sampled_from(["é1", "q 2", "3"])),
-    st.lists(st.tuples(CELLS, st.sampled_from([0.5, -1.0, None, math.nan]), st.integers(0, 9)), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(CELLS, st.sampled_from([0.5, -1.0, None, math.nan]), st.integers(0, 9)),
+        min_size=1,
+        max_size=4,
+    ),
     min_size=1,
 )
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(["csv", "jsonl", "parquet"]))
-def test_any_table_in_any_order_is_recorded_as_it_is(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+def test_any_table_in_any_order_is_recorded_as_it_is(
+    tmp_path: Path, pools: Any, seed: int, form: str
+) -> None:
     check_random_table(tmp_path, pools, seed, form)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(list(FORMS)))
-def test_many_tables_in_any_order_are_recorded_as_they_are(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+def test_many_tables_in_any_order_are_recorded_as_they_are(
+    tmp_path: Path, pools: Any, seed: int, form: str
+) -> None:
     check_random_table(tmp_path, pools, seed, form)
 
 
 def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
     cots = [
-        {"qid": question, "query": "?", "gold": "2", "llm": llm, "trial": str(place), "text": "a", "pred": answer}
-        | {"num_tokens": str(tokens), "reward": None if score is None or math.isnan(score) else score}
+        {
+            "qid": question,
+            "query": "?",
+            "gold": "2",
+            "llm": llm,
+            "trial": str(place),
+            "text": "a",
+            "pred": answer,
+        }
+        | {
+            "num_tokens": str(tokens),
+            "reward": None if score is None or math.isnan(score) else score,
+        }
         for (llm, question), pool in pools.items()
         for place, (answer, score, tokens) in enumerate(pool)
     ]
     order = np.random.default_rng(seed).permutation(len(cots))
-    blank = None if "sv" in form or form == "semicolons" else ""  # an empty cell of CSV is a missing value
+    # an empty cell of CSV is a missing value
+    blank = None if "sv" in form or form == "semicolons" else ""
     wanted = [[blank if answer == "" else answer for answer, *_ in pool] for pool in pools.values()]
     path, out = tmp_path / "x", tmp_path / f"{len(list(tmp_path.iterdir()))}"
     path.write_bytes(FORMS[form]([cots[place] for place in order]))
@@ -279,11 +361,17 @@ def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None
         own = [place for place, name in enumerate(held["question_id"]) if name == question]
         assert [held["output_tokens"][place] for place in own] == [tokens for *_, tokens in pool]
         assert [held["answer_raw"][place] for place in own] == want
-        scored = [place for place, (_, score, _) in enumerate(pool) if score is not None and not math.isnan(score)]
+        scored = [
+            place
+            for place, (_, score, _) in enumerate(pool)
+            if score is not None and not math.isnan(score)
+        ]
         if scored:
             [score] = [
                 each
-                for each in recording.score_rows("toy", llm, "reward", range(len({q for _, q in pools})))
+                for each in recording.score_rows(
+                    "toy", llm, "reward", range(len({q for _, q in pools}))
+                )
                 if each.question_id == question
             ]
             assert list(score.sample_indices) == scored
@@ -293,10 +381,15 @@ def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None
 BASE = {"question": "1 + 1?", "gold": "2", "llm": "m", "text": "The answer is 2.", "tokens": 5}
 
 
-def uses(save: Save, cots: list[Row] | bytes, layout: Layout | None = None, **options: Any) -> dict[str, str]:
+def uses(
+    save: Save, cots: list[Row] | bytes, layout: Layout | None = None, **options: Any
+) -> dict[str, str]:
     """Return column -> what it is read as; those that are not read are missing."""
     path = save("x", cots if isinstance(cots, bytes) else as_lines(cots))
-    return {use.column: use.scorer or use.target for use in understood(path, layout or Layout(), **options).uses}
+    return {
+        use.column: use.scorer or use.target
+        for use in understood(path, layout or Layout(), **options).uses
+    }
 
 
 def test_usual_names_need_no_mapping(save: Save) -> None:
@@ -340,7 +433,9 @@ def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
 
 
 def test_what_was_named_goes_before_a_name(save: Save) -> None:
-    layout = layout_of(columns={"question": "prompt", "text": "meta.reply"}, scores=["prm=rewards", "conf"])
+    layout = layout_of(
+        columns={"question": "prompt", "text": "meta.reply"}, scores=["prm=rewards", "conf"]
+    )
     cot = {
         "question": 3,
         "prompt": "a",
@@ -351,7 +446,8 @@ def test_what_was_named_goes_before_a_name(save: Save) -> None:
         "score.x": 1,
     }
     assert uses(save, [cot], layout) == {
-        "prompt": "question", "meta.reply": "text", "rewards": "prm", "conf": "conf", "answer": "gold", "score.x": "x"
+        "prompt": "question", "meta.reply": "text", "rewards": "prm", "conf": "conf",
+        "answer": "gold", "score.x": "x"
     }  # fmt: skip
 
 
@@ -363,23 +459,32 @@ def test_a_column_is_left_out_on_request(save: Save) -> None:
     table = understood(save("x", as_lines([cot])), layout_of(ignored=["n", "prediction"]))
     assert (table.ignored, table.unread) == (("n", "prediction"), ())
     for missing in ("m", "llm.name"):
-        with pytest.raises(SourceError, match=f"x has no column '{missing}'; it has 'question', 'gold', .*'answer'"):
+        with pytest.raises(
+            SourceError, match=f"x has no column '{missing}'; it has 'question', 'gold', .*'answer'"
+        ):
             uses(save, [cot], layout_of(ignored=[missing]))
     recording = from_dataframe([cot], dataset="toy", answer_kind="number", ignore="prediction")
     assert rows(recording, llm="m")["answer"] == ["3"]
     assert manifest(recording)["operation"]["layout"] == {"ignored": ["prediction"]}
 
 
-def test_a_request_stands_for_the_question_where_no_other_column_does(save: Save, imported: Import) -> None:
-    recording = imported_table(imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}])
+def test_a_request_stands_for_the_question_where_no_other_column_does(
+    save: Save, imported: Import
+) -> None:
+    recording = imported_table(
+        imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}]
+    )
     assert [question.text for question in recording.questions("toy")] == ["1 + 1?"]
 
 
 def test_everything_a_row_says_is_recorded(imported: Import) -> None:
     cells = {
-        "choices": "['1', '2']", "usage": '{"prompt_tokens": 3, "completion_tokens": 7}', "finish_reason": "length",
-        "reasoning": "hm", "score.prm": "0.5", "step_scores.prm": "[0.5, 1]", "token_logprobs": "[-1, -0.5]", "seed": "4",
-        "duration_ms": "20", "temperature": "0.5", "probes": '[{"offset": 2, "answer": "1"}]', "probe_cue": "So",
+        "choices": "['1', '2']", "usage": '{"prompt_tokens": 3, "completion_tokens": 7}',
+        "finish_reason": "length",
+        "reasoning": "hm", "score.prm": "0.5", "step_scores.prm": "[0.5, 1]",
+        "token_logprobs": "[-1, -0.5]", "seed": "4",
+        "duration_ms": "20", "temperature": "0.5", "probes": '[{"offset": 2, "answer": "1"}]',
+        "probe_cue": "So",
     }  # fmt: skip
     cot = {name: value for name, value in BASE.items() if name != "tokens"} | cells
     recording = imported_table(imported, as_csv([cot]), answer_kind="choice")
@@ -392,7 +497,10 @@ def test_everything_a_row_says_is_recorded(imported: Import) -> None:
     ]
     assert recording.questions("toy")[0].choices == (("A", "1"), ("B", "2"))
     [scores] = recording.score_rows("toy", "m", "prm", range(1))
-    assert (list(scores.scores), [list(steps) for steps in scores.step_scores or ()]) == ([0.5], [[0.5, 1.0]])
+    assert (list(scores.scores), [list(steps) for steps in scores.step_scores or ()]) == (
+        [0.5],
+        [[0.5, 1.0]],
+    )
     assert recording.has_probes("toy", "m")
     assert recording.llm_info("m").temperature == 0.5
 
@@ -401,10 +509,14 @@ def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
     cots = [BASE | {"dataset": name, "llm": llm} for name in ("a", "b") for llm in ("m", "n")][:3]
     both = imported_table(imported, cots, dataset=None)
     assert both.manifest.pairs.keys() == {("a", "m"), ("a", "n"), ("b", "m")}
-    assert imported_table(imported, cots, dataset=None, llm="n").manifest.pairs.keys() == {("a", "n")}
+    assert imported_table(imported, cots, dataset=None, llm="n").manifest.pairs.keys() == {
+        ("a", "n")
+    }
     assert imported_table(imported, cots, dataset="b").manifest.pairs.keys() == {("b", "m")}
     assert imported_table(imported, cots[:1], dataset="c").manifest.pairs.keys() == {("c", "m")}
-    known = imported_table(imported, [BASE | {"dataset": "tiny_sums"}], dataset=None, answer_kind=None)
+    known = imported_table(
+        imported, [BASE | {"dataset": "tiny_sums"}], dataset=None, answer_kind=None
+    )
     assert known.manifest.raw["licences"]["questions"] == "Apache-2.0"
     with pytest.raises(UnknownNameError, match=r"no dataset in .* 'c'"):
         imported_table(imported, cots, dataset="c")
@@ -415,14 +527,18 @@ def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
 def test_ids_made_from_texts_depend_on_text_and_options_alone(imported: Import) -> None:
     other = BASE | {"question": "2 + 2?", "gold": "4"}
     ids = [question.id for question in imported_table(imported, [BASE, other]).questions("toy")]
-    assert [question.id for question in imported_table(imported, [other, BASE]).questions("toy")] == ids[::-1]
+    assert [
+        question.id for question in imported_table(imported, [other, BASE]).questions("toy")
+    ] == ids[::-1]
     assert all(name.startswith("q-") and len(name) == 18 for name in ids)
     options = [BASE | {"gold": "A", "choices": ["1", last], "sample": 0} for last in ("2", "3")]
     assert len(imported_table(imported, options, answer_kind="choice").questions("toy")) == 2
 
 
 def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import) -> None:
-    recording = imported_table(imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}])
+    recording = imported_table(
+        imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}]
+    )
     assert "no texts of questions" in notes(recording)
     assert rows(recording, llm="m")["question_id"] == ["1"]
 
@@ -441,7 +557,9 @@ def test_columns_that_are_not_read_are_listed(imported: Import) -> None:
     assert "Columns that were not read: colour (such as 'red')." in notes(recording)
 
 
-def test_notes_of_a_selection_are_marked_as_those_of_the_whole(recording: Recording, tmp_path: Path) -> None:
+def test_notes_of_a_selection_are_marked_as_those_of_the_whole(
+    recording: Recording, tmp_path: Path
+) -> None:
     whole = notes(recording)
     renamed = open_recording(select(recording.path, tmp_path / "renamed", rename={"m0": "m9"}))
     assert notes(renamed) == whole
@@ -477,8 +595,10 @@ def test_rows_in_temporary_files_are_the_same(
     ("cots", "options", "sentence"),
     [
         ([BASE | {"tokens": "many"}], {}, "'tokens' of line 1 of x.json should be a whole number"),
-        ([BASE | {"tokens": None, "n_tok": -1}], {"columns": ["tokens=n_tok"]}, "'n_tok' of line 1 of x.json should be"),
-        (b"question,gold,llm,text,tokens\na,b,c,d,1\na,b,c,d,x\n", {}, "'tokens' of row 2 of x.json should be"),
+        ([BASE | {"tokens": None, "n_tok": -1}], {"columns": ["tokens=n_tok"]},
+        "'n_tok' of line 1 of x.json should be"),
+        (b"question,gold,llm,text,tokens\na,b,c,d,1\na,b,c,d,x\n", {},
+        "'tokens' of row 2 of x.json should be"),
         (b"question,gold,llm,text\na,b,c\n", {}, "Expected 4 columns, got 3"),
         (b"question,question,text\na,b,c\n", {}, "the column 'question' twice"),
         (b"question,text\n", {}, "has no rows"),
@@ -486,28 +606,43 @@ def test_rows_in_temporary_files_are_the_same(
         (b"PAR1 nothing", {}, "damaged Parquet"),
         (b"ARROW1 nothing", {}, "not readable as Arrow"),
         (b'[{"question": 1}, 2]', {}, "Row 2 of x.json should be an object"),
-        ([BASE | {"sample": 0}] * 2, {}, "a sample number twice: 0 on line 1 of x.json and on line 2"),
+        ([BASE | {"sample": 0}] * 2, {},
+        "a sample number twice: 0 on line 1 of x.json and on line 2"),
         ([BASE, BASE | {"gold": "3"}], {}, "two gold answers.*map prediction=gold"),
-        ([{**BASE, "gold": None}, {**BASE, "question": None}], {}, "Line 2 of x.json has nothing in 'question'"),
-        ([BASE | {"question_id": name} for name in ("a", None)], {}, "Line 2 of x.json has nothing in 'question_id'"),
-        ([BASE | {"id": name} for name in range(3)], {}, "'id' of x.json is another on each of the 3 rows"),
+        ([{**BASE, "gold": None}, {**BASE, "question": None}], {},
+        "Line 2 of x.json has nothing in 'question'"),
+        ([BASE | {"question_id": name} for name in ("a", None)], {},
+        "Line 2 of x.json has nothing in 'question_id'"),
+        ([BASE | {"id": name} for name in range(3)], {},
+        "'id' of x.json is another on each of the 3 rows"),
         ([{"gold": 1, "text": "x"}], {}, "no column with the question.*map question=COLUMN"),
         ([{"question": 1, "gold": "x"}], {}, "no column with the CoT"),
         ([BASE], {"columns": ["question=promt"]}, "no column 'promt'; it has 'question', 'gold'"),
-        ([BASE], {"columns": ["qestion=text"]}, "no column of feval's, 'qestion'. Did you mean 'question'"),
+        ([BASE], {"columns": ["qestion=text"]},
+        "no column of feval's, 'qestion'. Did you mean 'question'"),
         ([BASE], {"scores": ["reward"]}, "no column 'reward'"),
-        ([BASE | {"reward": "high"}], {"scores": ["reward"]}, "'reward' of 'score' of line 1.*should be a number"),
-        (in_parquet([BASE | {"reward": math.inf}]), {"scores": ["reward"]}, "'reward' of 'score' of row 1.*should be a number"),
-        (b"question,gold,llm,text,score\na,b,c,d,-inf\n", {}, "'score' of row 1.*should be a number"),
-        ([BASE | {"text": ["a", "b"]}], {}, "'text' of line 1 of x.json should be text; found a list of 2"),
-        (b'question,text,gold,score\na,b,c,"{1: [2]}"\n', {}, "'1' of 'score' of row 1 of x.json should be a number"),
-        (b'{"question": "q", "x": ' + b"[" * 990 + b"]" * 990 + b"}", {}, "Line 1 of x.json is nested too deeply"),
-        (b'{"question": "q", "x": ' + b"[" * 900 + b"NaN" + b"]" * 900 + b"}", {}, "nested too deeply"),
+        ([BASE | {"reward": "high"}], {"scores": ["reward"]},
+        "'reward' of 'score' of line 1.*should be a number"),
+        (in_parquet([BASE | {"reward": math.inf}]), {"scores": ["reward"]},
+        "'reward' of 'score' of row 1.*should be a number"),
+        (b"question,gold,llm,text,score\na,b,c,d,-inf\n", {},
+        "'score' of row 1.*should be a number"),
+        ([BASE | {"text": ["a", "b"]}], {},
+        "'text' of line 1 of x.json should be text; found a list of 2"),
+        (b'question,text,gold,score\na,b,c,"{1: [2]}"\n', {},
+        "'1' of 'score' of row 1 of x.json should be a number"),
+        (b'{"question": "q", "x": ' + b"[" * 990 + b"]" * 990 + b"}", {},
+        "Line 1 of x.json is nested too deeply"),
+        (b'{"question": "q", "x": ' + b"[" * 900 + b"NaN" + b"]" * 900 + b"}", {},
+        "nested too deeply"),
         (b"c,a,b\n1,2,3\n", {}, "its columns are c, a, b. Name one"),
-        ([BASE | {"r": 1}], {"scores": ["\ud800=r"]}, "valid Unicode. Rename the file or the scorer"),
+        ([BASE | {"r": 1}], {"scores": ["\ud800=r"]},
+        "valid Unicode. Rename the file or the scorer"),
     ],
 )  # fmt: skip
-def test_refuses_other_tables(imported: Import, cots: Any, options: dict[str, Any], sentence: str) -> None:
+def test_refuses_other_tables(
+    imported: Import, cots: Any, options: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(FevalError, match=f"(?s){sentence}"):
         imported_table(imported, cots, layout=layout_of(**options))
 
@@ -520,9 +655,13 @@ def test_a_column_that_comes_late_may_not_change_what_others_mean(imported: Impo
         imported_table(imported, [*cots, cots[0] | {"gold": "2"}])
 
 
-def test_members_of_a_name_for_each_row_are_read_in_one_look(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_a_name_for_each_row_are_read_in_one_look(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked = []
-    monkeypatch.setattr(reading, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest))
+    monkeypatch.setattr(
+        reading, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest)
+    )
     cots = [{"question": "a", "answer": "2", "llm": "m", "text": "2"}] * 201
     odd = [cots[0] | {f"k{number}": 1} for number in range(20)]
     recording = imported_table(imported, [*cots, *odd, cots[0] | {"finish_reason": "stop"}])
@@ -533,7 +672,9 @@ def test_members_of_a_name_for_each_row_are_read_in_one_look(imported: Import, m
         imported_table(imported, [*cots, *odd, cots[0] | {"gold": "2"}])
 
 
-def test_more_columns_than_a_table_has_are_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_columns_than_a_table_has_are_refused(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_MOST_COLUMNS", 6)
     cots = [BASE | {f"k{number}": 1} for number in range(7)]
     for data in (cots, b"question,text,gold,llm,a,b,c\n"):
@@ -551,7 +692,9 @@ def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyP
 def zipped(columns: dict[str, Any], codec: str = "zstd") -> bytes:
     """A file of Arrow's IPC format, compressed."""
     made, arrow = io.BytesIO(), pa.table(columns)
-    with pa.ipc.new_file(made, arrow.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as file:
+    with pa.ipc.new_file(
+        made, arrow.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
+    ) as file:
         file.write_table(arrow)
     return made.getvalue()
 
@@ -572,10 +715,15 @@ BOMBS: dict[str, tuple[Callable[[], Any], str]] = {
         "it states 1,073,741,824 values of a column",
     ),
     "dictionary": (
-        lambda: pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int8()), pa.array(["a" * (1 << 20)])),
+        lambda: pa.DictionaryArray.from_arrays(
+            pa.array([0] * 1000, pa.int8()), pa.array(["a" * (1 << 20)])
+        ),
         "its texts are repeated to more than 16,777,216 bytes",
     ),
-    "views": (lambda: shared_text(1000, 1 << 20), "its texts are repeated to more than 16,777,216 bytes"),
+    "views": (
+        lambda: shared_text(1000, 1 << 20),
+        "its texts are repeated to more than 16,777,216 bytes",
+    ),
     "run ends": (lambda: RUNS, "'text' of the type run_end_encoded"),
 }
 
@@ -606,8 +754,13 @@ def test_compressed_arrow_with_repeated_texts_is_read(codec: str, imported: Impo
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_an_exported_table_is_the_same_recording(imported: Import, tmp_path: Path, form: str) -> None:
-    cots = [cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]} for cot in table()]
+def test_an_exported_table_is_the_same_recording(
+    imported: Import, tmp_path: Path, form: str
+) -> None:
+    cots = [
+        cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]}
+        for cot in table()
+    ]
     recording = imported_table(imported, cots, layout=SCORED)
     export_recording(recording.path, tmp_path / "table", form)
     again = imported_table(imported, (tmp_path / "table").read_bytes(), dataset=None)
@@ -624,7 +777,9 @@ def test_a_table_of_steps_is_a_tree(imported: Import, tmp_path: Path) -> None:
     assert rows(own, llm="m@steps")["answer"] == [None, "2"]
 
 
-def test_a_row_of_csv_that_is_too_large_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_csv_that_is_too_large_is_said(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_BLOCK_BYTES", 200)
     with pytest.raises(SourceError, match=r"a row of more than 200 bytes.* Parquet or JSON Lines"):
         imported_table(imported, as_csv([BASE, BASE | {"text": "x" * 500}]))
@@ -634,7 +789,9 @@ def test_a_row_of_csv_that_is_too_large_is_said(imported: Import, monkeypatch: p
 def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path: Path) -> None:
     source = tmp_path / "x.csv.gz"
     source.write_bytes(
-        gzip.compress(b"question,gold,text\n" + b"What is 1 + 1?,2,The answer is 2 and so on.\n" * 300_000, 1)
+        gzip.compress(
+            b"question,gold,text\n" + b"What is 1 + 1?,2,The answer is 2 and so on.\n" * 300_000, 1
+        )
     )
     command = [
         sys.executable,
@@ -649,5 +806,7 @@ def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path: Path) -> Non
         str(tmp_path / "out"),
     ]
     for _ in range(30):
-        done = subprocess.run([*command, "--map", "llm=none"], capture_output=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*command, "--map", "llm=none"], capture_output=True, timeout=60, check=False
+        )
         assert done.returncode == 1, done.stderr

@@ -12,7 +12,13 @@ from importing import Import, notes, rows
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.recording import verify_recording
 
-QUESTION = {"id": "q1", "question": "What is 2 + 2?", "gold": "4", "prompt": "2 + 2?", "prompt_tokens": 9}
+QUESTION = {
+    "id": "q1",
+    "question": "What is 2 + 2?",
+    "gold": "4",
+    "prompt": "2 + 2?",
+    "prompt_tokens": 9,
+}
 FIRST: dict[str, Any] = {
     "messages": "Are you sure?",
     "text": "It is 4.",
@@ -31,7 +37,12 @@ SECOND: dict[str, Any] = {
 SAMPLES: list[dict[str, Any]] = [
     {"text": "It is 5.", "answer": "5", "tokens": 4, "turns": [FIRST, SECOND]},
     {"text": "It is 4.", "answer": "4", "tokens": 5, "score": 1},
-    {"text": "No idea.", "answer": None, "tokens": 6, "turns": [FIRST | {"answer": "7", "tokens": 7}]},
+    {
+        "text": "No idea.",
+        "answer": None,
+        "tokens": 6,
+        "turns": [FIRST | {"answer": "7", "tokens": 7}],
+    },
 ]
 
 
@@ -60,31 +71,53 @@ def test_turns_are_a_chain_behind_their_cot(imported: Import) -> None:
     assert (scores.sample_indices, scores.scores) == ([1, 5], [1.0, 0.5])
     assert verify_recording(recording.path).problems == ()
     assert "not imported" not in notes(recording)
-    apart = imported("jsonl", lines(*(QUESTION | sample for sample in SAMPLES)), answer_kind="number")  # a line a CoT
+    # a line a CoT
+    apart = imported(
+        "jsonl", lines(*(QUESTION | sample for sample in SAMPLES)), answer_kind="number"
+    )
     assert (rows(apart), apart.hash) == (rows(recording), recording.hash)
 
 
 def test_turns_as_nodes_may_branch(imported: Import) -> None:
     def node(name: str, parent: str | None, text: str, **turn: Any) -> dict[str, Any]:
-        return {"node": name, "parent": parent, "text": text, "tokens": 1, "answer": None, "ends": True} | turn
+        return {
+            "node": name,
+            "parent": parent,
+            "text": text,
+            "tokens": 1,
+            "answer": None,
+            "ends": True,
+        } | turn
 
     asked = {"turn_messages": "Are you sure?", "turn_prompt_tokens": 12}
     steps = [node("c", "a", "yes", **asked), node("a", None, "4"), node("b", "a", "no", **asked)]
-    [pool] = imported("jsonl", lines(QUESTION | {"steps": steps}), answer_kind="text").pools("toy", "toy-llm")
-    assert (pool.texts, pool.parents, pool.messages) == (["4", "yes", "no"], [None, 0, 0], [None, SURE, SURE])
+    [pool] = imported("jsonl", lines(QUESTION | {"steps": steps}), answer_kind="text").pools(
+        "toy", "toy-llm"
+    )
+    assert (pool.texts, pool.parents, pool.messages) == (
+        ["4", "yes", "no"],
+        [None, 0, 0],
+        [None, SURE, SURE],
+    )
     assert pool.turn_prompt_tokens == [None, 12, 12]
 
 
 def test_answers_and_tokens_that_the_file_lacks_are_read_and_counted(imported: Import) -> None:
     bare = [
-        {"text": "<think>2, 3</think>It is 5.", "turns": [{"messages": "Are you sure?", "text": "Sorry, it is 4."}]},
+        {
+            "text": "<think>2, 3</think>It is 5.",
+            "turns": [{"messages": "Are you sure?", "text": "Sorry, it is 4."}],
+        },
         {"text": "It is 4.", "turns": [{"messages": "Why?", "text": "Because 2 + 2 is 4."}]},
     ]
-    recording = imported("jsonl", line(bare, prompt="What is 2 + 2?", prompt_tokens=None), answer_kind="number")
+    recording = imported(
+        "jsonl", line(bare, prompt="What is 2 + 2?", prompt_tokens=None), answer_kind="number"
+    )
     [pool] = recording.pools("toy", "toy-llm")
     assert pool.answers == ["5", "4", "4", "4"]
     assert (pool.texts[0], pool.reasoning) == ("It is 5.", ["2, 3", None, None, None])
-    # 1.365 tokens a word: of the request 7, of the CoT as written, with its thoughts, 5, of the message 4.
+    # 1.365 tokens a word: of the request 7, of the CoT as written, with its thoughts, 5, of the
+    # message 4.
     assert (recording.counter("toy", "toy-llm"), pool.prompt_tokens) == ("words", 7)
     assert pool.turn_prompt_tokens == [None, None, 7 + 5 + 4, 7 + 4 + 1]
     again = imported("jsonl", line(SAMPLES), answer_kind="number", counter="words")
@@ -98,14 +131,25 @@ def test_answers_and_tokens_that_the_file_lacks_are_read_and_counted(imported: I
     ]
 
 
-def test_prompt_tokens_of_turns_may_be_unknown_where_those_of_the_request_are(imported: Import) -> None:
-    bare = [{**SAMPLES[0], "turns": [{name: value for name, value in FIRST.items() if name != "prompt_tokens"}]}]
-    [pool] = imported("jsonl", line(bare, prompt_tokens=None), answer_kind="number").pools("toy", "toy-llm")
+def test_prompt_tokens_of_turns_may_be_unknown_where_those_of_the_request_are(
+    imported: Import,
+) -> None:
+    bare = [
+        {
+            **SAMPLES[0],
+            "turns": [{name: value for name, value in FIRST.items() if name != "prompt_tokens"}],
+        }
+    ]
+    [pool] = imported("jsonl", line(bare, prompt_tokens=None), answer_kind="number").pools(
+        "toy", "toy-llm"
+    )
     assert (pool.prompt_tokens, pool.turn_prompt_tokens) == (None, None)
 
 
 def test_empty_lists_of_turns_are_plain_cots(imported: Import) -> None:
-    recording = imported("jsonl", line([sample | {"turns": []} for sample in SAMPLES]), answer_kind="number")
+    recording = imported(
+        "jsonl", line([sample | {"turns": []} for sample in SAMPLES]), answer_kind="number"
+    )
     assert recording.channels("toy", "toy-llm") == []
 
 
@@ -117,17 +161,28 @@ def with_turn(**changes: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("samples", "error", "sentence"),
     [
-        (with_turn(messages=...), SourceError, "Turn 1 of sample 1 of line 1 of .* has no 'messages'; give what was sent"),
-        (with_turn(messages=[]), SourceError, "'messages' of turn 1 of sample 1 of line 1 .* should be text that is not empty"),
-        (with_turn(messages=7), SourceError, "'messages' of turn 1 of sample 1 of line 1 .* should be text or a list"),
-        (with_turn(messages=[{"role": "user"}]), SourceError, "message of 'messages' of turn 1 of sample 1 of line 1"),
-        (with_turn(tokens=-1), SourceError, "'tokens' of turn 1 of sample 1 of line 1 .* should be a whole number"),
-        (with_turn(tokens=...), SourceError, "5 of 6 samples in .* have 'tokens', and turn 1 of sample 1 of line 1 .* none"),
-        (with_turn(answer=...), SourceError, "5 of 6 samples in .* have 'answer', and turn 1 of sample 1 of line 1 .* none"),
-        (with_turn(prompt_tokens=...), SourceError, "Turn 1 of sample 1 of question 'q1' has no 'prompt_tokens', and the req"),
-        ([SAMPLES[0] | {"turns": ["Why?"]}], SourceError, "Entry 0 of 'turns' of sample 0 of line 1 .* should be an object"),
-        ([SAMPLES[0] | {"turns": 3}], SourceError, "'turns' of sample 0 of line 1 .* should be a list of objects"),
-        ([*SAMPLES, {"node": "a", "tokens": 1, "answer": "4"}], SourceError, "has both CoTs with 'turns' and nodes of trees"),
+        (with_turn(messages=...), SourceError,
+        "Turn 1 of sample 1 of line 1 of .* has no 'messages'; give what was sent"),
+        (with_turn(messages=[]), SourceError,
+        "'messages' of turn 1 of sample 1 of line 1 .* should be text that is not empty"),
+        (with_turn(messages=7), SourceError,
+        "'messages' of turn 1 of sample 1 of line 1 .* should be text or a list"),
+        (with_turn(messages=[{"role": "user"}]), SourceError,
+        "message of 'messages' of turn 1 of sample 1 of line 1"),
+        (with_turn(tokens=-1), SourceError,
+        "'tokens' of turn 1 of sample 1 of line 1 .* should be a whole number"),
+        (with_turn(tokens=...), SourceError,
+        "5 of 6 samples in .* have 'tokens', and turn 1 of sample 1 of line 1 .* none"),
+        (with_turn(answer=...), SourceError,
+        "5 of 6 samples in .* have 'answer', and turn 1 of sample 1 of line 1 .* none"),
+        (with_turn(prompt_tokens=...), SourceError,
+        "Turn 1 of sample 1 of question 'q1' has no 'prompt_tokens', and the req"),
+        ([SAMPLES[0] | {"turns": ["Why?"]}], SourceError,
+        "Entry 0 of 'turns' of sample 0 of line 1 .* should be an object"),
+        ([SAMPLES[0] | {"turns": 3}], SourceError,
+        "'turns' of sample 0 of line 1 .* should be a list of objects"),
+        ([*SAMPLES, {"node": "a", "tokens": 1, "answer": "4"}], SourceError,
+        "has both CoTs with 'turns' and nodes of trees"),
     ],
 )  # fmt: skip
 def test_what_is_no_turn_is_refused(
@@ -138,19 +193,40 @@ def test_what_is_no_turn_is_refused(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"parent": None}, {"ends": False}, {"parent": "b"}], ids=["no parent", "no end", "a step that goes on"]
+    "changes",
+    [{"parent": None}, {"ends": False}, {"parent": "b"}],
+    ids=["no parent", "no end", "a step that goes on"],
 )
 def test_nodes_that_reply_to_no_cot_are_refused(changes: dict[str, Any], imported: Import) -> None:
     nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
-    turn = {"node": "c", "parent": "a", "tokens": 1, "ends": True, "turn_messages": "Why?", "turn_prompt_tokens": 10}
-    with pytest.raises(SourceError, match="The node 'c' of question 'q1' has 'turn_messages' and is no turn"):
-        imported("jsonl", lines(QUESTION | {"steps": [*nodes, turn | changes]}), answer_kind="number")
+    turn = {
+        "node": "c",
+        "parent": "a",
+        "tokens": 1,
+        "ends": True,
+        "turn_messages": "Why?",
+        "turn_prompt_tokens": 10,
+    }
+    with pytest.raises(
+        SourceError, match="The node 'c' of question 'q1' has 'turn_messages' and is no turn"
+    ):
+        imported(
+            "jsonl", lines(QUESTION | {"steps": [*nodes, turn | changes]}), answer_kind="number"
+        )
 
 
 def test_turns_in_a_tree_of_steps_are_refused(imported: Import) -> None:
     nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
-    turn = {"node": "c", "parent": "a", "tokens": 1, "ends": True, "turn_messages": "Why?", "turn_prompt_tokens": 10}
+    turn = {
+        "node": "c",
+        "parent": "a",
+        "tokens": 1,
+        "ends": True,
+        "turn_messages": "Why?",
+        "turn_prompt_tokens": 10,
+    }
     with pytest.raises(
-        (UsageError, ConflictError, FevalError), match="question 'q1': turn 2 has the parent 0 in a tree"
+        (UsageError, ConflictError, FevalError),
+        match="question 'q1': turn 2 has the parent 0 in a tree",
     ):
         imported("jsonl", lines(QUESTION | {"steps": [*nodes, turn]}), answer_kind="number")

@@ -1,4 +1,6 @@
-"""Several workers import what one process imports: every byte, every note, every sentence where a source is broken."""
+"""Several workers import what one process imports: every byte, every note, every sentence where a
+source is broken.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,26 @@ from feval.executors import opened
 from feval.importers import jsonl, pools
 from feval.recording import Recording, open_recording
 
-# What importers read of it: thoughts, scores, channels, prompts, probes, unknown members, gaps, two LLMs, rows in any order.
+# What importers read of it: thoughts, scores, channels, prompts, probes, unknown members, gaps, two
+# LLMs, rows in any order.
 COTS = [
     COT
-    | {"id": f"q{question}", "llm": llm, "sample": 3 * sample, "text": f"<think>hm</think> The answer is {sample}."}
+    | {
+        "id": f"q{question}",
+        "llm": llm,
+        "sample": 3 * sample,
+        "text": f"<think>hm</think> The answer is {sample}.",
+    }
     | {"prompt": f"P{question}", "logprobs": [-0.5, -1], "latency": 2, "mood": sample}
-    | ({"scores": {"judge": sample / 8}, "finish_reason": "length"} if question % 2 else {"reasoning": "hm"})
-    | {"probe_cue": "So:", "probes": [{"offset": n, "text": f"{n} or"} for n in range(1, 1 + sample)]}
+    | (
+        {"scores": {"judge": sample / 8}, "finish_reason": "length"}
+        if question % 2
+        else {"reasoning": "hm"}
+    )
+    | {
+        "probe_cue": "So:",
+        "probes": [{"offset": n, "text": f"{n} or"} for n in range(1, 1 + sample)],
+    }
     for sample in range(3)
     for llm in "ab"
     for question in (3, 1, 2, 0)
@@ -55,15 +70,19 @@ COTS = [
 SOURCES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "jsonl": (lines(*COTS), {"llm": None, "answers": "text", "answer_kind": "number"}),
     "feval-ttc": (archive(archive_members()), {"dataset": "gsm8k", "llm": None}),
-    "mot-cascade": (dumped([mot_entry(question=f"Q: {n}") for n in range(4)]), {"answer_kind": "number"}),
-    "esc": (lines(*({"question": f"Q{n}", "answer": "a", "generated_answer": ["the answer is a"]} for n in range(4))), {}),
+    "mot-cascade": (dumped([mot_entry(question=f"Q: {n}") for n in range(4)]),
+    {"answer_kind": "number"}),
+    "esc": (lines(*({"question": f"Q{n}", "answer": "a",
+    "generated_answer": ["the answer is a"]} for n in range(4))), {}),
     "coupled-mmlu": (MMLU_REPLIES, {"questions": MMLU_KEY}),
     "modelswitch": (dumped([switch_entry(), switch_entry(no=1)]), {}),
     "linc": (dumped([["True", "Error"], ["False", "Uncertain"]]), {}),
     "game24": (dumped([game_entry()]), {"questions": PUZZLES, "answer_kind": "number"}),
-    "probed-traces": (dumped([probed_entry(), probed_entry(question="Q1")]), {"answer_kind": "number"}),
+    "probed-traces": (dumped([probed_entry(), probed_entry(question="Q1")]),
+    {"answer_kind": "number"}),
     "lm-eval": (lines(harness_line(), harness_line(doc_id=1)), {"answer_kind": "number"}),
-    "inspect-ai": (dumped(inspect_log(inspect_sample(), inspect_sample(id=2))), {"answer_kind": "number"}),
+    "inspect-ai": (dumped(inspect_log(inspect_sample(), inspect_sample(id=2))),
+    {"answer_kind": "number"}),
     "lighteval": (details(), {"answer_kind": "number"}),
 }  # fmt: skip
 
@@ -86,7 +105,8 @@ def undated(recording: Recording) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
-    "format_name", ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SOURCES][1:])]
+    "format_name",
+    ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SOURCES][1:])],
 )
 def test_every_format_is_imported_alike(imported: Import, save: Save, format_name: str) -> None:
     source, options = SOURCES[format_name]
@@ -106,17 +126,21 @@ ODD: dict[str, bytes] = {
         + lines(*MANY)
         + b'{"id": "z", "question": "Z?", "text": "\\ud800", "answer": "1", "mood": NaN}\n\n\n'
     ),
-    "blank lines and ids by row": lines(*(QUESTION | {"id": None, "answer": n} for n in range(9))).replace(
-        b"\n", b"\n\n"
+    "blank lines and ids by row": (
+        lines(*(QUESTION | {"id": None, "answer": n} for n in range(9))).replace(b"\n", b"\n\n")
     ),
-    "questions that later rows complete": lines(*({**row, "gold": None} for row in MANY[:20]), *MANY[20:]),
+    "questions that later rows complete": lines(
+        *({**row, "gold": None} for row in MANY[:20]), *MANY[20:]
+    ),
 }
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("source", ODD)
 def test_odd_lines_are_read_alike(imported: Import, source: str) -> None:
-    alone, together = (imported("jsonl", ODD[source], executor=executor) for executor in (None, Parcels()))
+    alone, together = (
+        imported("jsonl", ODD[source], executor=executor) for executor in (None, Parcels())
+    )
     assert undated(together) == undated(alone)
 
 
@@ -132,7 +156,8 @@ BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
         "Line 21 of x.jsonl is not valid JSON",
     ),
     "two layouts": (lines(*MANY, QUESTION), {}, "Line 41 of x.jsonl is a question"),
-    "two decodings": (lines(*MANY, COT | {"temperature": 1}, COT | {"temperature": 0}), {}, "Line 42 of x.jsonl has temp"),
+    "two decodings": (lines(*MANY, COT | {"temperature": 1}, COT | {"temperature": 0}), {},
+    "Line 42 of x.jsonl has temp"),
     "two prompts, behind a CoT without an answer to take": (
         lines(*({**row, "answer": None, "prompt": str(n % 7 and n)} for n, row in enumerate(MANY))),
         {},
@@ -149,7 +174,8 @@ BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
         "question 'q0': A time should be ISO 8601",
     ),
     "a time that cannot be stored, before two prompts": (
-        lines(MANY[0] | {"recorded_at": "noon"}, MANY[1] | {"prompt": "P"}, MANY[1] | {"prompt": "Q"}),
+        lines(MANY[0] | {"recorded_at": "noon"}, MANY[1] | {"prompt": "P"},
+        MANY[1] | {"prompt": "Q"}),
         {},
         "question 'q0': A time should be ISO 8601",
     ),
@@ -169,10 +195,14 @@ def test_what_is_wrong_with_a_source_is_the_same_sentence(imported: Import, sour
     assert str(together.value) == str(alone.value)
 
 
-def test_blocks_end_where_their_texts_are_large(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_end_where_their_texts_are_large(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pools, "_BLOCK_BYTES", 100)
     executor = Parcels()
-    imported("jsonl", lines(*(COT | {"id": n, "text": "x" * 60} for n in range(9))), executor=executor)
+    imported(
+        "jsonl", lines(*(COT | {"id": n, "text": "x" * 60} for n in range(9))), executor=executor
+    )
     assert executor.tasks == 1 + 5
 
 
@@ -202,7 +232,17 @@ def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
 ) -> None:
     source, before = SOURCES["jsonl"][0], {*active_children()}
     alone = imported("jsonl", source, llm=None, answer_kind="number")
-    command = ["import", "jsonl", tmp_path / "x.jsonl", "--dataset", "toy", "--answer-kind", "number", "--workers", "2"]
+    command = [
+        "import",
+        "jsonl",
+        tmp_path / "x.jsonl",
+        "--dataset",
+        "toy",
+        "--answer-kind",
+        "number",
+        "--workers",
+        "2",
+    ]
     run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "new")])
     assert run.exit_code == 0, run.output
     assert undated(open_recording(tmp_path / "new")) == undated(alone)

@@ -50,7 +50,8 @@ from feval.importers.reading import Reader
 
 
 def test_reads_a_mot_cascade_file(imported: Import) -> None:
-    recording = imported("mot-cascade", dumped([mot_entry(), mot_entry(answer="3")]))  # equal texts, two questions
+    # equal texts, two questions
+    recording = imported("mot-cascade", dumped([mot_entry(), mot_entry(answer="3")]))
     table, sent = rows(recording), requests(recording)
     assert recording.dataset_ids() == ["toy"]
     assert recording.llm_names("toy") == ["toy-llm"]
@@ -60,9 +61,13 @@ def test_reads_a_mot_cascade_file(imported: Import) -> None:
     assert table["answer_raw"] == table["answer"] == ["2", "3", None] * 2
     assert table["output_tokens"] == [7, 3, 1] * 2  # 5, 2 and 1 words times 1.365
     assert set(table["finish_reason"]) == {"unknown"}
-    assert [json.loads(prompt) for prompt in sent["prompt"]] == [[{"role": "user", "content": "What is 1 + 1?"}]] * 2
+    assert [json.loads(prompt) for prompt in sent["prompt"]] == [
+        [{"role": "user", "content": "What is 1 + 1?"}]
+    ] * 2
     assert sent["prompt_tokens"] == [7, 7]
-    assert "Requests missing from the source, replaced by the question's text: 2." in notes(recording)
+    assert "Requests missing from the source, replaced by the question's text: 2." in notes(
+        recording
+    )
 
 
 def test_numbers_become_decimal_keys(imported: Import) -> None:
@@ -76,10 +81,17 @@ def test_numbers_become_decimal_keys(imported: Import) -> None:
 
 def test_whole_numbers_beyond_64_bits_keep_their_digits(imported: Import) -> None:
     number = 123456789012345678901234567890
-    entry = mot_entry(answer=number, generated=["x"] * 4, results=[number, number + 1, 10**4000, 1e308])
+    entry = mot_entry(
+        answer=number, generated=["x"] * 4, results=[number, number + 1, 10**4000, 1e308]
+    )
     recording = imported("mot-cascade", dumped([entry]))
     # The last two are too long for a key, and kept as text.
-    assert rows(recording)["answer"] == [str(number), str(number + 1), str(10**4000), "1" + "0" * 308]
+    assert rows(recording)["answer"] == [
+        str(number),
+        str(number + 1),
+        str(10**4000),
+        "1" + "0" * 308,
+    ]
 
 
 def test_the_option_marked_1_is_the_gold(imported: Import) -> None:
@@ -89,7 +101,9 @@ def test_the_option_marked_1_is_the_gold(imported: Import) -> None:
 
 
 @pytest.mark.parametrize("options", [{"2": 1, "3": 1}, {"2": 0}, {}, {"2": True}])
-def test_refuses_a_gold_object_without_one_right_option(imported: Import, options: dict[str, int]) -> None:
+def test_refuses_a_gold_object_without_one_right_option(
+    imported: Import, options: dict[str, int]
+) -> None:
     with pytest.raises(SourceError, match="options marked 1"):
         imported("mot-cascade", dumped([mot_entry(answer=options)]))
 
@@ -97,7 +111,10 @@ def test_refuses_a_gold_object_without_one_right_option(imported: Import, option
 def test_samples_stored_twice_are_imported_once_unless_asked(imported: Import) -> None:
     entry = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
     source = dumped([entry, entry])
-    once, twice = imported("mot-cascade", source), imported("mot-cascade", source, keep_duplicates=True)
+    once, twice = (
+        imported("mot-cascade", source),
+        imported("mot-cascade", source, keep_duplicates=True),
+    )
     assert rows(once)["text"] == ["a", "b"] * 2
     assert "only the first half was imported" in notes(once)
     assert rows(twice)["text"] == ["a", "b"] * 4
@@ -121,14 +138,22 @@ def test_pools_may_be_ragged(imported: Import) -> None:
 
 def test_refuses_other_numbers_of_texts_and_answers(imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'"
+        SourceError,
+        match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'",
     ):
         imported("mot-cascade", dumped([mot_entry(), mot_entry(results=["2"] * 4)]))
 
 
-def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(imported: Import) -> None:
+def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(
+    imported: Import,
+) -> None:
     # As in the published files of programs: (texts, results) of (3, 3), (3, 2), (3, 0) and (0, 0).
-    entries = [mot_entry(), mot_entry(results=["2", "3"]), mot_entry(results=[]), mot_entry(generated=[], results=[])]
+    entries = [
+        mot_entry(),
+        mot_entry(results=["2", "3"]),
+        mot_entry(results=[]),
+        mot_entry(generated=[], results=[]),
+    ]
     recording = imported("mot-cascade", dumped(entries))
     assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
     assert rows(recording)["answer"] == ["2", "3", None, None, None, None]
@@ -137,7 +162,9 @@ def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer
     assert "Questions without samples: 2 of 4 (toy/1, toy/3)" in notes(recording)
 
 
-def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(imported: Import) -> None:
+def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(
+    imported: Import,
+) -> None:
     entries = [
         mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2),
         mot_entry(generated=["a", "b"] * 2, results=["2"] * 2),
@@ -165,7 +192,11 @@ def test_reads_an_esc_file_by_its_authors_rule(imported: Import) -> None:
 
 
 def test_another_answer_kind_extracts_in_its_own_way(imported: Import) -> None:
-    line = {"question": "Q: letters?", "answer": "yajO", "generated_answer": ["The answer is YAJO."]}
+    line = {
+        "question": "Q: letters?",
+        "answer": "yajO",
+        "generated_answer": ["The answer is YAJO."],
+    }
     recording = imported("esc", lines(line), answer_kind="letters")
     assert rows(recording)["answer"] == ["yajo"]
     assert recording.questions("toy")[0].answer_key == "yajo"
@@ -174,7 +205,8 @@ def test_another_answer_kind_extracts_in_its_own_way(imported: Import) -> None:
 @pytest.mark.parametrize(
     ("reply", "letter"),
     [
-        ("B", "B"), ("A.", "A"), ('"C"', "C"), ("D) the last", "D"), ("B,\nand", "B"), ("C\n\nD", "C"), (" A", "E"), ("", "E"),
+        ("B", "B"), ("A.", "A"), ('"C"', "C"), ("D) the last", "D"), ("B,\nand", "B"), ("C\n\nD",
+        "C"), (" A", "E"), ("", "E"),
         ("a", "E"), ("Answer: A", "E"), ("B\n", "B"), ("nan", "E"),
     ],
 )  # fmt: skip
@@ -188,19 +220,30 @@ def test_esc_rule_takes_the_last_phrase() -> None:
 
 def test_reads_coupled_mmlu_with_an_answer_key(save: Save, imported: Import) -> None:
     key = save("key.csv", MMLU_KEY)
-    recording = imported("coupled-mmlu", save("responses_0_2_seed123.csv", MMLU_REPLIES), questions=key)
+    recording = imported(
+        "coupled-mmlu", save("responses_0_2_seed123.csv", MMLU_REPLIES), questions=key
+    )
     assert rows(recording)["answer"] == ["A"] * 10 + ["B"] * 9 + ["E"]
     assert [q.answer for q in recording.questions("toy")] == ["A", "B"]
     assert requests(recording)["prompt"] == [None, None]
     assert "nothing can be priced" in notes(recording)
     assert "noise seed 123" in notes(recording)
-    assert manifest(recording)["llms"][0]["decoding"] == {"noise": {"scheme": "coupled-llm-evaluation", "seed": 123}}
+    assert manifest(recording)["llms"][0]["decoding"] == {
+        "noise": {"scheme": "coupled-llm-evaluation", "seed": 123}
+    }
 
 
 def test_reads_coupled_mmlu_with_texts_and_options(save: Save, imported: Import) -> None:
     choices = [{"label": label, "text": f"option {label}"} for label in "ABCD"]
-    questions = lines(*({"id": f"toy/{i}", "question": f"Q{i}", "answer": "A", "choices": choices} for i in (1, 0)))
-    recording = imported("coupled-mmlu", MMLU_REPLIES, questions=save("q.jsonl", questions), answer_kind="choice")
+    questions = lines(
+        *(
+            {"id": f"toy/{i}", "question": f"Q{i}", "answer": "A", "choices": choices}
+            for i in (1, 0)
+        )
+    )
+    recording = imported(
+        "coupled-mmlu", MMLU_REPLIES, questions=save("q.jsonl", questions), answer_kind="choice"
+    )
     assert [q.text for q in recording.questions("toy")] == ["Q0", "Q1"]
     assert recording.questions("toy")[0].choices[3] == ("D", "option D")
     assert rows(recording)["answer"] == ["A"] * 10 + ["B"] * 9 + [None]
@@ -210,13 +253,17 @@ def test_coupled_mmlu_needs_its_questions(save: Save, imported: Import) -> None:
     source = MMLU_REPLIES
     with pytest.raises(UsageError, match="--questions FILE"):
         imported("coupled-mmlu", source)
-    with pytest.raises(SourceError, match=r"replies to 2 questions, 'toy/0' to 'toy/1'; the questions file has 3"):
+    with pytest.raises(
+        SourceError, match=r"replies to 2 questions, 'toy/0' to 'toy/1'; the questions file has 3"
+    ):
         imported("coupled-mmlu", source, questions=save("key.csv", MMLU_KEY + b"algebra,2,C\n"))
     with pytest.raises(SourceError, match="must have the same questions"):
         imported(
             "coupled-mmlu",
             source,
-            questions=save("q.jsonl", lines({"question": "a", "id": 7}, {"question": "b", "id": 8})),
+            questions=save(
+                "q.jsonl", lines({"question": "a", "id": 7}, {"question": "b", "id": 8})
+            ),
         )
 
 
@@ -241,19 +288,29 @@ def test_refuses_other_csv(save: Save, imported: Import, data: bytes, sentence: 
 
 
 def test_blank_lines_at_the_end_of_a_csv_file_are_nothing(save: Save, imported: Import) -> None:
-    recording = imported("coupled-mmlu", MMLU_REPLIES + b"\n\n", questions=save("key.csv", MMLU_KEY))
+    recording = imported(
+        "coupled-mmlu", MMLU_REPLIES + b"\n\n", questions=save("key.csv", MMLU_KEY)
+    )
     assert len(rows(recording)["answer"]) == 20
 
 
 def test_modelswitch_is_put_in_the_order_of_its_numbers(imported: Import) -> None:
     entries = [
         switch_entry(no=7, question="b", solution=4),
-        switch_entry(no=3, question="a", step_sampling=["x", "y"], intermediate_results=["", "Error"]),
+        switch_entry(
+            no=3, question="a", step_sampling=["x", "y"], intermediate_results=["", "Error"]
+        ),
     ]
     recording = imported("modelswitch", dumped(entries))
-    assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [("toy/3", "a", "2"), ("toy/7", "b", "4")]
+    assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
+        ("toy/3", "a", "2"),
+        ("toy/7", "b", "4"),
+    ]
     assert rows(recording)["answer"] == [None, None, "2"]
-    assert "Stored answers of toy-llm that are empty or 'Error', and were read as no answer: 2." in notes(recording)
+    assert (
+        "Stored answers of toy-llm that are empty or 'Error', and were read as no answer: 2."
+        in notes(recording)
+    )
     assert "shuffled order" in notes(recording)
 
 
@@ -265,7 +322,9 @@ def test_modelswitch_files_of_open_models_name_their_llms(imported: Import) -> N
     assert rows(recording, llm="gemma")["question_id"] == ["toy/1"]
     assert "Questions without samples of gemma: 1." in notes(recording)
     assert imported("modelswitch", source, llm="gemma").llm_names("toy") == ["gemma"]
-    with pytest.raises(UnknownNameError, match=r"no LLM in x\.json, 'o'\.(.*)Known: Llama-3\.1-70B-Instruct, gemma"):
+    with pytest.raises(
+        UnknownNameError, match=r"no LLM in x\.json, 'o'\.(.*)Known: Llama-3\.1-70B-Instruct, gemma"
+    ):
         imported("modelswitch", source, llm="o")
 
 
@@ -280,12 +339,17 @@ def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(import
 def test_modelswitch_files_that_hold_only_a_list_of_answers(imported: Import) -> None:
     with_texts = switch_entry(ans_list=["2"])
     del with_texts["intermediate_results"]
-    without_texts = {name: value for name, value in with_texts.items() if name != "step_sampling"} | {"no": 1}
+    without_texts = {
+        name: value for name, value in with_texts.items() if name != "step_sampling"
+    } | {"no": 1}
     without_texts["ans_list"] = ["2", "", "Error"]
     recording = imported("modelswitch", dumped([with_texts, without_texts]))
     assert rows(recording)["answer"] == ["2", "2", None, None]
     assert rows(recording)["text"] == ["It is \\boxed{2}.", "2", "", ""]
-    assert "Questions with answers of toy-llm and no texts (each answer stands for its text" in notes(recording)
+    assert (
+        "Questions with answers of toy-llm and no texts (each answer stands for its text"
+        in notes(recording)
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,9 +372,12 @@ def test_refuses_other_modelswitch_files_of_open_models(
 
 
 @pytest.mark.parametrize(
-    ("other", "sentence"), [({"solution": "3"}, "two gold answers for the question id 'toy/0'"), ({}, "two entries")]
+    ("other", "sentence"),
+    [({"solution": "3"}, "two gold answers for the question id 'toy/0'"), ({}, "two entries")],
 )
-def test_modelswitch_refuses_a_number_twice(imported: Import, other: dict[str, Any], sentence: str) -> None:
+def test_modelswitch_refuses_a_number_twice(
+    imported: Import, other: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ConflictError, match=sentence):
         imported("modelswitch", dumped([switch_entry(), switch_entry(**other)]))
 
@@ -368,7 +435,10 @@ def with_llm(*responses: Any, **config: Any) -> dict[str, Any]:
     [
         (with_llm(response(), response(), response()), "3 responses to 2 questions"),
         (with_llm(1), r"response 0 of LLM_.* should be an object"),
-        ({"LLM_o3-mini_dataset_GSM8K.txt": {"config": {"name": "o3-mini"}}}, "has no 'responses'; it has 'config'"),
+        (
+            {"LLM_o3-mini_dataset_GSM8K.txt": {"config": {"name": "o3-mini"}}},
+            "has no 'responses'; it has 'config'",
+        ),
         (with_llm(response(), name="other"), "its config for 'other'"),
         (with_llm(response(), max_tokens="x"), "'max_tokens' of the config"),
         (with_llm(response(), temperature=True), "'temperature' of the config"),
@@ -384,8 +454,14 @@ def with_llm(*responses: Any, **config: Any) -> dict[str, Any]:
         (with_llm(response(cot() | {"raw_text": None})), "Sample 0 of"),
         (with_llm({"cots": [], "request": {"raw_text": "x"}}), "'token_cost' of the request"),
         ({"dataset_GSM8K_models.txt": {"llms": []}}, "should list each LLM once"),
-        ({"dataset_GSM8K_models.txt": {"llms": ["o3-mini", "o3-mini"]}}, "should list each LLM once"),
-        ({"dataset_GSM8K_models.txt": {"llms": ["absent"]}}, "has no member 'LLM_absent_dataset_GSM8K.txt'"),
+        (
+            {"dataset_GSM8K_models.txt": {"llms": ["o3-mini", "o3-mini"]}},
+            "should list each LLM once",
+        ),
+        (
+            {"dataset_GSM8K_models.txt": {"llms": ["absent"]}},
+            "has no member 'LLM_absent_dataset_GSM8K.txt'",
+        ),
         ({"dataset_GSM8K.txt": {"data": [], "system_prompt": None}}, "has no questions"),
         ({"dataset_GSM8K.txt": {"data": [], "system_prompt": 1}}, "'system_prompt'"),
         ({"dataset_GSM8K.txt": [1]}, "should be an object"),
@@ -438,7 +514,9 @@ def test_a_temperature_must_not_contradict_the_archive(imported: Import) -> None
     source = archive(archive_members())
     with pytest.raises(SourceError, match=r"says temperature 0\.7, and 0\.5 was given"):
         imported("feval-ttc", source, dataset="gsm8k", llm=ARCHIVE_LLM, temperature=0.5)
-    recording = imported("feval-ttc", source, dataset="gsm8k", llm="o3-mini", temperature=1.0, max_tokens=9)
+    recording = imported(
+        "feval-ttc", source, dataset="gsm8k", llm="o3-mini", temperature=1.0, max_tokens=9
+    )
     assert manifest(recording)["llms"][0] | {"name": ""} == {
         "name": "", "base": "o3-mini", "temperature": 1.0, "max_tokens": 9, "decoding": {},
     }  # fmt: skip
@@ -477,12 +555,20 @@ def test_reads_a_line_per_question(imported: Import) -> None:
     assert json.loads(sent["prompt"][0]) == first["prompt"]
     assert sent["prompt_tokens"] == [11, None]
     assert "Unknown members, which were not imported: mood (such as 1)." in notes(recording)
-    assert "Questions without a gold answer (accuracies need one, or --unlabelled drop): 1." in notes(recording)
-    assert "Requests without a token count, so that nothing can be priced on their questions: 1." in notes(recording)
+    assert (
+        "Questions without a gold answer (accuracies need one, or --unlabelled drop): 1."
+        in notes(recording)
+    )
+    assert (
+        "Requests without a token count, so that nothing can be priced on their questions: 1."
+        in notes(recording)
+    )
 
 
 def test_a_line_without_an_id_is_named_by_its_row(imported: Import) -> None:
-    source = b"\n" + lines(*({"question": q, "samples": [{"text": "t", "answer": "1"}]} for q in "ab"))
+    source = b"\n" + lines(
+        *({"question": q, "samples": [{"text": "t", "answer": "1"}]} for q in "ab")
+    )
     assert [q.id for q in imported("jsonl", source).questions("toy")] == ["toy/0", "toy/1"]
 
 
@@ -498,7 +584,14 @@ def test_reads_a_line_per_cot(imported: Import) -> None:
             "text": "t1",
             "answer": "1",
         },
-        {"question_id": "b", "question": "B?", "llm": "m", "sample": 0, "text": "t2", "answer": "2"},
+        {
+            "question_id": "b",
+            "question": "B?",
+            "llm": "m",
+            "sample": 0,
+            "text": "t2",
+            "answer": "2",
+        },
         {"question_id": "a", "llm": "m", "sample": 0, "text": "t3", "answer": "3"},
         {"question_id": "a", "llm": "n", "text": "t4", "answer": "4"},
     )
@@ -526,13 +619,21 @@ def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -
     assert rows(third)["answer"] == ["A"]
     traces = imported("probed-traces", b"[" + store + b"]")
     assert probe_rows(traces, "answer") == [(0, 500, "3"), (0, 1000, "2"), (1, 500, "2")]
-    assert probe_rows(imported("jsonl", with_probes, llm=None), "answer", llm="m") == [(0, 250, "3"), (0, 1000, "2")]
+    assert probe_rows(imported("jsonl", with_probes, llm=None), "answer", llm="m") == [
+        (0, 250, "3"),
+        (0, 1000, "2"),
+    ]
     assert imported("jsonl", tree, llm=None).manifest.pairs["toy", "m@steps"]["depth"] == 2
     assert imported("jsonl", with_turns, llm=None).manifest.pairs["toy", "m@revise"]["turns"] == 1
 
 
 def test_gaps_in_sample_numbers_are_noted(imported: Import) -> None:
-    source = lines(*({"id": "a", "question": "A?", "sample": n, "text": f"t{n}", "answer": "1"} for n in (4, 2)))
+    source = lines(
+        *(
+            {"id": "a", "question": "A?", "sample": n, "text": f"t{n}", "answer": "1"}
+            for n in (4, 2)
+        )
+    )
     recording = imported("jsonl", source)
     assert rows(recording)["text"] == ["t2", "t4"]
     assert "gaps" in notes(recording)
@@ -548,18 +649,23 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("values", "error", "sentence"),
     [
-        ([COT, COT | {"gold": "2"}], ConflictError, "has two gold answers: '1' before, and '2' on line 2"),
+        ([COT, COT | {"gold": "2"}], ConflictError,
+        "has two gold answers: '1' before, and '2' on line 2"),
         ([COT, COT | {"question": "B?"}], ConflictError, "two texts"),
         ([COT | {"choices": [option]} for option in OPTIONS], ConflictError, "two sets of choices"),
         ([COT | {"prompt": "a"}, COT | {"prompt": "b"}], ConflictError, "two prompts: 'a' before"),
-        ([COT | {"prompt_tokens": 1}, COT | {"prompt_tokens": 2}], ConflictError, "prompt token counts"),
-        ([COT | {"sample": 1}, COT | {"sample": 1}], ConflictError, "sample number twice: 1 on line 1 of x.jsonl and on line 2"),
+        ([COT | {"prompt_tokens": 1}, COT | {"prompt_tokens": 2}], ConflictError,
+        "prompt token counts"),
+        ([COT | {"sample": 1}, COT | {"sample": 1}], ConflictError,
+        "sample number twice: 1 on line 1 of x.jsonl and on line 2"),
         ([COT | {"sample": 1}, COT], SourceError, "on each line, or on none"),
-        ([COT | {"llm": "m"}, COT], SourceError, r"Some lines of x.jsonl name an LLM and others do not \(line 2"),
+        ([COT | {"llm": "m"}, COT], SourceError,
+        r"Some lines of x.jsonl name an LLM and others do not \(line 2"),
         ([COT | {"llm": 3}], SourceError, "'llm' of line 1"),
         ([QUESTION, QUESTION], ConflictError, "has the question id 'a' a second time"),
         ([QUESTION | {"samples": []}, QUESTION], ConflictError, "a second time"),
-        ([QUESTION, COT], SourceError, "Line 2 of x.jsonl is a CoT, the lines before are questions"),
+        ([QUESTION, COT], SourceError,
+        "Line 2 of x.jsonl is a CoT, the lines before are questions"),
         ([COT, QUESTION], SourceError, "a file has one layout"),
         ([{"text": "x"}], SourceError, "neither 'samples' nor an 'id'"),
         ([COT | {"id": True}], SourceError, "'id' of line 1"),
@@ -570,13 +676,15 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
         ([COT | {"tokens": True}], SourceError, "'tokens' of line 1"),
         ([COT | {"prompt_tokens": -1}], SourceError, "'prompt_tokens' of line 1"),
         ([COT | {"prompt": 1}], SourceError, "'prompt' of line 1"),
-        ([COT | {"prompt": [{"role": "user", "content": []}]}], SourceError, "a message of 'prompt' of line 1"),
+        ([COT | {"prompt": [{"role": "user", "content": []}]}], SourceError,
+        "a message of 'prompt' of line 1"),
         ([COT | {"finish_reason": "bored"}], SourceError, "'finish_reason' of line 1"),
         ([COT | {"choices": [{"label": "A", "text": "x"}] * 2}], SourceError, "label twice"),
         ([COT | {"text": 1}], SourceError, "'text' of line 1"),
         ([COT | {"text": None}], SourceError, "neither text nor a usable token count"),
         ([without(COT, "question")], SourceError, "The text of question 'a' is not known"),
-        ([COT, without(COT, "answer")], SourceError, "1 of 2 samples in x.jsonl have 'answer', and line 2"),
+        ([COT, without(COT, "answer")], SourceError,
+        "1 of 2 samples in x.jsonl have 'answer', and line 2"),
         ([QUESTION | {"samples": [1]}], SourceError, "Sample 0 of line 1"),
         ([QUESTION | {"samples": None}], SourceError, "'samples' of line 1"),
         ([[1]], SourceError, "Line 1 of x.jsonl should be an object; found a list of 1"),
@@ -584,7 +692,9 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
         ([None], SourceError, "found null"),
     ],
 )  # fmt: skip
-def test_refuses_other_json_lines(imported: Import, values: list[Any], error: type[FevalError], sentence: str) -> None:
+def test_refuses_other_json_lines(
+    imported: Import, values: list[Any], error: type[FevalError], sentence: str
+) -> None:
     with pytest.raises(error, match=sentence):
         imported("jsonl", lines(*values))
 
@@ -601,16 +711,22 @@ def test_verbatim_needs_stored_answers(imported: Import) -> None:
 def test_answers_can_be_extracted_again(imported: Import) -> None:
     source = dumped([mot_entry(results=["9", "9", "9"], generated=["The answer is 2."] * 3)])
     assert rows(imported("mot-cascade", source, answer_kind="number"))["answer"] == ["9"] * 3
-    assert rows(imported("mot-cascade", source, answer_kind="number", answers="text"))["answer"] == ["2"] * 3
+    assert (
+        rows(imported("mot-cascade", source, answer_kind="number", answers="text"))["answer"]
+        == ["2"] * 3
+    )
 
 
 def test_unreadable_answers_and_golds_are_noted(imported: Import) -> None:
     entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
     recording = imported("mot-cascade", dumped(entries), answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
-    assert "Raw answers that cannot be read as number and count as no answer: 1." in notes(recording)
-    assert "Gold answers that cannot be read as number (accuracies need one, or --unlabelled drop): 1." in notes(
+    assert "Raw answers that cannot be read as number and count as no answer: 1." in notes(
         recording
+    )
+    assert (
+        "Gold answers that cannot be read as number (accuracies need one, or --unlabelled drop): 1."
+        in notes(recording)
     )
 
 
@@ -652,9 +768,16 @@ def test_refuses_other_options(
 
 
 def test_names_the_formats_it_knows(imported: Import) -> None:
-    with pytest.raises(UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, game24"):
+    with pytest.raises(
+        UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, game24"
+    ):
         imported("mot", b"[]")
-    table = (ROOT / "docs" / "importing.md").read_text("utf-8").split("| --- |", 1)[1].split("\n\n", 1)[0]
+    table = (
+        (ROOT / "docs" / "importing.md")
+        .read_text("utf-8")
+        .split("| --- |", 1)[1]
+        .split("\n\n", 1)[0]
+    )
     assert list(IMPORTERS) == re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
     assert all(name == importer.name and importer.title for name, importer in IMPORTERS.items())
 
@@ -682,20 +805,27 @@ def test_the_manifest_says_where_it_came_from(save: Save, imported: Import) -> N
 def test_reports_progress(save: Save, tmp_path: Path) -> None:
     source, seen = save("api.zip", archive(archive_members())), []
     import_recording(
-        "feval-ttc", source, tmp_path / "r", dataset="gsm8k", progress=lambda done, total: seen.append((done, total))
+        "feval-ttc",
+        source,
+        tmp_path / "r",
+        dataset="gsm8k",
+        progress=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def question_file(**changes: Any) -> bytes:
     choices = [{"label": "A", "text": "two"}, {"label": "B", "text": "three"}]
-    return lines({"id": "toy/0", "question": "What is 1 + 1?", "answer": "A", "choices": choices, **changes})
+    return lines(
+        {"id": "toy/0", "question": "What is 1 + 1?", "answer": "A", "choices": choices, **changes}
+    )
 
 
 def test_a_questions_file_may_be_csv(save: Save) -> None:
     table = save(
         "q.csv",
-        b'question_id,question,answer,options\r\nq1,"One\nline, or two?",2,"[""one"", ""two""]"\r\nq2,Why?,,\r\n',
+        b'question_id,question,answer,options\r\nq1,"One\nline, or two?",2,"[""one"",'
+        b' ""two""]"\r\nq2,Why?,,\r\n',
     )
     first, second = read_questions(table, "toy", Reader())
     assert (first.id, first.text, first.gold) == ("q1", "One\nline, or two?", "2")
@@ -707,7 +837,8 @@ def test_a_questions_file_may_be_csv(save: Save) -> None:
         ("toy/1", "Who?", "y"),
     ]
     with pytest.raises(
-        SourceError, match=r"record 1 of short\.csv should be 3 cells, as the first line has; found a list of 2"
+        SourceError,
+        match=r"record 1 of short\.csv should be 3 cells, as the first line has; found a list of 2",
     ):
         read_questions(save("short.csv", b"question_id,question,answer\n1,x\n"), "toy", Reader())
     with pytest.raises(SourceError, match="has the column 'answer' twice"):
@@ -717,17 +848,26 @@ def test_a_questions_file_may_be_csv(save: Save) -> None:
 def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:
     entry = mot_entry(answer="(A)", results=["two", "(B)", None], question="Q: What  is 1 + 1?")
     recording = imported(
-        "mot-cascade", dumped([entry]), questions=save("q.jsonl", question_file()), answer_kind="choice"
+        "mot-cascade",
+        dumped([entry]),
+        questions=save("q.jsonl", question_file()),
+        answer_kind="choice",
     )
     question = recording.questions("toy")[0]
-    assert (question.text, question.answer, question.answer_key) == ("Q: What  is 1 + 1?", "(A)", "A")
+    assert (question.text, question.answer, question.answer_key) == (
+        "Q: What  is 1 + 1?",
+        "(A)",
+        "A",
+    )
     assert question.choices == (("A", "two"), ("B", "three"))
     assert rows(recording)["answer"] == ["A", "B", None]
 
 
 def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) -> None:
     source = lines({"id": "toy/0", "text": "t", "answer": "A"})
-    recording = imported("jsonl", source, questions=save("q.jsonl.gz", gzip.compress(question_file())))
+    recording = imported(
+        "jsonl", source, questions=save("q.jsonl.gz", gzip.compress(question_file()))
+    )
     question = recording.questions("toy")[0]
     assert (question.text, question.answer) == ("What is 1 + 1?", "A")
     assert manifest(recording)["operation"]["questions"]["file"] == "q.jsonl.gz"
@@ -735,29 +875,63 @@ def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) 
 
 def test_the_questions_file_may_use_the_names_of_other_tools(save: Save, imported: Import) -> None:
     source = lines({"id": "q7", "text": "t", "answer": "A"})
-    file = lines({"id": 0, "question_id": "q7", "problem": "1 + 1?", "target": "A", "options": ["two", "three"]})
+    file = lines(
+        {
+            "id": 0,
+            "question_id": "q7",
+            "problem": "1 + 1?",
+            "target": "A",
+            "options": ["two", "three"],
+        }
+    )
     (question,) = imported("jsonl", source, questions=save("q.jsonl", file)).questions("toy")
-    assert (question.text, question.answer, question.choices) == ("1 + 1?", "A", (("A", "two"), ("B", "three")))
+    assert (question.text, question.answer, question.choices) == (
+        "1 + 1?",
+        "A",
+        (("A", "two"), ("B", "three")),
+    )
     file = lines({"id": "q7", "question": "1 + 1?", "answer": "A", "gold": "B"})
-    with pytest.raises(ConflictError, match=r"Line 1 of q\.jsonl has 'answer' \('A'\) and 'gold' \('B'\)"):
+    with pytest.raises(
+        ConflictError, match=r"Line 1 of q\.jsonl has 'answer' \('A'\) and 'gold' \('B'\)"
+    ):
         imported("jsonl", source, questions=save("q.jsonl", file))
 
 
 @pytest.mark.parametrize(
     ("data", "error", "sentence"),
     [
-        (question_file(answer="B"), ConflictError, "two gold answers: '2' in the source and 'B' in the questions file"),
-        (question_file(answer=None, question="What is 2 + 2?"), ConflictError, "in the source and 'What is 2"),
-        (question_file(id="toy/1"), SourceError, r"has no question 'toy/0' \(its ids look like 'toy/1'\)"),
+        (
+            question_file(answer="B"),
+            ConflictError,
+            "two gold answers: '2' in the source and 'B' in the questions file",
+        ),
+        (
+            question_file(answer=None, question="What is 2 + 2?"),
+            ConflictError,
+            "in the source and 'What is 2",
+        ),
+        (
+            question_file(id="toy/1"),
+            SourceError,
+            r"has no question 'toy/0' \(its ids look like 'toy/1'\)",
+        ),
         (question_file() * 2, ConflictError, "two entries for the question id 'toy/0'"),
-        (question_file() + question_file(answer="B"), ConflictError, "two gold answers for the question id 'toy/0'"),
+        (
+            question_file() + question_file(answer="B"),
+            ConflictError,
+            "two gold answers for the question id 'toy/0'",
+        ),
         (question_file(question=None), SourceError, "'question' of line 1"),
         (question_file(choices="AB"), SourceError, "'choices' of line 1"),
         (b"[1]\n", SourceError, "line 1 of q.jsonl should be an object"),
         (b"{}\n", SourceError, "has no 'question'; it has nothing"),
         (b"subject,index\n", SourceError, "not a questions file"),
         (b"subject,index,answer\n", SourceError, "has no questions"),
-        (b"subject,index,answer\nx,0\n", SourceError, "Record 1 of q.jsonl should be subject, index and answer"),
+        (
+            b"subject,index,answer\nx,0\n",
+            SourceError,
+            "Record 1 of q.jsonl should be subject, index and answer",
+        ),
         (b"", SourceError, "is empty"),
     ],
 )
@@ -780,14 +954,20 @@ def test_refuses_an_empty_file(save: Save, imported: Import, format_name: str, d
 
 @pytest.mark.parametrize("format_name", ["esc", "jsonl"])
 def test_names_the_broken_line(save: Save, imported: Import, format_name: str) -> None:
-    good = COT if format_name == "jsonl" else {"question": "q", "answer": "a", "generated_answer": ["t"]}
+    good = (
+        COT
+        if format_name == "jsonl"
+        else {"question": "q", "answer": "a", "generated_answer": ["t"]}
+    )
     data = b"".join(lines(good) for _ in range(16)) + b'{"question": "q"\n'
     with pytest.raises(SourceError, match=r"Line 17 of x is not valid JSON: .*column 17\b"):
         imported(format_name, save("x", data))
 
 
 @pytest.mark.parametrize("format_name", READS_JSON)
-def test_names_the_line_of_a_broken_document(save: Save, imported: Import, format_name: str) -> None:
+def test_names_the_line_of_a_broken_document(
+    save: Save, imported: Import, format_name: str
+) -> None:
     data = b"[\n" * 1 + b"1,\n" * 15 + b"{]\n"
     with pytest.raises(SourceError, match=r"not valid JSON: .*line 17 column 2"):
         imported(format_name, save("x", data))
@@ -807,13 +987,21 @@ def test_names_the_line_of_a_broken_document(save: Save, imported: Import, forma
         (b'["\xed\xa0\x80"]', "not UTF-8: byte 2"),
     ],
 )
-def test_refuses_broken_documents(save: Save, imported: Import, format_name: str, data: bytes, sentence: str) -> None:
+def test_refuses_broken_documents(
+    save: Save, imported: Import, format_name: str, data: bytes, sentence: str
+) -> None:
     with pytest.raises(SourceError, match=sentence):
         imported(format_name, save("x", data))
 
 
 def test_half_surrogate_pairs_are_replaced_and_noted(imported: Import) -> None:
-    entry = dumped([mot_entry(generated=["half \ud800, pair \U0001f600", "b", "c"], results=["\udc00", None, "2"])])
+    entry = dumped(
+        [
+            mot_entry(
+                generated=["half \ud800, pair \U0001f600", "b", "c"], results=["\udc00", None, "2"]
+            )
+        ]
+    )
     assert b"\\ud800" in entry
     recording = imported("mot-cascade", entry)
     assert rows(recording)["text"][0] == "half \ufffd, pair \U0001f600"
@@ -822,7 +1010,9 @@ def test_half_surrogate_pairs_are_replaced_and_noted(imported: Import) -> None:
 
 
 def test_nan_and_infinity_are_no_answers(imported: Import) -> None:
-    data = dumped([mot_entry(results=[float("nan"), float("-inf"), 2])]).replace(b'"2"', b"1e999", 1)
+    data = dumped([mot_entry(results=[float("nan"), float("-inf"), 2])]).replace(
+        b'"2"', b"1e999", 1
+    )
     recording = imported("mot-cascade", data)
     assert rows(recording)["answer"] == [None, None, "2"]
     assert recording.questions("toy")[0].answer is None
@@ -847,7 +1037,12 @@ def test_gzip_is_known_by_its_bytes(save: Save, imported: Import) -> None:
 
 def test_refuses_gzip_that_is_cut_or_has_a_wrong_checksum(save: Save, imported: Import) -> None:
     whole = gzip.compress(dumped([mot_entry()]))
-    for data in (whole[:5], whole[:12], whole[:40], whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:]):
+    for data in (
+        whole[:5],
+        whole[:12],
+        whole[:40],
+        whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:],
+    ):
         with pytest.raises(SourceError, match="is damaged"):
             imported("mot-cascade", save("x.gz", data))
 
@@ -877,19 +1072,25 @@ def test_a_zip_that_lies_about_its_sizes_is_damaged(imported: Import) -> None:
         imported("feval-ttc", bytes(data), dataset="gsm8k", llm=None)
 
 
-def test_refuses_more_bytes_than_the_limit(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_more_bytes_than_the_limit(
+    imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     with pytest.raises(SourceError, match="expands to more than 100 bytes"):
         imported("mot-cascade", dumped([mot_entry()]))
 
 
-def test_a_file_name_that_is_no_text_is_written_with_replacements(tmp_path: Path, imported: Import) -> None:
+def test_a_file_name_that_is_no_text_is_written_with_replacements(
+    tmp_path: Path, imported: Import
+) -> None:
     source = tmp_path / os.fsdecode(b"x\xff.json")
     try:
         source.write_bytes(dumped([mot_entry()]))
     except OSError:
         pytest.skip("this file system takes Unicode names only")
-    assert manifest(imported("mot-cascade", source))["operation"]["source"]["file"] == "x\ufffd.json"
+    assert (
+        manifest(imported("mot-cascade", source))["operation"]["source"]["file"] == "x\ufffd.json"
+    )
     source.write_bytes(b"[")
     with pytest.raises(SourceError, match=r"is not valid JSON"):
         imported("mot-cascade", source)
@@ -917,7 +1118,9 @@ def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import) -> 
     assert "can be read as" not in str(raised.value)
 
 
-def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reading, "BRACKETS_FREE", 1000)
     for brackets in (b"[" + b"[]," * 2000 + b"[]]", b"[" + b"{}," * 2000 + b"{}]"):
         with pytest.raises(SourceError, match=r"brackets in .* bytes, as no recording has"):
@@ -925,9 +1128,12 @@ def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monke
     assert len(reading.Reader().json(b"[" + b"[1,2]," * 2000 + b"[]]", "x.json")) == 2001
 
 
-def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported: Import, tmp_path: Path) -> None:
+def test_a_questions_file_that_is_not_there_is_told_from_the_source(
+    imported: Import, tmp_path: Path
+) -> None:
     for path, kind in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
         with pytest.raises(
-            SourceError, match=rf"should be the questions file \(--questions\); there is {kind}\. Check"
+            SourceError,
+            match=rf"should be the questions file \(--questions\); there is {kind}\. Check",
         ):
             imported("mot-cascade", dumped([mot_entry()]), questions=path)

@@ -1,4 +1,6 @@
-"""Importers of harness logs, of LINC and of the Game of 24: on files that the real tools wrote (`tests/data`), on small ones."""
+"""Importers of harness logs, of LINC and of the Game of 24: on files that the real tools wrote
+(`tests/data`), on small ones.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,7 @@ from feval.recording import Recording
 
 SAMPLES = "lm-eval/samples_tiny_sums_2026-11-21T19-33-23.832881.jsonl"
 CUT_SAMPLES = "lm-eval/samples_tiny_sums_plain_2026-11-21T19-33-23.832881.jsonl"
-TRANSFORMERS = (
-    "lighteval/details/tiny-42k/2026-11-21T19-48-17.584347/details_tiny_sums_2026-11-21T19-48-17.584347.parquet"
-)
+TRANSFORMERS = "lighteval/details/tiny-42k/2026-11-21T19-48-17.584347/details_tiny_sums_2026-11-21T19-48-17.584347.parquet"  # noqa: E501
 LITELLM = (
     "lighteval/details/openai/feval/tiny-42k/2026-11-21T19-49-05.542535/"
     "details_tiny_sums_2026-11-21T19-49-05.542535.parquet"
@@ -65,12 +65,18 @@ WRITTEN = {
     "lighteval transformers": ("lighteval", TRANSFORMERS),
     "lighteval litellm": ("lighteval", LITELLM),
 }
-QUESTIONS = [json.loads(line) for line in (DATA / "tiny_sums.jsonl").read_text("utf-8").splitlines()]
+QUESTIONS = [
+    json.loads(line) for line in (DATA / "tiny_sums.jsonl").read_text("utf-8").splitlines()
+]
 
 
 def written(imported: Import, name: str, **options: Any) -> Recording:
     format_name, file = WRITTEN[name]
-    return imported(format_name, DATA / file, **{"dataset": "tiny_sums", "llm": None, "answer_kind": None, **options})
+    return imported(
+        format_name,
+        DATA / file,
+        **{"dataset": "tiny_sums", "llm": None, "answer_kind": None, **options},
+    )
 
 
 Logs = Callable[[str], Recording]
@@ -94,7 +100,9 @@ def accuracy(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
     pools: dict[str, list[bool]] = {}
     for question, answer in zip(table["question_id"], table["answer"], strict=True):
         pools.setdefault(question, []).append(answer is not None and answer == gold[question])
-    return sum((Fraction(sum(pool), len(pool)) for pool in pools.values()), Fraction(0)) / len(pools)
+    return sum((Fraction(sum(pool), len(pool)) for pool in pools.values()), Fraction(0)) / len(
+        pools
+    )
 
 
 def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
@@ -104,7 +112,10 @@ def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
     votes: dict[str, Counter[str]] = {question: Counter() for question in gold}
     for question, answer in zip(table["question_id"], table["answer"], strict=True):
         votes[question].update([answer] if answer is not None else [])
-    right = sum(bool(count) and count.most_common(1)[0][0] == gold[question] for question, count in votes.items())
+    right = sum(
+        bool(count) and count.most_common(1)[0][0] == gold[question]
+        for question, count in votes.items()
+    )
     return Fraction(right, len(votes))
 
 
@@ -119,8 +130,12 @@ def stated(file: str, *path: str) -> float:
 def test_the_harness_metric_is_the_accuracy_of_one_call(logs: Logs) -> None:
     results = "lm-eval/results_2026-11-21T19-33-23.832881.json"
     recording = logs("lm-eval")
-    assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums", "exact_match,every"))
-    assert float(accuracy(logs("lm-eval cut"))) == stated(results, "results", "tiny_sums_plain", "exact_match,none")
+    assert float(accuracy(recording)) == pytest.approx(
+        stated(results, "results", "tiny_sums", "exact_match,every")
+    )
+    assert float(accuracy(logs("lm-eval cut"))) == stated(
+        results, "results", "tiny_sums_plain", "exact_match,none"
+    )
 
 
 def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs: Logs) -> None:
@@ -131,12 +146,22 @@ def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs: Logs) -> None
     assert header["results"]["scores"][0]["name"] == "pattern"
 
 
-@pytest.mark.parametrize(("name", "model"), [("transformers", "tiny-42k"), ("litellm", "openai/feval/tiny-42k")])
-def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs: Logs, name: str, model: str) -> None:
-    date = (TRANSFORMERS if name == "transformers" else LITELLM).rpartition("_")[2].removesuffix(".parquet")
+@pytest.mark.parametrize(
+    ("name", "model"), [("transformers", "tiny-42k"), ("litellm", "openai/feval/tiny-42k")]
+)
+def test_the_metrics_of_lighteval_are_accuracy_and_majority(
+    logs: Logs, name: str, model: str
+) -> None:
+    date = (
+        (TRANSFORMERS if name == "transformers" else LITELLM)
+        .rpartition("_")[2]
+        .removesuffix(".parquet")
+    )
     results = f"lighteval/results/{model}/results_{date}.json"
     recording = logs(f"lighteval {name}")
-    assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums|0", "avg@3"))
+    assert float(accuracy(recording)) == pytest.approx(
+        stated(results, "results", "tiny_sums|0", "avg@3")
+    )
     assert float(majorities(recording)) == stated(results, "results", "tiny_sums|0", "maj@3")
 
 
@@ -152,27 +177,49 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs: Logs, name: st
     ],
 )
 def test_the_logs_say_who_was_asked_and_how(
-    logs: Logs, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
+    logs: Logs,
+    name: str,
+    llm: str,
+    temperature: float,
+    limit: int,
+    counter: str,
+    shape: tuple[int, int],
 ) -> None:
     recording = logs(name)
     stated = manifest(recording)
     assert recording.llm_names("tiny_sums") == [llm]
-    assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (temperature, limit)
+    assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (
+        temperature,
+        limit,
+    )
     assert stated["pairs"][0]["counter"] == counter
     questions = recording.questions("tiny_sums")
-    assert [(q.text, q.answer) for q in questions] == [(q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]]
-    assert Counter(columns(recording)["question_id"]) == {question.id: shape[1] for question in questions}
+    assert [(q.text, q.answer) for q in questions] == [
+        (q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]
+    ]
+    assert Counter(columns(recording)["question_id"]) == {
+        question.id: shape[1] for question in questions
+    }
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
-def test_what_the_tools_wrote_can_be_verified_run_and_drawn(logs: Logs, name: str, tmp_path: Path) -> None:
+def test_what_the_tools_wrote_can_be_verified_run_and_drawn(
+    logs: Logs, name: str, tmp_path: Path
+) -> None:
     recording = logs(name)
     samples = max(columns(recording)["sample_index"]) + 1
     folder = str(recording.path)
     assert run("verify", folder)["ok"]
     assert run("run", "self-consistency", "--recording", folder, "--set", f"n={samples}")
     curve = run(
-        "curve", "self-consistency", "--recording", folder, "--n", f"1..{samples}", "--out", str(tmp_path / "c")
+        "curve",
+        "self-consistency",
+        "--recording",
+        folder,
+        "--n",
+        f"1..{samples}",
+        "--out",
+        str(tmp_path / "c"),
     )
     assert curve["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
 
@@ -189,10 +236,13 @@ def test_finish_reasons_and_tokens_of_inspect_are_kept(logs: Logs) -> None:
     assert set(columns(whole)["finish_reason"]) == {"stop"}
     assert set(columns(cut)["finish_reason"]) == {"length"}
     assert columns(cut)["output_tokens"] == [8] * 6
-    assert columns(cut)["answer"] == [None] * 6  # its scorer found none, though the cut texts hold numbers
+    # its scorer found none, though the cut texts hold numbers
+    assert columns(cut)["answer"] == [None] * 6
     assert "all samples are the same text" in notes(cut)
     with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
-        usage = log.json("header.json", Reader())["stats"]["model_usage"]["openai-api/local/feval/tiny-42k"]
+        usage = log.json("header.json", Reader())["stats"]["model_usage"][
+            "openai-api/local/feval/tiny-42k"
+        ]
     assert sum(columns(whole)["output_tokens"]) == usage["output_tokens"]
     sent = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
     assert 3 * sum(sent) == usage["input_tokens"]
@@ -204,7 +254,9 @@ def test_padding_is_not_counted(logs: Logs) -> None:
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
     ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
     unpadded = [
-        len(bytes(i % 256 for i in sample).rstrip(b"\4")) + (sample[-1] == 4) for q in "0123" for sample in ids[q]
+        len(bytes(i % 256 for i in sample).rstrip(b"\4")) + (sample[-1] == 4)
+        for q in "0123"
+        for sample in ids[q]
     ]
     assert columns(recording)["output_tokens"] == unpadded
     assert sum(unpadded) < sum(len(sample) for rows_ in ids.values() for sample in rows_)
@@ -216,7 +268,9 @@ def test_requests_to_chat_endpoints_are_messages(logs: Logs) -> None:
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
         recording = logs(name)
         sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
-        assert json.loads(sent["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
+        assert json.loads(sent["prompt"][0]) == [
+            {"role": "user", "content": QUESTIONS[0]["question"]}
+        ]
 
 
 def test_files_read_beside_a_source_stand_in_the_manifest(logs: Logs) -> None:
@@ -227,9 +281,9 @@ def test_files_read_beside_a_source_stand_in_the_manifest(logs: Logs) -> None:
 
 
 def test_a_name_given_by_the_user_wins(imported: Import) -> None:
-    assert written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1").llm_names("tiny_sums") == [
-        "feval/tiny-42k@t=1"
-    ]
+    assert written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1").llm_names(
+        "tiny_sums"
+    ) == ["feval/tiny-42k@t=1"]
     with pytest.raises(UsageError, match="2 were given"):
         written(imported, "lm-eval", llm=["a", "b"])
     with pytest.raises(SourceError, match=r"says temperature 1\.0, and 0\.5 was given"):
@@ -239,7 +293,9 @@ def test_a_name_given_by_the_user_wins(imported: Import) -> None:
 
 
 @pytest.mark.parametrize("name", ["lm-eval", "lighteval transformers"])
-def test_without_results_beside_it_the_user_names_the_llm(save: Save, imported: Import, name: str) -> None:
+def test_without_results_beside_it_the_user_names_the_llm(
+    save: Save, imported: Import, name: str
+) -> None:
     format_name, file = WRITTEN[name]
     source = save("elsewhere/" + Path(file).name, (DATA / file).read_bytes())
     with pytest.raises(UsageError, match="pass its name, --llm NAME"):
@@ -264,7 +320,9 @@ def test_reads_the_filter_that_keeps_every_repeat(imported: Import) -> None:
     assert [question.id for question in recording.questions("toy")] == ["toy/0", "toy/1"]
     assert manifest(recording)["llms"][0]["temperature"] == 0.7
     assert "those of the filter 'every'; the filters are 'first', 'every'" in notes(recording)
-    assert requests(recording)["prompt"][0] == '[{"role":"user","content":"Q: What is 1 + 1?\\nA:"}]'
+    assert (
+        requests(recording)["prompt"][0] == '[{"role":"user","content":"Q: What is 1 + 1?\\nA:"}]'
+    )
 
 
 def test_a_filter_that_keeps_the_texts_extracts_nothing(imported: Import) -> None:
@@ -286,8 +344,14 @@ def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> No
     recording = imported("lm-eval", source)
     questions = recording.questions("toy")
     assert [question.answer for question in questions] == ["2", "2", "2", "A"]
-    assert [question.text for question in questions] == ["What is 1 + 1?", "1 + 1?", "Q: What is 1 + 1?\nA:", "?"]
-    assert [question.choices for question in questions] == [(), (("A", "two"), ("B", "three"))] * 1 + [
+    assert [question.text for question in questions] == [
+        "What is 1 + 1?",
+        "1 + 1?",
+        "Q: What is 1 + 1?\nA:",
+        "?",
+    ]
+    assert [question.choices for question in questions] == [(), (("A", "two"), ("B",
+        "three"))] * 1 + [
         (("A", "two"), ("B", "three")), (),
     ]  # fmt: skip
     assert "several accepted answers, whose first is the gold answer: 1." in notes(recording)
@@ -296,9 +360,14 @@ def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> No
 
 def test_the_order_before_chat_requests_is_read(imported: Import) -> None:
     arguments = [["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]
-    recording = imported("lm-eval", lines(harness_line(arguments=arguments, resps=[["It is 2."] * 3])))
+    recording = imported(
+        "lm-eval", lines(harness_line(arguments=arguments, resps=[["It is 2."] * 3]))
+    )
     stated = manifest(recording)["llms"][0]
-    assert (stated["temperature"], stated["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
+    assert (stated["temperature"], stated["decoding"]) == (
+        0.0,
+        {"do_sample": False, "until": ["\n"]},
+    )
     assert "one seed was sent" in notes(recording)  # the repeats are equal
 
 
@@ -315,14 +384,17 @@ def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> No
     assert manifest(recording)["datasets"][0]["system_prompt"] == "Be brief."
     assert "asked 1 of the task's 9 questions" in notes(recording)
     save("results_2026-01-02T03-04-05.678.json", b"[1]")
-    with pytest.raises(SourceError, match=r"results_2026-01-02T03-04-05\.678\.json should be an object"):
+    with pytest.raises(
+        SourceError, match=r"results_2026-01-02T03-04-05\.678\.json should be an object"
+    ):
         imported("lm-eval", source)
 
 
 @pytest.mark.parametrize(
     ("changed", "error", "sentence"),
     [
-        ({"resps": [[[-1.5, True]], [[-2.5, False]]]}, SourceError, "'resps' of line 2 of x.jsonl holds 2 requests or their log"),
+        ({"resps": [[[-1.5, True]], [[-2.5, False]]]}, SourceError,
+        "'resps' of line 2 of x.jsonl holds 2 requests or their log"),
         ({"resps": [[[-1.5, True]]]}, SourceError, "output_type generate_until"),
         ({"resps": [["a", 1]]}, SourceError, "Sample 1 of line 2"),
         ({"resps": "x"}, SourceError, "'resps' of line 2"),
@@ -334,12 +406,17 @@ def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> No
         ({"arguments": {}}, SourceError, "has no 'gen_args_0'"),
         ({"arguments": []}, SourceError, "'arguments' of line 2"),
         ({"arguments": {"gen_args_0": {"arg_0": 1}}}, SourceError, "The request of line 2"),
-        ({"arguments": {"gen_args_0": {"arg_0": ["no JSON"]}}}, SourceError, "of line 2 of x.jsonl is not valid JSON"),
-        ({"arguments": {"gen_args_0": {"arg_0": ['{"role": 1}']}}}, SourceError, "a list of messages"),
-        ({"arguments": {"gen_args_0": {"arg_0": ["[" * 5000 + "]" * 5000]}}}, SourceError, "nested too deeply"),
+        ({"arguments": {"gen_args_0": {"arg_0": ["no JSON"]}}}, SourceError,
+        "of line 2 of x.jsonl is not valid JSON"),
+        ({"arguments": {"gen_args_0": {"arg_0": ['{"role": 1}']}}}, SourceError,
+        "a list of messages"),
+        ({"arguments": {"gen_args_0": {"arg_0": ["[" * 5000 + "]" * 5000]}}}, SourceError,
+        "nested too deeply"),
         ({"doc_id": 0}, ConflictError, "doc_id 0 a second time for the filter 'every'"),
-        ({"doc_id": 0, "filter": "b", "doc": {"question": "Other?"}}, ConflictError, "another question, target or other texts"),
-        ({"doc_id": 0, "filter": "b", "resps": [["x", "y", "z"]]}, ConflictError, "another question, target or other texts"),
+        ({"doc_id": 0, "filter": "b", "doc": {"question": "Other?"}}, ConflictError,
+        "another question, target or other texts"),
+        ({"doc_id": 0, "filter": "b", "resps": [["x", "y", "z"]]}, ConflictError,
+        "another question, target or other texts"),
     ],
 )  # fmt: skip
 def test_refuses_other_samples(
@@ -355,17 +432,25 @@ def test_names_the_missing_member_and_its_line(imported: Import) -> None:
         line = {key: value for key, value in harness_line(doc_id=1).items() if key != name}
         with pytest.raises(SourceError, match=f"line 2 of x.jsonl has no '{name}'"):
             imported("lm-eval", lines(harness_line(), line))
-    with pytest.raises(SourceError, match=r"The temperature of the generation arguments in x\.jsonl"):
+    with pytest.raises(
+        SourceError, match=r"The temperature of the generation arguments in x\.jsonl"
+    ):
         arguments = {"gen_args_0": {"arg_0": "?", "arg_1": {"temperature": "hot"}}}
         imported("lm-eval", lines(harness_line(arguments=arguments)))
 
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=20).filter(lambda text: not split(text + " .").marks)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20).filter(
+    lambda text: not split(text + " .").marks
+)
 
 
 @given(
     samples=st.lists(
-        st.lists(st.tuples(TEXTS, st.none() | st.text("0123456789", min_size=1, max_size=4)), min_size=1, max_size=4),
+        st.lists(
+            st.tuples(TEXTS, st.none() | st.text("0123456789", min_size=1, max_size=4)),
+            min_size=1,
+            max_size=4,
+        ),
         min_size=1,
         max_size=4,
     )
@@ -387,14 +472,18 @@ def test_samples_written_by_the_harness_come_back(
             )
         )
     )
-    out = import_recording("lm-eval", source, folder / "out", dataset="toy", llm="toy-llm", answer_kind="number")
+    out = import_recording(
+        "lm-eval", source, folder / "out", dataset="toy", llm="toy-llm", answer_kind="number"
+    )
     table = rows(feval.open_recording(out))
     flat = [sample for pool in samples for sample in pool]
     assert table["text"] == [text + " ." for text, _ in flat]
     stored = any(answer is not None for _, answer in flat)
     if stored:
         assert table["answer_raw"] == [answer for _, answer in flat]
-        assert table["answer"] == [None if answer is None else str(int(answer)) for _, answer in flat]
+        assert table["answer"] == [
+            None if answer is None else str(int(answer)) for _, answer in flat
+        ]
 
 
 def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
@@ -406,17 +495,30 @@ def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     assert [question.id for question in plain.questions("toy")] == ["1", "2"]
     table = rows(plain, llm="openai/gpt-4o")
     assert table["question_id"] == ["1", "1", "2"]
-    assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (["2"] * 3, [5] * 3, ["stop"] * 3)
+    assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (
+        ["2"] * 3,
+        [5] * 3,
+        ["stop"] * 3,
+    )
     sent = requests(plain, llm="openai/gpt-4o")
     assert sent["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
     assert [message["role"] for message in json.loads(sent["prompt"][0])] == ["system", "user"]
     stated = manifest(plain)["llms"][0]
-    assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (0.5, 100, {"top_p": 0.9})
+    assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (
+        0.5,
+        100,
+        {"top_p": 0.9},
+    )
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
 
 
 def test_stop_reasons_become_finish_reasons(imported: Import) -> None:
-    words = {"stop": "stop", "max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
+    words = {
+        "stop": "stop",
+        "max_tokens": "length",
+        "model_length": "length",
+        "tool_calls": "tool_calls",
+    }
     words |= {"content_filter": "content_filter", "unknown": "unknown", None: "unknown"}
     samples = [inspect_sample(epoch=epoch) for epoch in range(1, len(words) + 1)]
     for sample, reason in zip(samples, words, strict=True):
@@ -426,7 +528,9 @@ def test_stop_reasons_become_finish_reasons(imported: Import) -> None:
 
 
 def test_a_failed_sample_is_no_answer(imported: Import) -> None:
-    failed = inspect_sample(epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None)
+    failed = inspect_sample(
+        epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None
+    )
     partly = inspect_sample(epoch=3, error={"message": "boom"})
     source = dumped(inspect_log(inspect_sample(), failed, partly, status="error"))
     recording = imported("inspect-ai", source)
@@ -439,7 +543,10 @@ def test_a_failed_sample_is_no_answer(imported: Import) -> None:
 
 
 def test_the_first_scorer_that_extracts_gives_the_answers(imported: Import) -> None:
-    scores = {"includes": {"value": "C", "answer": "IT IS 2."}, "number": {"value": "C", "answer": "2"}}
+    scores = {
+        "includes": {"value": "C", "answer": "IT IS 2."},
+        "number": {"value": "C", "answer": "2"},
+    }
     recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(scores=scores))))
     assert rows(recording)["answer"] == ["2"]
     assert "those of the scorer 'number'; the scorers are 'includes', 'number'" in notes(recording)
@@ -461,11 +568,20 @@ def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
     assert rows(recording)["output_tokens"] == [11]
     assert "the tokens of all: 1." in notes(recording)
     output = inspect_sample()["output"]
-    parts = [[{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}] for n in (2, 3)]
-    output["choices"] = [{"message": {"role": "assistant", "content": content}} for content in parts]
-    both = imported("inspect-ai", dumped(inspect_log(inspect_sample(output=output))), answer_kind="number")
+    parts = [
+        [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}]
+        for n in (2, 3)
+    ]
+    output["choices"] = [
+        {"message": {"role": "assistant", "content": content}} for content in parts
+    ]
+    both = imported(
+        "inspect-ai", dumped(inspect_log(inspect_sample(output=output))), answer_kind="number"
+    )
     assert rows(both)["text"] == ["It is 2.", "It is 3."]
-    assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [["hm", "hm"]]
+    assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [
+        ["hm", "hm"]
+    ]
     assert rows(both)["answer"] == ["2", "3"]
     assert manifest(both)["pairs"][0]["counter"] == "words"  # usage is of both together
     assert "each of them a CoT: 1." in notes(both)
@@ -474,7 +590,11 @@ def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
 def test_attachments_options_and_conversations_are_resolved(imported: Import) -> None:
     talk = [{"role": "user", "content": "attachment://a1"}]
     sent = inspect_sample(
-        input=talk, messages=talk, attachments={"a1": "A long question?"}, choices=["two", "three"], target=["A", "B"]
+        input=talk,
+        messages=talk,
+        attachments={"a1": "A long question?"},
+        choices=["two", "three"],
+        target=["A", "B"],
     )
     recording = imported("inspect-ai", dumped(inspect_log(sent)))
     (question,) = recording.questions("toy")
@@ -483,7 +603,9 @@ def test_attachments_options_and_conversations_are_resolved(imported: Import) ->
         "A",
         (("A", "two"), ("B", "three")),
     )
-    assert json.loads(requests(recording)["prompt"][0]) == [{"role": "user", "content": "A long question?"}]
+    assert json.loads(requests(recording)["prompt"][0]) == [
+        {"role": "user", "content": "A long question?"}
+    ]
     assert "several accepted targets, whose first is the gold answer: 1." in notes(recording)
 
 
@@ -504,23 +626,32 @@ def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
         (without_member(inspect_log(), "samples"), SourceError, "x.json has no 'samples'"),
         (inspect_log(samples=[]), SourceError, "has no samples"),
         (inspect_log(samples=[1]), SourceError, "sample 0 of x.json should be an object"),
-        (inspect_log(without_member(inspect_sample(), "id")), SourceError, "sample 0 of x.json has no 'id'"),
+        (inspect_log(without_member(inspect_sample(), "id")), SourceError,
+        "sample 0 of x.json has no 'id'"),
         (inspect_log(without_member(inspect_sample(), "epoch")), SourceError, "has no 'epoch'"),
         (inspect_log(without_member(inspect_sample(), "input")), SourceError, "has no 'input'"),
         (inspect_log(inspect_sample(input=[])), SourceError, "no user message"),
-        (inspect_log(inspect_sample(), inspect_sample()), ConflictError, "is epoch 1 of sample '1' a second time"),
-        (inspect_log(inspect_sample(), inspect_sample(epoch=2, input="Other?")), ConflictError, "different questions, targets"),
-        (inspect_log(inspect_sample(), inspect_sample(epoch=2, target="3")), ConflictError, "with target '2' before"),
+        (inspect_log(inspect_sample(), inspect_sample()), ConflictError,
+        "is epoch 1 of sample '1' a second time"),
+        (inspect_log(inspect_sample(), inspect_sample(epoch=2, input="Other?")), ConflictError,
+        "different questions, targets"),
+        (inspect_log(inspect_sample(), inspect_sample(epoch=2, target="3")), ConflictError,
+        "with target '2' before"),
         (inspect_log(inspect_sample(output=[])), SourceError, "'output' of sample 0"),
-        (inspect_log(inspect_sample(output={"choices": [{}]})), SourceError, "a choice of sample 0 of x.json has no 'message'"),
-        (inspect_log(inspect_sample(scores={"a": {"answer": 2}})), SourceError, "The answer of scorer 'a'"),
+        (inspect_log(inspect_sample(output={"choices": [{}]})), SourceError,
+        "a choice of sample 0 of x.json has no 'message'"),
+        (inspect_log(inspect_sample(scores={"a": {"answer": 2}})), SourceError,
+        "The answer of scorer 'a'"),
         (with_usage({"output_tokens": -1}), SourceError, "The usage of sample 0"),
         (with_usage({"input_tokens": 3}), SourceError, "has no 'output_tokens'"),
         (with_usage({"output_tokens": 3, "input_tokens": "3"}), SourceError, "whole numbers"),
-        (inspect_log(plan={"config": {"max_tokens": 0}}), SourceError, "The limit on output tokens of the decoding in x.json"),
+        (inspect_log(plan={"config": {"max_tokens": 0}}), SourceError,
+        "The limit on output tokens of the decoding in x.json"),
     ],
 )  # fmt: skip
-def test_refuses_other_logs(imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str) -> None:
+def test_refuses_other_logs(
+    imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str
+) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         imported("inspect-ai", dumped(log))
 
@@ -545,8 +676,12 @@ def test_an_unfinished_archive_is_read_by_its_journal(imported: Import) -> None:
         imported("inspect-ai", archive(members[1:]))
 
 
-def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size: int | None = None) -> bytes:
-    """A zip as inspect-ai writes it: method 93, which Python's own writer does not know before 3.14."""
+def zstandard_archive(
+    members: dict[str, bytes], *, crc: int | None = None, size: int | None = None
+) -> bytes:
+    """A zip as inspect-ai writes it: method 93, which Python's own writer does not know before
+    3.14.
+    """
     packed = {name: pa.compress(data, "zstd", asbytes=True) for name, data in members.items()}
     plain = io.BytesIO()
     with zipfile.ZipFile(plain, "w", zipfile.ZIP_STORED) as file:
@@ -562,21 +697,32 @@ def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size
                 place = raw.index(header, place + 1)
             base = place + (8 if header[2] == 3 else 10)
             raw[base : base + 2] = struct.pack("<H", 93)
-            assert struct.unpack("<III", raw[base + 6 : base + 18]) == (stored[0], stored[1], stored[1])
+            assert struct.unpack("<III", raw[base + 6 : base + 18]) == (
+                stored[0],
+                stored[1],
+                stored[1],
+            )
             raw[base + 6 : base + 18] = struct.pack("<III", stated[0], stored[1], stated[1])
     return bytes(raw)
 
 
 def zstandard_members() -> dict[str, bytes]:
     log = inspect_log()
-    members = {"header.json": dumped({name: value for name, value in log.items() if name != "samples"})}
-    return members | {f"samples/1_epoch_{number}.json": dumped(inspect_sample(epoch=number)) for number in (1, 2)}
+    members = {
+        "header.json": dumped({name: value for name, value in log.items() if name != "samples"})
+    }
+    return members | {
+        f"samples/1_epoch_{number}.json": dumped(inspect_sample(epoch=number)) for number in (1, 2)
+    }
 
 
 def test_zstandard_archives_are_read_and_checked(imported: Import) -> None:
     good = imported("inspect-ai", zstandard_archive(zstandard_members()))
     assert good.hash == imported("inspect-ai", inspect_archive(inspect_log())).hash
-    for spoilt in (zstandard_archive(zstandard_members(), crc=1), zstandard_archive(zstandard_members(), size=5)):
+    for spoilt in (
+        zstandard_archive(zstandard_members(), crc=1),
+        zstandard_archive(zstandard_members(), size=5),
+    ):
         with pytest.raises(SourceError, match="Bad CRC-32 or size"):
             imported("inspect-ai", spoilt)
     broken = bytearray(zstandard_archive(zstandard_members()))
@@ -595,7 +741,9 @@ def test_bombs_in_archives_are_refused(imported: Import, monkeypatch: pytest.Mon
         imported("inspect-ai", inspect_archive(inspect_log()))
 
 
-@pytest.mark.parametrize("name", ["../samples/1.json", "/samples/1.json", "samples\\1.json", "C:/1.json"])
+@pytest.mark.parametrize(
+    "name", ["../samples/1.json", "/samples/1.json", "samples\\1.json", "C:/1.json"]
+)
 def test_members_outside_of_a_log_are_refused(save: Save, imported: Import, name: str) -> None:
     data = inspect_archive(inspect_log())
     source = save("x.eval", data)
@@ -656,10 +804,16 @@ def test_a_text_that_never_came_is_empty(imported: Import) -> None:
         ([details_row(gold_index=1)], SourceError, "'gold_index' of row 0 of x.parquet"),
         ([details_row(query=None)], SourceError, "'query' of row 0 of x.parquet"),
         ([details_row(text=[1, 2])], SourceError, "Sample 0 of row 0"),
-        ([({"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]})], SourceError, "model_response"),
+        (
+            [({"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]})],
+            SourceError,
+            "model_response",
+        ),
     ],
 )
-def test_refuses_other_details(imported: Import, rows_: list[Any], error: type[FevalError], sentence: str) -> None:
+def test_refuses_other_details(
+    imported: Import, rows_: list[Any], error: type[FevalError], sentence: str
+) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         imported("lighteval", details(*rows_), answer_kind="number")
 
@@ -673,7 +827,8 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 def test_refuses_details_of_another_version(imported: Import) -> None:
     older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
     with pytest.raises(
-        SourceError, match=r"no column doc and no model_response.*its columns are example, predictions, gold"
+        SourceError,
+        match=r"no column doc and no model_response.*its columns are example, predictions, gold",
     ):
         imported("lighteval", older, answer_kind="number")
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
@@ -686,7 +841,9 @@ def test_refuses_details_of_another_version(imported: Import) -> None:
 def test_parquet_bombs_are_refused(imported: Import) -> None:
     doc, response = details_row(text=["x" * (3 << 20)], output_tokens=[])
     many = parquet(
-        pa.Table.from_pylist([{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)])
+        pa.Table.from_pylist(
+            [{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)]
+        )
     )
     assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
     with pytest.raises(SourceError, match="no recording compresses so well"):
@@ -696,7 +853,10 @@ def test_parquet_bombs_are_refused(imported: Import) -> None:
 def linc_run(save: Save, **parts: Any) -> Path:
     for part, value in parts.items():
         save(f"m_folio-cot-1shot_{part}.json", dumped(value))
-    return save("m_folio-cot-1shot_generations_prc.json", dumped([["True", "Error"], ["Uncertain", "Uncertain"]]))
+    return save(
+        "m_folio-cot-1shot_generations_prc.json",
+        dumped([["True", "Error"], ["Uncertain", "Uncertain"]]),
+    )
 
 
 RESULTS = {"folio-cot-1shot": {"accuracy (pass@1 majority)": 0.5}, "config": {"model": "m"}}
@@ -716,11 +876,16 @@ def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import)
 
 
 def test_labels_stand_for_texts_that_linc_does_not_store(save: Save, imported: Import) -> None:
-    questions = lines({"question": "Is it?", "answer": "True"}, {"question": "Was it?", "answer": "False"})
+    questions = lines(
+        {"question": "Is it?", "answer": "True"}, {"question": "Was it?", "answer": "False"}
+    )
     source = linc_run(save)
     recording = imported("linc", source, questions=save("q.jsonl", questions))
     assert rows(recording)["text"] == ["True", "Error", "Uncertain", "Uncertain"]
-    assert [(q.text, q.answer) for q in recording.questions("toy")] == [("Is it?", "True"), ("Was it?", "False")]
+    assert [(q.text, q.answer) for q in recording.questions("toy")] == [
+        ("Is it?", "True"),
+        ("Was it?", "False"),
+    ]
     assert "each label stands for its text" in notes(recording)
     with pytest.raises(UsageError, match="--llm NAME"):
         imported("linc", source, llm=None)
@@ -736,7 +901,9 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save: Save, imported: I
         ({"generations_raw": ["a", "b"]}, "should be a list of samples"),
     ],
 )
-def test_refuses_linc_files_of_different_runs(save: Save, imported: Import, parts: Any, sentence: str) -> None:
+def test_refuses_linc_files_of_different_runs(
+    save: Save, imported: Import, parts: Any, sentence: str
+) -> None:
     with pytest.raises(SourceError, match=sentence):
         imported("linc", linc_run(save, **parts))
 
@@ -774,7 +941,9 @@ def test_the_answer_is_what_the_expression_comes_to(text: str, answer: str | Non
 
 EXPRESSIONS = st.recursive(
     st.integers(1, 13).map(str),
-    lambda inner: st.tuples(inner, st.sampled_from("+-*/"), inner).map(lambda part: f"({part[0]} {part[1]} {part[2]})"),
+    lambda inner: st.tuples(inner, st.sampled_from("+-*/"), inner).map(
+        lambda part: f"({part[0]} {part[1]} {part[2]})"
+    ),
     max_leaves=6,
 )
 
@@ -795,7 +964,12 @@ def evaluated(expression: str) -> Fraction:
     import ast
     import operator
 
-    functions = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+    functions = {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: operator.truediv,
+    }
 
     def walk(node: ast.expr) -> Fraction:
         if isinstance(node, ast.BinOp):
@@ -808,20 +982,25 @@ def evaluated(expression: str) -> Fraction:
 
 
 def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
-    source = dumped([game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)])
+    source = dumped(
+        [game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)]
+    )
     recording = imported("game24", source, questions=save("24.csv", PUZZLES), answer_kind="number")
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
     ]  # fmt: skip
     assert rows(recording)["answer"] == ["24", "25", None, "24", "24", "24"]
-    assert "Samples without an answer, as they do not end in an expression that uses each number once: 1." in notes(
-        recording
+    assert (
+        "Samples without an answer, as they do not end in an expression that uses each number"
+        " once: 1." in notes(recording)
     )
     assert "30 completion and 10 prompt tokens" in notes(recording)
     assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
-    other = imported("game24", dumped([entry]), questions=save("24.csv", PUZZLES), answer_kind="number")
+    other = imported(
+        "game24", dumped([entry]), questions=save("24.csv", PUZZLES), answer_kind="number"
+    )
     assert "the authors' verdict differs from exact arithmetic, which was taken: 2." in notes(other)
 
 
@@ -830,7 +1009,10 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
     [
         (game_entry(steps=[{}]), "Entry 0 of x.json is the log of a tree search"),
         (game_entry(idx=7), "has no puzzle 'toy/7'"),
-        (game_entry(accs=[True]), "The verdicts of entry 0 of x.json should be 3 times true or false"),
+        (
+            game_entry(accs=[True]),
+            "The verdicts of entry 0 of x.json should be 3 times true or false",
+        ),
         (game_entry(accs=[2, 0, 0]), "should be 3 times true or false"),
         (game_entry(ys="x"), "'ys' of entry 0"),
         ({"idx": 0, "ys": []}, "has no 'infos'"),
@@ -859,12 +1041,17 @@ def thoughts(recording: Recording) -> list[str | None] | None:
     ("part", "expected"),
     [
         ({"type": "reasoning", "reasoning": "hm"}, "hm"),
-        ({"type": "reasoning", "reasoning": "gAAAA", "summary": "In short.", "redacted": True}, "In short."),
+        (
+            {"type": "reasoning", "reasoning": "gAAAA", "summary": "In short.", "redacted": True},
+            "In short.",
+        ),
         ({"type": "reasoning", "reasoning": "gAAAA", "redacted": True}, None),
         ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
     ],
 )
-def test_the_reasoning_of_inspect_is_kept(imported: Import, part: dict[str, Any], expected: str | None) -> None:
+def test_the_reasoning_of_inspect_is_kept(
+    imported: Import, part: dict[str, Any], expected: str | None
+) -> None:
     output = inspect_sample()["output"]
     said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
     output["choices"] = [{"message": said, "stop_reason": "stop"}]
@@ -885,6 +1072,9 @@ def test_thoughts_in_the_texts_of_lm_eval_are_split_off(imported: Import) -> Non
     line = harness_line(resps=resps, filtered_resps=["3", "3"])
     recording = imported("lm-eval", lines(line), answer_kind="number")
     assert rows(recording)["text"] == ["It is 2.", ""]
-    assert rows(recording)["answer"] == ["3", None]  # the first is the filter's, and the second has no reply
-    assert rows(imported("lm-eval", lines(line), answer_kind="number", answers="text"))["answer"] == ["2", None]
+    # the first is the filter's, and the second has no reply
+    assert rows(recording)["answer"] == ["3", None]
+    assert rows(imported("lm-eval", lines(line), answer_kind="number", answers="text"))[
+        "answer"
+    ] == ["2", None]
     assert thoughts(recording) == ["It is 3.", "It is 3."]

@@ -1,4 +1,6 @@
-"""Importers on real recordings: counts, tokens, no-answers and votes equal the published and recomputed figures."""
+"""Importers on real recordings: counts, tokens, no-answers and votes equal the published and
+recomputed figures.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Columns:
         table = pq.read_table(recording.path / "samples" / dataset / f"{llm}.parquet").to_pydict()
         self.answers: list[list[str | None]] = []
         self.tokens: list[list[int]] = []
-        for index, answer, tokens in zip(table["sample_index"], table["answer"], table["output_tokens"], strict=True):
+        for index, answer, tokens in zip(
+            table["sample_index"], table["answer"], table["output_tokens"], strict=True
+        ):
             if index == 0:
                 self.answers.append([])
                 self.tokens.append([])
@@ -67,11 +71,17 @@ class Columns:
         return "\n".join(self.manifest["notes"])
 
     def mean_accuracy(self) -> float:
-        right = sum(answer == gold for gold, row in zip(self.gold, self.answers, strict=True) for answer in row)
+        right = sum(
+            answer == gold
+            for gold, row in zip(self.gold, self.answers, strict=True)
+            for answer in row
+        )
         return right / sum(map(len, self.answers))
 
     def prefix_votes(self, n: int, *, none_votes: bool = False) -> int:
-        """Questions that a plurality of the first n samples gets right; the first seen wins ties."""
+        """Questions that a plurality of the first n samples gets right; the first seen wins
+        ties.
+        """
         right = 0
         for gold, row in zip(self.gold, self.answers, strict=True):
             votes = Counter(answer for answer in row[:n] if none_votes or answer is not None)
@@ -128,7 +138,9 @@ def test_requests_are_the_questions_and_are_counted(shared: Path, importing: Imp
     import pyarrow.parquet as pq
 
     columns = named(importing, "date_cot1_40", keep_duplicates=True)
-    prompts = pq.read_table(columns.recording.path / "requests" / "bigbench_date" / "an-llm.parquet").to_pydict()
+    prompts = pq.read_table(
+        columns.recording.path / "requests" / "bigbench_date" / "an-llm.parquet"
+    ).to_pydict()
     for golden in goldens(shared, "cost.first_n.date_cot1_40"):
         n = golden["params"]["N"]
         output = sum(sum(row[:n]) for row in columns.tokens)
@@ -140,12 +152,16 @@ def test_prefix_votes_equal_the_reference_figures(shared: Path, importing: Impor
     for golden in goldens(shared, "sc.prefix."):
         (name,) = golden["inputs"]
         columns = named(importing, name, keep_duplicates=True)
-        assert columns.prefix_votes(golden["params"]["N"]) == golden["expected"]["correct"], golden["id"]
+        assert columns.prefix_votes(golden["params"]["N"]) == golden["expected"]["correct"], golden[
+            "id"
+        ]
         checked += 1
     assert checked >= 6
 
 
-def test_votes_with_no_answers_equal_the_reference_figures(shared: Path, importing: Importing) -> None:
+def test_votes_with_no_answers_equal_the_reference_figures(
+    shared: Path, importing: Importing
+) -> None:
     columns = named(importing, "date_pot1", keep_duplicates=True)
     for golden in goldens(shared, "sc.none.date_pot1"):
         n, expected = golden["params"]["N"], golden["expected"]
@@ -157,7 +173,9 @@ def test_the_recording_that_is_not_independent_says_so(importing: Importing) -> 
     both = named(importing, "date_cot1_40", keep_duplicates=True)
     first = named(importing, "date_cot1", keep_duplicates=True)
     second = named(importing, "date_cot1_t04", keep_duplicates=True)
-    assert both.answers == [one + two for one, two in zip(first.answers, second.answers, strict=True)]
+    assert both.answers == [
+        one + two for one, two in zip(first.answers, second.answers, strict=True)
+    ]
     assert "not independent of two others" in both.notes
     assert "not independent" not in first.notes
 
@@ -180,13 +198,19 @@ def test_llama2_samples_are_imported_once(importing: Importing) -> None:
         ("last_letters_gpt35", 0.804),
     ],
 )
-def test_mean_accuracy_equals_the_published_one(importing: Importing, name: str, accuracy: float) -> None:
+def test_mean_accuracy_equals_the_published_one(
+    importing: Importing, name: str, accuracy: float
+) -> None:
     assert round(named(importing, name, keep_duplicates=True).mean_accuracy(), 3) == accuracy
 
 
 @pytest.mark.parametrize("kind", ["verbatim", "number"])
-def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(importing: Importing, kind: str) -> None:
-    columns = importing("mot-cascade", f"{MOT}/GPT4_result/gsm_cot1.json.gz", "gsm8k", answer_kind=kind)
+def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(
+    importing: Importing, kind: str
+) -> None:
+    columns = importing(
+        "mot-cascade", f"{MOT}/GPT4_result/gsm_cot1.json.gz", "gsm8k", answer_kind=kind
+    )
     assert Counter(map(len, columns.answers)) == {3: 1318, 1: 1}
     assert "The pools are ragged: 1 to 3 samples" in columns.notes
     assert "7 of 3955 stored answers are text among numbers" in columns.notes
@@ -197,20 +221,42 @@ def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(importing: Importi
     ("file", "accuracy", "unreadable"),
     [
         ("Llama-3.1-8B-Instruct/responses_0_14042_seed72645763", 0.644, 48),
-        pytest.param("Llama-3.1-8B-Instruct/responses_0_14042_seed83475617", 0.646, 47, marks=pytest.mark.slow),
-        pytest.param("Llama-3.2-3B-Instruct/responses_0_14042_seed72645763", 0.552, 142, marks=pytest.mark.slow),
+        pytest.param(
+            "Llama-3.1-8B-Instruct/responses_0_14042_seed83475617",
+            0.646,
+            47,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "Llama-3.2-3B-Instruct/responses_0_14042_seed72645763",
+            0.552,
+            142,
+            marks=pytest.mark.slow,
+        ),
         ("Llama-3.2-3B-Instruct/responses_0_14042_seed29387482", 0.553, 145),
-        pytest.param("Llama-3.2-1B-Instruct/responses_0_14042_seed72645763", 0.354, 332, marks=pytest.mark.slow),
+        pytest.param(
+            "Llama-3.2-1B-Instruct/responses_0_14042_seed72645763",
+            0.354,
+            332,
+            marks=pytest.mark.slow,
+        ),
         ("Llama-3.2-1B-Instruct/responses_0_14042_seed18987374", 0.353, 329),
     ],
 )
-def test_mmlu_replies_equal_the_published_check(shared: Path, file: str, accuracy: float, unreadable: int) -> None:
+def test_mmlu_replies_equal_the_published_check(
+    shared: Path, file: str, accuracy: float, unreadable: int
+) -> None:
     key = read_questions(shared / "real/coupled_mmlu/mmlu_test_answer_key.csv", "mmlu", Reader())
     request = ImportRequest("mmlu", ("an-llm",), key)
     read = coupled_mmlu.read(shared / MMLU / f"{file}.csv.gz", request)
     (llm,) = read.llms
-    answers = [[coupled_mmlu.upstream_answer(text or "") for text in pool.texts] for pool in llm.pools]
-    right = sum(row.count(question.gold or "") for question, row in zip(read.questions, answers, strict=True))
+    answers = [
+        [coupled_mmlu.upstream_answer(text or "") for text in pool.texts] for pool in llm.pools
+    ]
+    right = sum(
+        row.count(question.gold or "")
+        for question, row in zip(read.questions, answers, strict=True)
+    )
     assert len(answers) == 14042
     assert {len(row) for row in answers} == {10}
     assert round(right / 140420, 3) == accuracy
@@ -228,7 +274,9 @@ def test_an_mmlu_recording_equals_the_published_check(shared: Path, importing: I
 
 
 @pytest.mark.parametrize(("llm", "accuracy"), [("gpt-4o", 0.957), ("gemini-1.5-pro", 0.953)])
-def test_modelswitch_equals_its_verdicts(shared: Path, importing: Importing, llm: str, accuracy: float) -> None:
+def test_modelswitch_equals_its_verdicts(
+    shared: Path, importing: Importing, llm: str, accuracy: float
+) -> None:
     source = f"real/modelswitch/Results/GSM8K/MS/closed_source/{llm}.json.gz"
     questions = shared / "real/questions/gsm8k.jsonl"
     columns = importing("modelswitch", source, "gsm8k", answer_kind="number", questions=questions)
@@ -239,7 +287,9 @@ def test_modelswitch_equals_its_verdicts(shared: Path, importing: Importing, llm
 
 def test_files_of_one_dataset_share_their_questions(importing: Importing) -> None:
     first = named(importing, "date_cot1", keep_duplicates=True).recording.questions("bigbench_date")
-    second = named(importing, "gpt4_date_cot2", keep_duplicates=True).recording.questions("bigbench_date")
+    second = named(importing, "gpt4_date_cot2", keep_duplicates=True).recording.questions(
+        "bigbench_date"
+    )
     assert first == second
 
 
@@ -248,22 +298,30 @@ LINC_RUNS = ("cot-1shot", "cot-2shot", "cot-4shot", "cot-8shot", "neurosymbolic-
 
 
 @pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_majorities_equal_the_accuracy_its_authors_state(shared: Path, importing: Importing, mode: str) -> None:
+def test_linc_majorities_equal_the_accuracy_its_authors_state(
+    shared: Path, importing: Importing, mode: str
+) -> None:
     run = LINC.format(mode=mode)
     columns = importing("linc", f"{run}_generations_prc.json", "folio", llm=None)
-    stated = json.loads((shared / f"{run}_results.json").read_text())[f"folio-{mode}"]["accuracy (pass@1 majority)"]
+    stated = json.loads((shared / f"{run}_results.json").read_text())[f"folio-{mode}"][
+        "accuracy (pass@1 majority)"
+    ]
     assert columns.prefix_votes(10) / 182 == pytest.approx(stated, abs=1e-12)
     assert columns.recording.llm_names("folio") == [f"gpt-3.5-turbo-16k-0613@folio-{mode}"]
     assert {len(row) for row in columns.answers} == {10}
 
 
 @pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_labels_without_a_text_are_no_answers(shared: Path, importing: Importing, mode: str) -> None:
+def test_linc_labels_without_a_text_are_no_answers(
+    shared: Path, importing: Importing, mode: str
+) -> None:
     columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
     labels = json.loads((shared / f"{LINC.format(mode=mode)}_generations_prc.json").read_text())
     errors = sum(row.count("Error") for row in labels)
     assert sum(row.count(None) for row in columns.answers) == errors
-    assert (f"Labels 'Error', which were read as no answer: {errors}." in columns.notes) == (errors > 0)
+    assert (f"Labels 'Error', which were read as no answer: {errors}." in columns.notes) == (
+        errors > 0
+    )
     assert ("each label stands for its text" in columns.notes) == (mode == "neurosymbolic-8shot")
 
 
@@ -271,11 +329,17 @@ def test_linc_labels_without_a_text_are_no_answers(shared: Path, importing: Impo
 def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
     shared: Path, importing: Importing, mode: str
 ) -> None:
-    """Their table: 1,000 draws of k positions with replacement, the same for all questions, so figures differ by its noise."""
+    """Their table: 1,000 draws of k positions with replacement, the same for all questions, so
+    figures differ by its noise.
+    """
     columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
     kind, _, shots = mode.rpartition("-")
     with (shared / "real/linc/analysis/tables/kmaj_results.csv").open() as file:
-        table = [row for row in csv.DictReader(file) if (row["mode"], f"{row['nshot']}shot") == (kind, shots)]
+        table = [
+            row
+            for row in csv.DictReader(file)
+            if (row["mode"], f"{row['nshot']}shot") == (kind, shots)
+        ]
     rows = {int(row["kmaj"]): row for row in table}
     for k in (1, 2, 3):
         exact = sum(map(_vote_with_replacement, columns.answers, columns.gold, [k] * 182)) / 182
@@ -284,7 +348,9 @@ def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
 
 
 def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) -> float:
-    """Probability that the plurality of k draws with replacement is right; the first seen wins ties; by enumeration."""
+    """Probability that the plurality of k draws with replacement is right; the first seen wins
+    ties; by enumeration.
+    """
     right = 0
     for draw in itertools.product(answers, repeat=k):
         votes = Counter(answer for answer in draw if answer is not None)
@@ -295,13 +361,21 @@ def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) 
 TOT = "real/tot/logs/game24/gpt-4_0.7_naive_standard_sample_100_start900_end1000.json.gz"
 
 
-def test_the_game_of_24_is_judged_as_its_authors_judged_it(shared: Path, importing: Importing) -> None:
+def test_the_game_of_24_is_judged_as_its_authors_judged_it(
+    shared: Path, importing: Importing
+) -> None:
     puzzles = shared / "real/tot/src/tot/data/24/24.csv"
     columns = importing("game24", TOT, "game24", answer_kind="number", questions=puzzles)
     entries = json.loads(gzip.decompress((shared / TOT).read_bytes()))
-    assert [[answer == "24" for answer in row] for row in columns.answers] == [entry["accs"] for entry in entries]
+    assert [[answer == "24" for answer in row] for row in columns.answers] == [
+        entry["accs"] for entry in entries
+    ]
     assert columns.gold == ["24"] * 100
-    assert round(columns.mean_accuracy(), 4) == 0.0734 == sum(sum(entry["accs"]) for entry in entries) / 10_000
+    assert (
+        round(columns.mean_accuracy(), 4)
+        == 0.0734
+        == sum(sum(entry["accs"]) for entry in entries) / 10_000
+    )
     assert (
         round(100 * columns.mean_accuracy(), 1) == 7.3
     )  # "IO prompt" of the paper's table 2, and below "IO (best of 100)"

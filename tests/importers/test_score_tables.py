@@ -1,4 +1,6 @@
-"""Scores of a table join the CoTs by question, LLM and sample number, and what does not fit is said."""
+"""Scores of a table join the CoTs by question, LLM and sample number, and what does not fit is
+said.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(**columns: Sequence[Any]) -> list[dict[str, Any]]:
     size = len(next(iter(columns.values())))
     keys = [dict(zip(("question_id", "llm", "sample"), key, strict=True)) for key in KEYS[:size]]
-    return [key | {name: values[row] for name, values in columns.items()} for row, key in enumerate(keys)]
+    return [
+        key | {name: values[row] for name, values in columns.items()}
+        for row, key in enumerate(keys)
+    ]
 
 
 def written(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
@@ -52,7 +57,10 @@ def written(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
             writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(
-                {name: json.dumps(cell) if isinstance(cell, list | bool) else cell for name, cell in row.items()}
+                {
+                    name: json.dumps(cell) if isinstance(cell, list | bool) else cell
+                    for name, cell in row.items()
+                }
                 for row in table
             )
     return path
@@ -63,13 +71,24 @@ def values(recording: Path, llm: str, scorer: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_scores_and_step_scores_of_every_kind_of_file(toy: Path, tmp_path: Path, suffix: str) -> None:
-    numbers, steps = [0.5, -1, 2.25, 1e-3, 7, 0.1, 0.2], [[0.5, 0.25], None, [1.0], [2.0, 3.0, 4.0], None, [0.0], None]
-    table = written(tmp_path / f"t.{suffix}", rows(judge=list(map(float, numbers)), steps=steps)[::-1])
+def test_scores_and_step_scores_of_every_kind_of_file(
+    toy: Path, tmp_path: Path, suffix: str
+) -> None:
+    numbers, steps = (
+        [0.5, -1, 2.25, 1e-3, 7, 0.1, 0.2],
+        [[0.5, 0.25], None, [1.0], [2.0, 3.0, 4.0], None, [0.0], None],
+    )
+    table = written(
+        tmp_path / f"t.{suffix}", rows(judge=list(map(float, numbers)), steps=steps)[::-1]
+    )
     done = import_scores(toy, table, tmp_path / "out", scores=["j=judge", "prm=steps"])
     assert (done.scorers, done.rows, done.scored) == (("j", "prm"), 7, {"j": 7, "prm": 4})
-    assert done.notes == (f"3 of 7 CoTs have no score by prm: their cells in t.{suffix} are empty or NaN.",)
-    np.testing.assert_array_equal(values(tmp_path / "out", "alpha", "j"), [[0.5, -1, 2.25], [1e-3, NAN, NAN]])
+    assert done.notes == (
+        f"3 of 7 CoTs have no score by prm: their cells in t.{suffix} are empty or NaN.",
+    )
+    np.testing.assert_array_equal(
+        values(tmp_path / "out", "alpha", "j"), [[0.5, -1, 2.25], [1e-3, NAN, NAN]]
+    )
     np.testing.assert_array_equal(values(tmp_path / "out", "org/beta", "j"), [[7, NAN], [0.1, 0.2]])
     prm = open_recording(tmp_path / "out").scores("toy", "alpha", "prm")
     assert (prm.steps(0, 0).tolist(), prm.steps(0, 1).tolist(), prm.steps(1, 0).tolist()) == (
@@ -78,27 +97,52 @@ def test_scores_and_step_scores_of_every_kind_of_file(toy: Path, tmp_path: Path,
         [2, 3, 4],
     )
     assert verify_recording(tmp_path / "out").problems == ()
-    assert open_recording(tmp_path / "out").manifest.raw["operation"]["source"]["file"] == table.name
+    assert (
+        open_recording(tmp_path / "out").manifest.raw["operation"]["source"]["file"] == table.name
+    )
 
 
 def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path: Path) -> None:
     source = tmp_path / "same.jsonl"
     same = {"text": "The answer.", "tokens": 3}
-    line = {"id": "q", "question": "?", "gold": "2", "samples": [{**same, "answer": "1"}, {**same, "answer": "2"}]}
-    source.write_text(json.dumps(line) + "\n" + json.dumps({**line, "id": "r"}) + "\n")  # two equal questions, too
-    app_import = ["import", "jsonl", str(source), "--dataset", "d", "--answer-kind", "number", "--llm", "m"]
+    line = {
+        "id": "q",
+        "question": "?",
+        "gold": "2",
+        "samples": [{**same, "answer": "1"}, {**same, "answer": "2"}],
+    }
+    # two equal questions, too
+    source.write_text(json.dumps(line) + "\n" + json.dumps({**line, "id": "r"}) + "\n")
+    app_import = [
+        "import",
+        "jsonl",
+        str(source),
+        "--dataset",
+        "d",
+        "--answer-kind",
+        "number",
+        "--llm",
+        "m",
+    ]
     assert CliRunner().invoke(app, [*app_import, "--out", str(tmp_path / "rec")]).exit_code == 0
-    scores = pd.DataFrame({"question_id": ["r", "q", "q", "r"], "sample": [1, 0, 1, 0], "score": [0.1, 0.2, 0.9, 0.8]})
+    scores = pd.DataFrame(
+        {"question_id": ["r", "q", "q", "r"], "sample": [1, 0, 1, 0], "score": [0.1, 0.2, 0.9, 0.8]}
+    )
     scores.to_csv(tmp_path / "s.csv", index=False)
     done = import_scores(tmp_path / "rec", tmp_path / "s.csv", tmp_path / "out")
     recorded = open_recording(tmp_path / "out").scores("d", "m", "score").values
     assert (done.notes, recorded.tolist()) == ((), [[0.2, 0.9], [0.8, 0.1]])
     dataset, [llm] = load("d", ["m"], tmp_path / "out")
-    assert evaluate(METHODS["best-of-n"](n=2, aggregate="score"), dataset, llm).right.tolist() == [1.0, 0.0]
+    assert evaluate(METHODS["best-of-n"](n=2, aggregate="score"), dataset, llm).right.tolist() == [
+        1.0,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize("to", ["csv", "parquet"])
-def test_an_exported_table_with_scores_of_ones_own_comes_back(toy: Path, tmp_path: Path, to: str) -> None:
+def test_an_exported_table_with_scores_of_ones_own_comes_back(
+    toy: Path, tmp_path: Path, to: str
+) -> None:
     exported = export_recording(toy, tmp_path / f"cots.{to}", to).path
     table = pd.read_csv(exported) if to == "csv" else pd.read_parquet(exported)
     table["score.words"] = table["text"].str.split().str.len()
@@ -107,18 +151,27 @@ def test_an_exported_table_with_scores_of_ones_own_comes_back(toy: Path, tmp_pat
     table.to_csv(scored, index=False) if to == "csv" else table.to_parquet(scored)
     assert import_scores(toy, scored, tmp_path / "out").scored == {"words": 7}
     again = export_recording(tmp_path / "out", tmp_path / "again.parquet", "parquet").path
-    assert (pd.read_parquet(again)["score.words"] == pd.read_parquet(again)["text"].str.split().str.len()).all()
+    assert (
+        pd.read_parquet(again)["score.words"]
+        == pd.read_parquet(again)["text"].str.split().str.len()
+    ).all()
 
 
 def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy: Path, tmp_path: Path) -> None:
-    from_1 = [{"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)]
+    from_1 = [
+        {"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)
+    ]
     noted = import_scores(toy, written(tmp_path / "t.csv", from_1), tmp_path / "out").notes
     assert noted[0].startswith("No row of t.csv is of sample 0: samples count from 0")
     with pytest.raises(SourceError, match="should be a number"):
-        import_scores(toy, written(tmp_path / "t.parquet", rows(score=[np.inf])), tmp_path / "infinite")
+        import_scores(
+            toy, written(tmp_path / "t.parquet", rows(score=[np.inf])), tmp_path / "infinite"
+        )
 
 
-def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, tmp_path: Path) -> None:
+def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(
+    toy: Path, tmp_path: Path
+) -> None:
     table = written(tmp_path / "t.parquet", rows(score=[0.5, NAN, None, True and 1.0]))
     done = import_scores(toy, table, tmp_path / "out", name="mine")
     assert done.scored == {"mine": 2}
@@ -128,10 +181,15 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, t
     )
     recording = open_recording(tmp_path / "out")
     assert recording.manifest.raw["notes"] == list(done.notes)
-    assert recording.scores("toy", "alpha", "mine").scored.tolist() == [[True] * 3, [True, False, False]]
+    assert recording.scores("toy", "alpha", "mine").scored.tolist() == [
+        [True] * 3,
+        [True, False, False],
+    ]
     assert recording.scorers("toy", "org/beta") == []
     # what was given to the scorer is a part of the content, as with any other scorer
-    table = written(tmp_path / "u.csv", rows(score=["0.5", " NaN ", "", "true", "FALSE", "1e2", "-.5"]))
+    table = written(
+        tmp_path / "u.csv", rows(score=["0.5", " NaN ", "", "true", "FALSE", "1e2", "-.5"])
+    )
     assert import_scores(toy, table, tmp_path / "words", llms=["alpha"]).notes == (
         "2 of 4 CoTs have no score by score: their cells in u.csv are empty or NaN.",
     )
@@ -142,31 +200,42 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, t
     ("table", "options", "error", "message"),
     [
         (rows(score=[1, 2]) + rows(score=[3]), {}, ConflictError,
-         r"t.csv has two rows for sample 0 of 'toy/0' by alpha on toy: row 1 and row 3\. Remove one of them\."),
+         r"t.csv has two rows for sample 0 of 'toy/0' by alpha on toy: row 1 and row 3\. Remove one of them\."),  # noqa: E501
         ([{"question_id": "toy/0", "llm": "alpha", "sample": 3, "score": 1}], {}, SourceError,
-         r"Row 1 of t.csv has a score for sample 3 of 'toy/0' by alpha, where .*toy holds 3 CoTs, numbered from 0\."),
-        ([{"question_id": "toy/0", "llm": "org/beta", "sample": 1, "score": 1}], {}, SourceError, "holds 1 CoT, numbered"),
+         r"Row 1 of t.csv has a score for sample 3 of 'toy/0' by alpha, where .*toy holds 3 CoTs, numbered from 0\."),  # noqa: E501
+        ([{"question_id": "toy/0", "llm": "org/beta", "sample": 1, "score": 1}], {}, SourceError,
+        "holds 1 CoT, numbered"),
         ([{"question_id": "toy/9", "llm": "alpha", "sample": 0, "score": 1}], {}, SourceError,
-         r"Row 1 of t.csv has a score for the question 'toy/9', which .* does not hold on toy\. Correct or remove the row"),
+         r"Row 1 of t.csv has a score for the question 'toy/9', which .* does not hold on toy\. Correct or remove the row"),  # noqa: E501
         ([{"question_id": "toy/0", "llm": "gamma", "sample": 0, "score": 1}], {}, SourceError,
          r"Row 1 of t.csv is of the LLM 'gamma', and .* has alpha, org/beta\."),
         ([{"question_id": "toy/0", "sample": 0, "score": 1}], {}, SourceError,
-         r"Row 1 of t.csv has no LLM: scores are joined on question id, LLM and sample number, in columns named as"),
-        ([{"llm": "alpha", "sample": 0, "score": 1}], {}, SourceError, "Row 1 of t.csv has no question id"),
-        ([{"question_id": "toy/0", "llm": "alpha", "score": 1}], {}, SourceError, "Row 1 of t.csv has no sample number"),
+         r"Row 1 of t.csv has no LLM: scores are joined on question id, LLM and sample number, in columns named as"),  # noqa: E501
+        ([{"llm": "alpha", "sample": 0, "score": 1}], {}, SourceError,
+        "Row 1 of t.csv has no question id"),
+        ([{"question_id": "toy/0", "llm": "alpha", "score": 1}], {}, SourceError,
+        "Row 1 of t.csv has no sample number"),
         ([{"question_id": "toy/0", "llm": "alpha", "sample": "first", "score": 1}], {}, SourceError,
          "The sample number in row 1 of t.csv should be a whole number from 0; found text"),
-        (rows(score=["high"]), {}, SourceError, r"'score' of row 1 of t.csv should be a number; found text of 4"),
+        (rows(score=["high"]), {}, SourceError,
+        r"'score' of row 1 of t.csv should be a number; found text of 4"),
         (rows(score=["[0.5, "]), {}, SourceError, "a JSON list of numbers"),
-        (rows(score=["[0.5, null]"]), {}, SourceError, "Number 1 in 'score' of row 1 of t.csv should be a number; found null"),
-        (rows(score=["inf"]), {}, SourceError, "'score' of row 1 of t.csv should be a number; found a number inf"),
+        (rows(score=["[0.5, null]"]), {}, SourceError,
+        "Number 1 in 'score' of row 1 of t.csv should be a number; found null"),
+        (rows(score=["inf"]), {}, SourceError,
+        "'score' of row 1 of t.csv should be a number; found a number inf"),
         (rows(reward=[1]), {}, SourceError,
-         r"t.csv has no column 'score' or 'step_scores'; its columns are question_id, llm, sample, reward\. Name the one"),
-        (rows(reward=[1]), {"scores": ["r=rewards"]}, SourceError, "t.csv has no column 'rewards' with scores; its columns"),
-        (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]}, SourceError, "has two scores by one scorer, in 'a' and 'b'"),
-        (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"}, UsageError, "--name c is the name of one scorer, and t.csv"),
-        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError, "no CoTs of 'gamma' there. It holds alpha, org/beta"),
-        (rows(score=[1]), {"llms": ["org/beta"]}, SourceError, "t.csv has no scores for CoTs of .*; there is nothing to add"),
+         r"t.csv has no column 'score' or 'step_scores'; its columns are question_id, llm, sample, reward\. Name the one"),  # noqa: E501
+        (rows(reward=[1]), {"scores": ["r=rewards"]}, SourceError,
+        "t.csv has no column 'rewards' with scores; its columns"),
+        (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]}, SourceError,
+        "has two scores by one scorer, in 'a' and 'b'"),
+        (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"}, UsageError,
+        "--name c is the name of one scorer, and t.csv"),
+        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError,
+        "no CoTs of 'gamma' there. It holds alpha, org/beta"),
+        (rows(score=[1]), {"llms": ["org/beta"]}, SourceError,
+        "t.csv has no scores for CoTs of .*; there is nothing to add"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(
@@ -184,7 +253,8 @@ def test_what_does_not_fit_is_said(
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"", "is empty"), (b'question_id,score\n"a', "not readable as CSV"), (b"a,score\n1\n", "Expected 2 columns, got 1"),
+    [(b"", "is empty"), (b'question_id,score\n"a', "not readable as CSV"), (b"a,score\n1\n",
+    "Expected 2 columns, got 1"),
      (b"PAR1", "damaged Parquet"), (b"score\n\xff\n", "not readable as CSV: .*UTF8")],
 )  # fmt: skip
 def test_a_broken_table_is_a_sentence(toy: Path, tmp_path: Path, data: bytes, message: str) -> None:
@@ -203,34 +273,64 @@ def test_several_datasets_are_named_by_a_column(toy: Path, tmp_path: Path) -> No
         "samples": [{"text": "x", "answer": "4"}],
     }
     source.write_text(json.dumps(line))
-    arguments = ["import", "jsonl", str(source), "--dataset", "other", "--llm", "alpha", "--answer-kind", "verbatim"]
+    arguments = [
+        "import",
+        "jsonl",
+        str(source),
+        "--dataset",
+        "other",
+        "--llm",
+        "alpha",
+        "--answer-kind",
+        "verbatim",
+    ]
     assert CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "other")]).exit_code == 0
     both = merge([toy, tmp_path / "other"], tmp_path / "both")
     table = rows(score=[1, 2, 3, 4, 5, 6, 7])
     with pytest.raises(SourceError, match="has no dataset"):
         import_scores(both, written(tmp_path / "t.csv", table), tmp_path / "out")
     table = [{"dataset": "toy", **row} for row in table]
-    table.append({"dataset": "other", "question_id": "toy/0", "llm": "alpha", "sample": 0, "score": 8})
+    table.append(
+        {"dataset": "other", "question_id": "toy/0", "llm": "alpha", "sample": 0, "score": 8}
+    )
     done = import_scores(both, written(tmp_path / "t.csv", table), tmp_path / "out")
     assert done.scored == {"score": 8}
-    assert open_recording(tmp_path / "out").scores("other", "alpha", "score").values.tolist() == [[8.0]]
+    assert open_recording(tmp_path / "out").scores("other", "alpha", "score").values.tolist() == [
+        [8.0]
+    ]
 
 
 def test_the_command(toy: Path, tmp_path: Path) -> None:
     table = written(tmp_path / "t.csv", rows(reward=[1, 2, 3, 4, 5, 6, ""]))
-    command = ["score", str(toy), "--scores", str(table), "--score", "rm=reward", "--out", str(tmp_path / "out")]
+    command = [
+        "score",
+        str(toy),
+        "--scores",
+        str(table),
+        "--score",
+        "rm=reward",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith("scored: 6 CoTs by rm\n")
     assert "note: 1 of 7 CoTs have no score by rm" in done.stderr
     assert CliRunner().invoke(app, command).stderr.startswith("error:")  # nothing is overwritten
-    again = CliRunner().invoke(app, [*command[:1], str(tmp_path / "out"), *command[2:-1], str(tmp_path / "b")])
-    assert "already has scores of alpha on toy by 'rm'. Give the scorer another name." in again.stderr
+    again = CliRunner().invoke(
+        app, [*command[:1], str(tmp_path / "out"), *command[2:-1], str(tmp_path / "b")]
+    )
+    assert (
+        "already has scores of alpha on toy by 'rm'. Give the scorer another name." in again.stderr
+    )
     for wrong, message in (
         (["score", str(toy), "--out", "x"], "give one of --scorer SPEC and --scores FILE"),
         ([*command, "--scorer", "judge:m"], "give one of --scorer SPEC and --scores FILE"),
         ([*command, "--dry-run"], "leave out --pairwise"),
-        (["score", str(toy), "--scorer", "judge:m", "--score", "a", "--out", "x"], "--score names columns of a table"),
+        (
+            ["score", str(toy), "--scorer", "judge:m", "--score", "a", "--out", "x"],
+            "--score names columns of a table",
+        ),
     ):
         refused = CliRunner().invoke(app, wrong)
         assert (refused.exit_code, message in refused.stderr) == (2, True)

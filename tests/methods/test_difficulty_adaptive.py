@@ -29,7 +29,13 @@ def pool_of(codes: npt.NDArray[Any]) -> Pool:
     sizes = np.full(len(codes), codes.shape[1])
     tokens = 1 + np.arange(codes.size).reshape(codes.shape)
     return Pool(
-        "gpt", codes, tokens, 5 + sizes, sizes, np.zeros_like(codes, np.uint8), codes.max(axis=1, initial=-1) + 1
+        "gpt",
+        codes,
+        tokens,
+        5 + sizes,
+        sizes,
+        np.zeros_like(codes, np.uint8),
+        codes.max(axis=1, initial=-1) + 1,
     )
 
 
@@ -68,7 +74,9 @@ def by_definition(
         if method.preallocate and len(needs) >= method.neighbours and not sure(q):
             mean = sum(needs[-method.neighbours :]) / method.neighbours
             first = min(max(p * round(mean / p), p), method.budget)
-        needs.append(next((n for n in range(1, method.budget + 1) if stops(chains[q][:n])), method.budget))
+        needs.append(
+            next((n for n in range(1, method.budget + 1) if stops(chains[q][:n])), method.budget)
+        )
         if q in easy:
             continue
         size, rounds = first, 1
@@ -95,22 +103,36 @@ METHODS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from([0, 0, 0, 0, 0, 1, 2, -1]), min_size=10, max_size=10), min_size=1, max_size=14),
+    st.lists(
+        st.lists(st.sampled_from([0, 0, 0, 0, 0, 1, 2, -1]), min_size=10, max_size=10),
+        min_size=1,
+        max_size=14,
+    ),
     METHODS,
     st.randoms(use_true_random=False),
 )
-def test_it_does_what_its_definition_says(chains: list[Draws], method: DifficultyAdaptive, random: Any) -> None:
+def test_it_does_what_its_definition_says(
+    chains: list[Draws], method: DifficultyAdaptive, random: Any
+) -> None:
     ranks = [float(random.randrange(5)) for _ in chains]
     pool = ranked(pool_of(np.array(chains, np.int8)), ranks)
-    shuffled = np.array([[random.sample(range(10), 10) for _ in chains] for _ in range(3)], np.uint16)
+    shuffled = np.array(
+        [[random.sample(range(10), 10) for _ in chains] for _ in range(3)], np.uint16
+    )
     decided = method.decide([pool], [shuffled])
     easy_to_hard = sorted(range(len(chains)), key=ranks.__getitem__)
     for replicate, order in enumerate(shuffled.tolist()):
-        drawn = [[own[place] for place in places] for own, places in zip(chains, order, strict=True)]
+        drawn = [
+            [own[place] for place in places] for own, places in zip(chains, order, strict=True)
+        ]
         for q, (answer, rounds, size) in enumerate(by_definition(method, drawn, easy_to_hard)):
             [ledger] = decided.ledgers
             where = replicate, q
-            assert (decided.answer[where], ledger.rounds[where], ledger.cots[where]) == (answer, rounds, size), where
+            assert (decided.answer[where], ledger.rounds[where], ledger.cots[where]) == (
+                answer,
+                rounds,
+                size,
+            ), where
             assert ledger.output_tokens[where] == pool.output_tokens[q, order[q][:size]].sum()
 
 
@@ -119,14 +141,18 @@ def test_it_does_what_its_definition_says(chains: list[Draws], method: Difficult
     [
         ({}, [4, 4, 4, 4, 8], [1, 1, 2, 3, 2]),
         ({"requests": "billed"}, [4, 4, 4, 4, 8], [1, 1, 2, 3, 1]),
-        # The first hard question starts with the mean of what the two easy ones before it need: (12 + 4) / 2.
+        # The first hard question starts with the mean of what the two easy ones before it need: (12
+        # + 4) / 2.
         ({"allocate_over": "all"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 2]),
         ({"allocate_over": "all", "requests": "billed"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 1]),
     ],
 )
-def test_first_draws_look_at_hard_questions_or_all(fields: dict[str, str], first: list[int], rounds: list[int]) -> None:
+def test_first_draws_look_at_hard_questions_or_all(
+    fields: dict[str, str], first: list[int], rounds: list[int]
+) -> None:
     undecided = [0, 1] * 6  # needs all 12
-    codes = np.array([undecided, [0] * 12, [0, 1] + [0] * 10, undecided, undecided], np.int8)  # needs 12, 4, 7, 12, 12
+    # needs 12, 4, 7, 12, 12
+    codes = np.array([undecided, [0] * 12, [0, 1] + [0] * 10, undecided, undecided], np.int8)
     pool = ranked(pool_of(codes), [0.0, 1.0, 2.0, 3.0, 4.0])
     orders = np.arange(12, dtype=np.uint16)[None, None].repeat(5, axis=1)
     method = DifficultyAdaptive(judged=1, neighbours=2, budget=12, **fields)
@@ -160,17 +186,25 @@ def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
     cots: int,
     rounds: dict[str, int],
 ) -> None:
-    """Figures of cmp_cal.py (WangXinglin/DSC, 4d6b9a1): split_easy_hard_greedy, allocate_window and DSC_window in recorded order.
+    """Figures of cmp_cal.py (WangXinglin/DSC, 4d6b9a1): split_easy_hard_greedy, allocate_window and
+    DSC_window in recorded order.
 
-    `made` counts the requests that DSC_window's loop stands for, `billed` those that its script charges the prompt for.
+    `made` counts the requests that DSC_window's loop stands for, `billed` those that its script
+    charges the prompt for.
     """
     real = Real(shared)
     [pool], _ = real.pools(recording)
     pool = ranked(pool, difficulty(real, recording, ranking))
     for requests, count in rounds.items():
-        method = DifficultyAdaptive(judged=judged, neighbours=neighbours, allocate_over="all", requests=requests)
+        method = DifficultyAdaptive(
+            judged=judged, neighbours=neighbours, allocate_over="all", requests=requests
+        )
         [ledger] = in_recorded_order(method, [pool]).ledgers
-        assert (int((ledger.cots == 1).sum()), int(ledger.cots.sum()), int(ledger.rounds.sum())) == (easy, cots, count)
+        assert (
+            int((ledger.cots == 1).sum()),
+            int(ledger.cots.sum()),
+            int(ledger.rounds.sum()),
+        ) == (easy, cots, count)
 
 
 def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
@@ -212,4 +246,6 @@ def test_what_ranks_must_be_recorded() -> None:
     with pytest.raises(NotRecordedError, match="prompt tokens"):
         unknown = replace(plain, prompt_tokens=np.array([3, -1]))
         DifficultyAdaptive(budget=4, ranking="prompt-length").decide([unknown], orders)
-    assert DifficultyAdaptive(budget=4, ranking="prompt-length").decide([plain], orders).answer.tolist() == [[0, 0]]
+    assert DifficultyAdaptive(budget=4, ranking="prompt-length").decide(
+        [plain], orders
+    ).answer.tolist() == [[0, 0]]

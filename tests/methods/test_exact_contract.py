@@ -1,4 +1,6 @@
-"""Every method in METHODS with an exact form: its expectation and its error split, against the enumeration of all orders."""
+"""Every method in METHODS with an exact form: its expectation and its error split, against the
+enumeration of all orders.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,21 @@ from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import drawn, has_exact_errors, has_exact_form, has_exact_latency, searches
+from feval.methods.protocol import (
+    drawn,
+    has_exact_errors,
+    has_exact_form,
+    has_exact_latency,
+    searches,
+)
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
 
 Replay = tuple[Dataset, LLM]
 Pooled = tuple[Pool, np.ndarray]
-# Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody gave.
+# Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody
+# gave.
 POOLS: list[list[str | None]] = [
     ["a", "b", "a", "a", None, "b"],
     ["a", "a", "a", "b", "b", "b"],
@@ -47,7 +56,8 @@ COINS = 40  # sets of coins that a method which tosses some is averaged over
 CASES = [
     (name, case.at_most(6))
     for name, case in all_cases()
-    if has_exact_form(METHODS[name]) and not searches(METHODS[name])  # whose chains have a test of their own
+    # whose chains have a test of their own
+    if has_exact_form(METHODS[name]) and not searches(METHODS[name])
 ]
 EXACT_CASES = pytest.mark.parametrize(
     ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in CASES]
@@ -57,7 +67,8 @@ EXACT_CASES = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     dataset, [llm] = load(
-        "toy", recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS)
+        "toy",
+        recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS),
     )
     return dataset, with_probes(llm)
 
@@ -68,9 +79,15 @@ def recorded(replay: Replay) -> Pooled:
 
 
 def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
-    """The expectation is the mean over all orders, and so is the split; of coins, within four standard errors."""
+    """The expectation is the mean over all orders, and so is the split; of coins, within four
+    standard errors.
+    """
     expected = method.exact(pool, gold)
-    shares = method.exact_errors(pool, gold, expected.right, not_asked) if has_exact_errors(method) else ErrorShares()
+    shares = (
+        method.exact_errors(pool, gold, expected.right, not_asked)
+        if has_exact_errors(method)
+        else ErrorShares()
+    )
     own = [
         expected.right,
         expected.rounds,
@@ -80,10 +97,14 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
         shares.stopped_early,
     ]
     keys = np.random.default_rng(1).integers(1 << 63, size=(COINS, len(gold)), dtype=np.uint64)
-    runs = np.array([over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[:2]])
+    runs = np.array(
+        [over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[:2]]
+    )
     error = np.zeros_like(runs[0])
     if not np.array_equal(*runs):  # it tosses coins
-        more = [over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[2:]]
+        more = [
+            over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[2:]
+        ]
         runs = np.concatenate([runs, more])
         error = 4 * runs.std(axis=0, ddof=1) / np.sqrt(COINS)
     for part, mean, within in zip(own, runs.mean(axis=0), error, strict=True):
@@ -99,8 +120,12 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
         if each[1].settings.get("criterion") != "random" and each[0] != "early-stopping"
     ],
 )
-def test_the_exact_latency_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
-    """Where it is known: the windows of early stopping have no closed form, and coins are tossed once."""
+def test_the_exact_latency_is_the_mean_over_all_orders(
+    name: str, case: Case, recorded: Pooled
+) -> None:
+    """Where it is known: the windows of early stopping have no closed form, and coins are tossed
+    once.
+    """
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     latency = method.exact(pool, gold).sequential_tokens
     if has_exact_latency(method):
@@ -112,7 +137,9 @@ def test_the_exact_latency_is_the_mean_over_all_orders(name: str, case: Case, re
 
 
 @EXACT_CASES
-def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
+def test_the_exact_form_is_the_mean_over_all_orders(
+    name: str, case: Case, recorded: Pooled
+) -> None:
     check_exact(METHODS[name](**case.settings), *recorded)
 
 
@@ -129,7 +156,9 @@ def test_blocks_of_questions_make_no_difference(
     monkeypatch.setattr(per_question, "QUESTIONS_AT_ONCE", 3)
     blocks = method.exact(pool, gold)
     for field in fields(Expectation):
-        assert getattr(blocks, field.name) == pytest.approx(getattr(whole, field.name), abs=1e-12), field.name
+        assert getattr(blocks, field.name) == pytest.approx(
+            getattr(whole, field.name), abs=1e-12
+        ), field.name
     of_blocks = method.exact_errors(pool, gold, blocks.right, not_asked)
     for part in ("no_answer", "stopped_early", "routed_wrong"):
         assert getattr(of_blocks, part) == pytest.approx(getattr(split, part), abs=1e-12), part
@@ -146,16 +175,21 @@ def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
 
 
 @EXACT_CASES
-def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: Pooled) -> None:
+def test_the_numbering_of_answers_makes_no_difference(
+    name: str, case: Case, recorded: Pooled
+) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     last = pool.candidates - 1
     turned = turned_round(pool, last)
     turned_gold = np.where(gold < 0, gold, last - gold)
     one, other = method.exact(pool, gold), method.exact(turned, turned_gold)
     for field in fields(Expectation):
-        assert getattr(one, field.name) == pytest.approx(getattr(other, field.name), abs=1e-12), field.name
+        assert getattr(one, field.name) == pytest.approx(getattr(other, field.name), abs=1e-12), (
+            field.name
+        )
     split, turned_split = (
-        method.exact_errors(*each, one.right, not_asked) for each in ((pool, gold), (turned, turned_gold))
+        method.exact_errors(*each, one.right, not_asked)
+        for each in ((pool, gold), (turned, turned_gold))
     )
     assert split.no_answer == pytest.approx(turned_split.no_answer, abs=1e-12)
     assert split.stopped_early == pytest.approx(turned_split.stopped_early, abs=1e-12)
@@ -172,19 +206,32 @@ def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(
     with suppress(NotRecordedError):  # of no question there are no step scores
         expected = method.exact(nobody, gold[:0])
         shares = method.exact_errors(nobody, gold[:0], expected.right, not_asked)
-        assert expected.right.shape == expected.output_tokens.shape == shares.no_answer.shape == (0,)
+        assert (
+            expected.right.shape == expected.output_tokens.shape == shares.no_answer.shape == (0,)
+        )
 
 
-# A recorded CoT always tosses the same coin, so that replicates of a small recording do not tend to the expectation.
+# A recorded CoT always tosses the same coin, so that replicates of a small recording do not tend to
+# the expectation.
 FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][::6]
 
 
-@pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW])
+@pytest.mark.parametrize(
+    ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW]
+)
 def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: Replay) -> None:
     """Within four standard errors; each says which it is."""
     method = METHODS[name](**case.settings)
-    exact, seeded = evaluate(method, *replay), evaluate(method, *replay, order="seeded", replicates=1000)
-    assert (exact.kind, exact.replicates, seeded.kind, seeded.replicates) == ("exact", None, "seeded", 1000)
+    exact, seeded = (
+        evaluate(method, *replay),
+        evaluate(method, *replay, order="seeded", replicates=1000),
+    )
+    assert (exact.kind, exact.replicates, seeded.kind, seeded.replicates) == (
+        "exact",
+        None,
+        "seeded",
+        1000,
+    )
     spread = np.sqrt(exact.right * (1 - exact.right) / 1000)
     assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
     assert sum(seeded.errors().values()) == pytest.approx(1 - seeded.accuracy)
@@ -193,7 +240,9 @@ def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: Repla
 
 @frozen_method
 class TwoThenAll:
-    """Two CoTs; the vote of n where they differ or have no answer. Its exact form goes through all orders."""
+    """Two CoTs; the vote of n where they differ or have no answer. Its exact form goes through all
+    orders.
+    """
 
     n: Count = 20
 
@@ -202,20 +251,32 @@ class TwoThenAll:
 
     def __call__(self, question: str, llm: Any) -> str | None:
         first = llm.sample(2).answers
-        return first[0] if first[0] == first[1] is not None else plurality([*first, *llm.sample(self.n - 2).answers])
+        return (
+            first[0]
+            if first[0] == first[1] is not None
+            else plurality([*first, *llm.sample(self.n - 2).answers])
+        )
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Any]) -> Decisions:
         [pool], [order] = pools, orders
-        codes, tokens = drawn(pool.codes, order[..., : self.n]), drawn(pool.output_tokens, order[..., : self.n])
+        codes, tokens = (
+            drawn(pool.codes, order[..., : self.n]),
+            drawn(pool.output_tokens, order[..., : self.n]),
+        )
         agree = (codes[..., 0] == codes[..., 1]) & (codes[..., 0] >= 0)
         cots = np.where(agree, 2, self.n)
         spent = (tokens * (np.arange(self.n) < cots[..., None])).sum(axis=-1)
-        return Decisions(np.where(agree, codes[..., 0], plurality_codes(codes)), (Ledger(1 + ~agree, cots, spent),))
+        return Decisions(
+            np.where(agree, codes[..., 0], plurality_codes(codes)),
+            (Ledger(1 + ~agree, cots, spent),),
+        )
 
     def exact(self, pool: Pool, gold: np.ndarray) -> Expectation:
         return Expectation(*over_all_orders(self, pool, gold)[:4])
 
-    def exact_errors(self, pool: Pool, gold: np.ndarray, right: np.ndarray, draw: Any) -> ErrorShares:
+    def exact_errors(
+        self, pool: Pool, gold: np.ndarray, right: np.ndarray, draw: Any
+    ) -> ErrorShares:
         *_, none, early = over_all_orders(self, pool, gold)
         return ErrorShares(none, early, np.zeros(len(gold)))
 
@@ -235,11 +296,15 @@ def test_a_new_method_needs_no_more_than_its_class(recorded: Pooled, replay: Rep
     evaluation = evaluate(method, *replay)
     assert evaluation.kind == "exact"
     assert evaluation.errors()["stopped_early"] > 0
-    assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(evaluation.accuracy, abs=0.1)
+    assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(
+        evaluation.accuracy, abs=0.1
+    )
 
 
 def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold))
+    monkeypatch.setattr(
+        TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold)
+    )
     with pytest.raises(AssertionError):
         check_exact(TwoThenAll(6), *recorded)
 
@@ -251,6 +316,8 @@ def test_a_subclass_inherits_no_exact_form(replay: Replay) -> None:
     assert has_exact_form(Oracle)
 
 
-def test_without_a_split_errors_are_not_known(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_split_errors_are_not_known(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(TwoThenAll, "exact_errors")
     assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}

@@ -11,7 +11,9 @@ from golden_methods import GOLDENS, Real
 from places import SHARED
 
 FILE = SHARED / "golden" / "methods.json"
-ENTRIES: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["goldens"] if FILE.exists() else []
+ENTRIES: list[dict[str, Any]] = (
+    json.loads(FILE.read_text("utf-8"))["goldens"] if FILE.exists() else []
+)
 
 
 @pytest.fixture(scope="module")

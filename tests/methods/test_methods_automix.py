@@ -23,7 +23,9 @@ from feval.replay.pools import Pool
 
 
 def verified(answers: Sequence[Any], values: Sequence[float], tokens: int = 4) -> list[Pool]:
-    """A small LLM with a verification of each of its CoTs, one per question, and a large one that says z."""
+    """A small LLM with a verification of each of its CoTs, one per question, and a large one that
+    says z.
+    """
     table = np.array(values, np.float64)[:, None]
     channels = [ArrayChannels({"self": scores_of(table, tokens=tokens)}), ArrayChannels()]
     return pools_of(list(answers), ["z"] * len(answers), channels=channels)
@@ -39,9 +41,19 @@ def test_an_answer_is_kept_at_the_threshold_in_the_paper_and_not_in_its_code() -
 def test_a_mean_of_verifications_reaches_the_fraction_that_it_is() -> None:
     steps = {(0, 0): np.array([1.0, 0.0, 0.0]), (1, 0): np.array([1.0, 1.0, 0.0])}
     scores = scores_of(np.full((2, 1), math.nan), steps)
-    pools = pools_of(["a", "b"], ["z", "z"], channels=[ArrayChannels({"self": scores}), ArrayChannels()])
-    for threshold, expected in (("1/3", ["a", "b"]), ("0.34", ["z", "b"]), ("2/3", ["z", "b"]), (0.67, ["z", "z"])):
-        assert letters_of(in_recorded_order(AutoMix(threshold, aggregate="mean"), pools).answer[0]) == expected
+    pools = pools_of(
+        ["a", "b"], ["z", "z"], channels=[ArrayChannels({"self": scores}), ArrayChannels()]
+    )
+    for threshold, expected in (
+        ("1/3", ["a", "b"]),
+        ("0.34", ["z", "b"]),
+        ("2/3", ["z", "b"]),
+        (0.67, ["z", "z"]),
+    ):
+        assert (
+            letters_of(in_recorded_order(AutoMix(threshold, aggregate="mean"), pools).answer[0])
+            == expected
+        )
 
 
 def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to_verify() -> None:
@@ -81,14 +93,18 @@ def test_verifications_of_unknown_cost_are_not_passed_over_in_silence() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [AutoMix(), AutoMix("1/4", strict=True), AutoMix(0.75, verification="free", scorer="self")], ids=str
+    "method",
+    [AutoMix(), AutoMix("1/4", strict=True), AutoMix(0.75, verification="free", scorer="self")],
+    ids=str,
 )
 @given(case=dealt(llms=2, samples=2), data=st.data())
 def test_both_forms_agree(method: AutoMix, case: tuple[Any, Any], data: st.DataObject) -> None:
     pools, orders = case
     value = st.one_of(st.just(math.nan), st.integers(0, 4).map(lambda n: n / 4))
     size = pools[0].codes.size
-    values = np.array(data.draw(st.lists(value, min_size=size, max_size=size))).reshape(pools[0].codes.shape)
+    values = np.array(data.draw(st.lists(value, min_size=size, max_size=size))).reshape(
+        pools[0].codes.shape
+    )
     small = replace(pools[0], channels=ArrayChannels({"self": scores_of(values, tokens=9)}))
     assert_both_forms_agree(method, [small, pools[1]], orders)
 

@@ -23,12 +23,15 @@ from feval.replay.pools import Pool
 METHODS: list[Any] = [BestOfN, WeightedBestOfN]
 
 
-def scored(answers: str, scores: list[float | None], steps: list[list[float]] | None = None) -> Pool:
+def scored(
+    answers: str, scores: list[float | None], steps: list[list[float]] | None = None
+) -> Pool:
     """One question; "-" is no answer."""
     values = np.array([[math.nan if s is None else s for s in scores]])
     lists = {(0, i): np.array(own) for i, own in enumerate(steps or []) if own}
     [pool] = pools_of(
-        [[None if a == "-" else a for a in answers]], channels=[ArrayChannels({"prm": scores_of(values, lists)})]
+        [[None if a == "-" else a for a in answers]],
+        channels=[ArrayChannels({"prm": scores_of(values, lists)})],
     )
     return pool
 
@@ -41,9 +44,11 @@ def test_the_best_wins_and_the_sum_wins() -> None:
     pool = scored("abb-c", [0.6, 0.35, 0.35, 0.9, None])
     assert answer(BestOfN(5, aggregate="score"), pool) == "a"  # 0.9 has no answer
     assert answer(WeightedBestOfN(5, aggregate="score"), pool) == "b"
-    assert answer(BestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"  # the first of the best
+    # the first of the best
+    assert answer(BestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
     assert answer(WeightedBestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
-    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [0.3, 0.1, 0.2])) == "a"  # 0.1 + 0.2 is 0.3
+    # 0.1 + 0.2 is 0.3
+    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [0.3, 0.1, 0.2])) == "a"
     assert answer(BestOfN(2, aggregate="score"), scored("ab", [-5.0, -4.0])) == "b"
     for method in METHODS:
         assert answer(method(2, aggregate="score"), scored("--", [0.5, -0.5])) is None
@@ -52,25 +57,34 @@ def test_the_best_wins_and_the_sum_wins() -> None:
 
 def test_negative_scores_are_no_weights_until_they_are_transformed() -> None:
     pool = scored("aaab", [-1.0] * 4)  # their sums are -3 and -1
-    with pytest.raises(UsageError, match=r"the least by synthetic is -1\. .* transform=exp, sigmoid or rank"):
+    with pytest.raises(
+        UsageError, match=r"the least by synthetic is -1\. .* transform=exp, sigmoid or rank"
+    ):
         answer(WeightedBestOfN(4, aggregate="score"), pool)
     for transform in ("exp", "sigmoid", "rank"):
         assert answer(WeightedBestOfN(4, aggregate="score", transform=transform), pool) == "a"
     assert (
-        answer(WeightedBestOfN(4, aggregate="score", transform="exp"), scored("aaab", [-9e3, -9e3, -9e3, -8e3])) == "b"
+        answer(
+            WeightedBestOfN(4, aggregate="score", transform="exp"),
+            scored("aaab", [-9e3, -9e3, -9e3, -8e3]),
+        )
+        == "b"
     )
 
 
 def weight_by_definition(transform: str, score: Fraction, scores: list[Fraction]) -> float:
     if transform == "rank":  # the mean of the places of its equals, from 1
-        return float(sum(s < score for s in scores) + Fraction(sum(s == score for s in scores) + 1, 2))
+        return float(
+            sum(s < score for s in scores) + Fraction(sum(s == score for s in scores) + 1, 2)
+        )
     return math.exp(score) / (1 + math.exp(score)) if transform == "sigmoid" else math.exp(score)
 
 
 @pytest.mark.parametrize(
     ("name", "asks"),
     [
-        ("loss", True), ("valLoss", True), ("gpt2_ppl", True), ("neg_log_likelihood", True), ("energy-1", True), ("RMSE", True),
+        ("loss", True), ("valLoss", True), ("gpt2_ppl", True), ("neg_log_likelihood", True),
+        ("energy-1", True), ("RMSE", True),
         ("logloss", True), ("crossentropy", True), ("bpb", True),
         ("reward", False), ("neg_loss", False), ("glossary", False), ("log_likelihood", False),
     ],
@@ -81,7 +95,8 @@ def test_a_score_named_like_a_loss_asks_for_its_direction(name: str, asks: bool)
     for method in METHODS:
         if asks:
             with pytest.raises(
-                UsageError, match=rf"{name}.*lower were better.*scorer='{name}:lower'.*scorer='{name}:higher'"
+                UsageError,
+                match=rf"{name}.*lower were better.*scorer='{name}:lower'.*scorer='{name}:higher'",
             ):
                 answer(method(3, aggregate="score"), pool)
             assert answer(method(3, f"{name}:higher", aggregate="score"), pool) == "b"
@@ -89,13 +104,20 @@ def test_a_score_named_like_a_loss_asks_for_its_direction(name: str, asks: bool)
             assert answer(method(3, aggregate="score"), pool) == "b"
     assert answer(BestOfN(3, f"{name}:lower", aggregate="score"), pool) == "a"
     for stated, best in (("ppl:lower", "a"), ("ppl:higher", "b")):  # said when it was imported
-        [pool] = pools_of([["a", "b", "b"]], channels=[ArrayChannels({stated: channels.scores(None)})])
+        [pool] = pools_of(
+            [["a", "b", "b"]], channels=[ArrayChannels({stated: channels.scores(None)})]
+        )
         assert answer(BestOfN(3, aggregate="score"), pool) == best
 
 
 def test_aggregates_of_steps() -> None:
     pool = scored("abcd", [None] * 4, [[0.9, 0.9, 0.1], [0.4, 0.4], [0.1, 0.8], []])
-    assert [answer(BestOfN(4, aggregate=a), pool) for a in ("last", "min", "prod", "mean")] == ["c", "b", "b", "a"]
+    assert [answer(BestOfN(4, aggregate=a), pool) for a in ("last", "min", "prod", "mean")] == [
+        "c",
+        "b",
+        "b",
+        "a",
+    ]
 
 
 POOLS = st.integers(1, 7).flatmap(
@@ -119,7 +141,12 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
         if transform == "none" and any(score < 0 for _, score in valid):
             continue
         weigh = {
-            s: s if transform == "none" else weight_by_definition(transform, s, [v for _, v in valid]) for _, s in valid
+            s: (
+                s
+                if transform == "none"
+                else weight_by_definition(transform, s, [v for _, v in valid])
+            )
+            for _, s in valid
         }
         sums = {a: round(math.fsum(weigh[s] for b, s in valid if b == a), 9) for a, _ in valid}
         method = WeightedBestOfN(len(order), aggregate="score", transform=transform)
@@ -138,7 +165,10 @@ def test_the_exact_form_is_the_mean_over_all_draws(
     n = data.draw(st.integers(1, len(answers)))
     pool = scored(answers, [None if s is None else s / 10 for s in scores])
     draws = list(permutations(range(len(answers)), n))
-    valid = [[(s, i) for i in draw if (s := scores[i]) is not None and answers[i] != "-"] for draw in draws]
+    valid = [
+        [(s, i) for i in draw if (s := scores[i]) is not None and answers[i] != "-"]
+        for draw in draws
+    ]
     best = [answers[max(own, key=lambda pair: pair[0])[1]] if own else None for own in valid]
     method = BestOfN(n, aggregate="score")
     exact = method.exact(pool, np.array([0]))
@@ -153,7 +183,9 @@ def test_the_exact_form_is_the_mean_over_all_draws(
     assert shares.routed_wrong == pytest.approx([0])
 
 
-def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:
+def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> (
+    None
+):
     rng = np.random.default_rng(5)
     sizes = rng.integers(2, 6, 40)
     scores = np.where(np.arange(5) < sizes[:, None], rng.integers(0, 3, (40, 5)), np.nan)
@@ -175,7 +207,9 @@ def test_with_equal_scores_the_sum_is_self_consistency() -> None:
     draw = np.random.default_rng(3)
     codes = draw.integers(-1, 4, (50, 9))
     names = [[None if c < 0 else "abcd"[c] for c in row] for row in codes.tolist()]
-    [pool] = pools_of(names, channels=[ArrayChannels({"prm": scores_of(np.full(codes.shape, 0.1))})])
+    [pool] = pools_of(
+        names, channels=[ArrayChannels({"prm": scores_of(np.full(codes.shape, 0.1))})]
+    )
     result = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
     expected = in_recorded_order(SelfConsistency(9), [pool])
     assert (result.answer == expected.answer).all()

@@ -27,7 +27,10 @@ GOLD = np.array([0, 0, 0, 0])
 
 def scored(*llms: tuple[Sequence[Any], Sequence[Sequence[float | None]]]) -> list[Pool]:
     """Pools from answers and scores of each LLM; `None` for no score."""
-    values = [np.array([[math.nan if s is None else s for s in own] for own in scores]) for _, scores in llms]
+    values = [
+        np.array([[math.nan if s is None else s for s in own] for own in scores])
+        for _, scores in llms
+    ]
     channels = [ArrayChannels({"judge": scores_of(own, tokens=3)}) for own in values]
     return pools_of(*(answers for answers, _ in llms), channels=channels)
 
@@ -40,7 +43,11 @@ def test_the_first_answer_whose_score_passes_is_returned() -> None:
     )
     decided = in_recorded_order(Cascade((0.5, 0.5)), pools)
     assert letters_of(decided.answer[0]) == ["a", "b", "c", "b"]
-    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [[1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 1, 0]]
+    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [
+        [1, 1, 1, 1],
+        [0, 1, 1, 1],
+        [0, 0, 1, 0],
+    ]
     other_way = in_recorded_order(Cascade((0.15,), order=(1, 0)), pools)
     assert letters_of(other_way.answer[0]) == ["a", "a", "a", "b"]
     assert other_way.ledgers[2].cots.tolist() == [[0, 0, 0, 0]]
@@ -49,8 +56,15 @@ def test_the_first_answer_whose_score_passes_is_returned() -> None:
 def test_a_score_on_the_threshold_is_accepted_unless_strict() -> None:
     # 1 - 0.9 is 0.09999999999999998 in floats, which is less than 0.1.
     pools = scored(("a", [[0.9]]), ("b", [[None]]))
-    for delta, strict, expected in ((0.1, True, "b"), ("1/10", False, "a"), ("0.1000001", True, "a"), (0, False, "b")):
-        assert letters_of(in_recorded_order(Cascade((delta,), strict=strict), pools).answer[0]) == [expected]
+    for delta, strict, expected in (
+        (0.1, True, "b"),
+        ("1/10", False, "a"),
+        ("0.1000001", True, "a"),
+        (0, False, "b"),
+    ):
+        assert letters_of(in_recorded_order(Cascade((delta,), strict=strict), pools).answer[0]) == [
+            expected
+        ]
 
 
 def test_the_score_is_that_of_the_cot_that_first_gave_the_answer() -> None:
@@ -66,8 +80,14 @@ def test_missing_scores_are_said() -> None:
     assert letters_of(in_recorded_order(Cascade((), order=(1,)), pools).answer[0]) == ["b"]
 
 
-@given(case=dealt(llms=2, samples=4), threshold=st.fractions(0, 1, max_denominator=8), strict=st.booleans())
-def test_with_the_vote_share_and_two_llms_it_is_cot_1d_vote(case: Any, threshold: Fraction, strict: bool) -> None:
+@given(
+    case=dealt(llms=2, samples=4),
+    threshold=st.fractions(0, 1, max_denominator=8),
+    strict=st.booleans(),
+)
+def test_with_the_vote_share_and_two_llms_it_is_cot_1d_vote(
+    case: Any, threshold: Fraction, strict: bool
+) -> None:
     pools, orders = case
     assume(strict or threshold > 0)  # at 0 all is accepted
     cascade = Cascade((str(1 - threshold),), samples=(4, 3), score="vote-share", strict=strict)
@@ -81,12 +101,16 @@ QUARTERS = st.one_of(st.none(), st.integers(0, 4).map(lambda n: n / 4))
 
 
 @st.composite
-def scored_and_dealt(draw: st.DrawFn, llms: int = 3, samples: int = 3) -> tuple[list[Pool], list[Orders]]:
+def scored_and_dealt(
+    draw: st.DrawFn, llms: int = 3, samples: int = 3
+) -> tuple[list[Pool], list[Orders]]:
     pools, orders = draw(dealt(llms, samples))
     judged = []
     for pool in pools:
         size = pool.codes.size
-        values = np.array(draw(st.lists(QUARTERS, min_size=size, max_size=size)), np.float64).reshape(pool.codes.shape)
+        values = np.array(
+            draw(st.lists(QUARTERS, min_size=size, max_size=size)), np.float64
+        ).reshape(pool.codes.shape)
         judged.append(replace(pool, channels=ArrayChannels({"judge": scores_of(values, tokens=5)})))
     return judged, orders
 
@@ -113,7 +137,9 @@ def asked_as_fit_does(pools: Sequence[Pool], samples: int) -> list[Orders]:
     return [np.broadcast_to(order, (times, questions, samples)) for _ in pools]
 
 
-def judged(cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], gold: Any) -> tuple[int, int]:
+def judged(
+    cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], gold: Any
+) -> tuple[int, int]:
     """Right answers and minus the tokens of a cascade on training questions."""
     decided = cascade.decide(pools, orders)
     tokens = sum(
@@ -128,18 +154,29 @@ def judged(cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], go
 @pytest.mark.parametrize("strict", [True, False])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_fit_finds_what_trying_everything_finds(score: str, strict: bool, data: st.DataObject) -> None:
+def test_fit_finds_what_trying_everything_finds(
+    score: str, strict: bool, data: st.DataObject
+) -> None:
     samples = 1 if score == "recorded" else 3
     pools, _ = data.draw(scored_and_dealt(llms=3, samples=3))
-    gold = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=len(pools[0].sizes), max_size=len(pools[0].sizes))))
+    gold = np.array(
+        data.draw(
+            st.lists(st.integers(-1, 2), min_size=len(pools[0].sizes), max_size=len(pools[0].sizes))
+        )
+    )
     orders = asked_as_fit_does(pools, samples)
     chains = data.draw(st.sampled_from(["given", "permutations", "any"]))
-    base = Cascade(samples=samples, score=score, strict=strict, chains=chains, non_decreasing=False, grid=12)
-    deltas = ["-1/3", "0", "1/4", "1/3", "1/2", "2/3", "3/4", "1", "1.1"]  # accept from nothing to everything
+    base = Cascade(
+        samples=samples, score=score, strict=strict, chains=chains, non_decreasing=False, grid=12
+    )
+    # accept from nothing to everything
+    deltas = ["-1/3", "0", "1/4", "1/3", "1/2", "2/3", "3/4", "1", "1.1"]
     orders_of_llms: list[tuple[int, ...]] = [(0, 1, 2)]
     if chains != "given":
         orders_of_llms = [
-            p for n in ((3,) if chains == "permutations" else (1, 2, 3)) for p in permutations(range(3), n)
+            p
+            for n in ((3,) if chains == "permutations" else (1, 2, 3))
+            for p in permutations(range(3), n)
         ]
     tried = [
         judged(replace(base, order=chain, thresholds=chosen), pools, orders, gold)
@@ -162,10 +199,19 @@ def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data: st.DataO
     base = Cascade(grid=3)
     orders = asked_as_fit_does(pools, 1)
     lists = [
-        [written(1 - bar) for bar in bars(pool.scores().values.T[: orders[0].shape[0]].ravel(), 3, strict=True).values]
+        [
+            written(1 - bar)
+            for bar in bars(
+                pool.scores().values.T[: orders[0].shape[0]].ravel(), 3, strict=True
+            ).values
+        ]
         for pool in answered(pools)
     ]
-    tried = [judged(Cascade((lists[0][i], lists[1][j])), pools, orders, gold) for i in range(5) for j in range(i, 5)]
+    tried = [
+        judged(Cascade((lists[0][i], lists[1][j])), pools, orders, gold)
+        for i in range(5)
+        for j in range(i, 5)
+    ]
     assert judged(base.fit(pools, gold), pools, orders, gold) == max(tried)
 
 
@@ -227,7 +273,12 @@ def test_what_cannot_be_fitted_is_said() -> None:
 
 
 def test_fields_must_fit_the_llms() -> None:
-    for method in (Cascade(()), Cascade((1, 1)), Cascade((0.5,), order=(0, 2)), Cascade(prices=((1, 1),))):
+    for method in (
+        Cascade(()),
+        Cascade((1, 1)),
+        Cascade((0.5,), order=(0, 2)),
+        Cascade(prices=((1, 1),)),
+    ):
         with pytest.raises(UsageError):
             method.draws(2)
 

@@ -18,7 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, UsageError
-from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
+from feval.estimators.stopping.traces import (
+    known_percentiles,
+    low_groups,
+    tokens_until_below,
+    trace_confidences,
+)
 from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
@@ -32,11 +37,14 @@ def named(answers: str) -> list[str | None]:
     return [None if a == "-" else a for a in answers]
 
 
-def sure(answers: Sequence[str], confidences: Sequence[Sequence[float | None]], tokens: int = 30) -> Pool:
+def sure(
+    answers: Sequence[str], confidences: Sequence[Sequence[float | None]], tokens: int = 30
+) -> Pool:
     """Questions with self-checks by "p-true" of so many tokens."""
     values = np.array([[math.nan if c is None else c for c in own] for own in confidences])
     [pool] = pools_of(
-        [named(own) for own in answers], channels=[ArrayChannels({"p-true": scores_of(values, tokens=tokens)})]
+        [named(own) for own in answers],
+        channels=[ArrayChannels({"p-true": scores_of(values, tokens=tokens)})],
     )
     return pool
 
@@ -59,16 +67,25 @@ def test_temperature_goes_from_the_most_confident_cot_to_self_consistency() -> N
     assert answered(cisc(n=2), sure(["-a"], [[0.1, None]])) == [None]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc-"), st.one_of(st.none(), st.integers(0, 8))), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc-"), st.one_of(st.none(), st.integers(0, 8))),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_the_limits_of_temperature(votes: list[tuple[str, int | None]]) -> None:
     pool = sure(["".join(a for a, _ in votes)], [[None if c is None else c / 8 for _, c in votes]])
     valid = [(a, c) for a, c in votes if a != "-" and c is not None]
     most = max((c for _, c in valid), default=0)
     for temperature, voters in ((math.inf, valid), (1e-9, [(a, c) for a, c in valid if c == most])):
-        counts = {a: sum(a == b for b, _ in voters) for a, _ in valid}  # in draw order, which decides ties
+        # in draw order, which decides ties
+        counts = {a: sum(a == b for b, _ in voters) for a, _ in valid}
         expected = max(counts, key=lambda a: counts[a]) if counts else None
         orders = np.arange(len(votes), dtype=np.uint16)[None, None, :]
-        result = assert_both_forms_agree(cisc(n=len(votes), temperature=temperature), [pool], [orders])
+        result = assert_both_forms_agree(
+            cisc(n=len(votes), temperature=temperature), [pool], [orders]
+        )
         assert letters_of(result.answer[0]) == [expected]
 
 
@@ -92,7 +109,8 @@ def test_self_checks_are_billed_as_recorded() -> None:
     pool = sure(["ab-"], [[0.9, 0.5, 0.5]], tokens=30)
     requests, cots = int(pool.prompt_tokens[0]), pool.output_tokens[0].tolist()
     whole, cached, free = (
-        in_recorded_order(cisc(n=3, self_check=how), [pool]).ledgers[0] for how in ("whole", "cached", "free")
+        in_recorded_order(cisc(n=3, self_check=how), [pool]).ledgers[0]
+        for how in ("whole", "cached", "free")
     )
     assert [int(whole.auxiliary_calls[0, 0]), int(whole.auxiliary_prompt_tokens[0, 0])] == [3, 90]
     assert int(whole.auxiliary_output_tokens[0, 0]) == 90
@@ -102,7 +120,8 @@ def test_self_checks_are_billed_as_recorded() -> None:
 
 
 def test_a_temperature_is_learnt_from_training_questions_only() -> None:
-    # One confident CoT is right, two doubtful ones agree on something else; elsewhere confidence says nothing.
+    # One confident CoT is right, two doubtful ones agree on something else; elsewhere confidence
+    # says nothing.
     training = sure(["abb"] * 10, [[0.9, 0.5, 0.5]] * 10)
     untrained = ConfidenceWeighted(3, "p-true")
     with pytest.raises(UsageError, match="needs a temperature"):
@@ -112,13 +131,15 @@ def test_a_temperature_is_learnt_from_training_questions_only() -> None:
     gold = np.zeros(10, int)
     fitted = untrained.fit([training], gold)
     assert fitted == replace(untrained, temperature=fitted.temperature)
-    # "a" wins from exp(0.4 / T) > 2 on: the largest such value is taken, and no larger one would do.
+    # "a" wins from exp(0.4 / T) > 2 on: the largest such value is taken, and no larger one would
+    # do.
     limit = 0.4 / math.log(2)
     assert fitted.temperature == max(t for t in TEMPERATURES if t < limit)
     assert answered(fitted, training) == ["a"] * 10
     assert untrained.fit([training], gold + 1).temperature == TEMPERATURES[-1]
     assert untrained.fit([replace(training, question_keys=None)], gold) == fitted
-    assert untrained.fit([training], gold - 1).temperature == TEMPERATURES[-1]  # no gold: nothing is ever right
+    # no gold: nothing is ever right
+    assert untrained.fit([training], gold - 1).temperature == TEMPERATURES[-1]
     assert len(TEMPERATURES) == len(set(TEMPERATURES)) == 80
 
 
@@ -134,12 +155,16 @@ def test_cisc_says_which_channels_are_missing() -> None:
 
 
 def traced(answers: Sequence[str], traces: Sequence[Traces]) -> Pool:
-    """Questions with token confidences; each CoT has as many tokens as it has confidences, and 9 where there are none."""
+    """Questions with token confidences; each CoT has as many tokens as it has confidences, and 9
+    where there are none.
+    """
     shape = (len(answers), len(answers[0]))
     lists = {(q, s): np.array(t) for q, own in enumerate(traces) for s, t in enumerate(own) if t}
     kept = TokenLogprobs(np.full(shape, np.nan), ragged(lists, shape), ragged({}, shape))
     tokens = [[[len(t) if t else 9 for t in own] for own in traces]]
-    [pool] = pools_of([named(own) for own in answers], tokens=tokens, channels=[ArrayChannels(logprobs=kept)])
+    [pool] = pools_of(
+        [named(own) for own in answers], tokens=tokens, channels=[ArrayChannels(logprobs=kept)]
+    )
     return pool
 
 
@@ -168,7 +193,12 @@ def end_to_end(traces: list[list[float]]) -> npt.NDArray[np.float64]:
 TRACES = st.lists(st.lists(st.integers(0, 12), max_size=45), min_size=1, max_size=6)
 
 
-@given(TRACES, st.sampled_from(["mean", "tail", "lowest-group", "bottom-10%"]), st.integers(1, 12), st.integers(1, 12))
+@given(
+    TRACES,
+    st.sampled_from(["mean", "tail", "lowest-group", "bottom-10%"]),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
 def test_measures_of_traces(traces: list[list[int]], measure: str, group: int, tail: int) -> None:
     values = [[c / 4 for c in own] for own in traces]
     lengths = np.array([len(own) for own in values])
@@ -184,12 +214,20 @@ def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: i
     result = tokens_until_below(low, np.arange(len(values)), np.full(len(values), bar / 16))
     for own, tokens in zip(traces, result.tolist(), strict=True):
         starts = range(len(own) - group + 1)
-        ends = [i + group for i in starts if Fraction(sum(own[i : i + group]), 4 * group) < Fraction(bar, 16)]
+        ends = [
+            i + group
+            for i in starts
+            if Fraction(sum(own[i : i + group]), 4 * group) < Fraction(bar, 16)
+        ]
         assert tokens == (ends[0] if ends else 1 << 62)
 
 
 @given(
-    st.lists(st.lists(st.one_of(st.just(math.nan), st.floats(0, 20)), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.one_of(st.just(math.nan), st.floats(0, 20)), min_size=5, max_size=5),
+        min_size=1,
+        max_size=4,
+    ),
     st.floats(0, 100),
 )
 def test_percentiles_are_those_of_numpy(rows: list[list[float]], percent: float) -> None:
@@ -200,10 +238,12 @@ def test_percentiles_are_those_of_numpy(rows: list[list[float]], percent: float)
 
 
 def test_offline_keeps_the_best_of_those_that_answered() -> None:
-    # Means 1, 2, 3, 4 and an unanswered 9: the 10th percentile of four is 1.3, so the first trace is left out.
+    # Means 1, 2, 3, 4 and an unanswered 9: the 10th percentile of four is 1.3, so the first trace
+    # is left out.
     pool = traced(["abac-"], [[[1.0], [2.0, 2.0], [3.0], [4.0], [9.0]]])
     assert answered(DeepConfidence(5, keep="high"), pool) == ["c"]  # 4 against 3 and 2
-    assert answered(DeepConfidence(5, keep=100), pool) == ["a"]  # 1 + 3 and 4: a tie, the first drawn
+    # 1 + 3 and 4: a tie, the first drawn
+    assert answered(DeepConfidence(5, keep=100), pool) == ["a"]
     assert answered(DeepConfidence(5, keep="low"), pool) == ["c"]
     assert answered(DeepConfidence(5, keep="high", vote="plain"), pool) == ["b"]
     assert answered(DeepConfidence(2), traced(["ab"], [[None, [1.0]]])) == ["b"]
@@ -211,7 +251,9 @@ def test_offline_keeps_the_best_of_those_that_answered() -> None:
 
 
 def test_log_probabilities_that_were_not_negated_are_no_weights() -> None:
-    with pytest.raises(UsageError, match=r"the least of a trace of .* is -1\. .*import them negated"):
+    with pytest.raises(
+        UsageError, match=r"the least of a trace of .* is -1\. .*import them negated"
+    ):
         answered(DeepConfidence(4), traced(["aaab"], [[[-1.0]] * 4]))  # their sums would elect b
     assert answered(DeepConfidence(2), traced(["ab"], [[[-1e-7], [1.0]]])) == ["b"]
 
@@ -234,7 +276,14 @@ def test_online_cuts_at_the_first_full_group_below_the_bar() -> None:
 
 def test_consensus_stops_asking() -> None:
     pool = traced(["aabaa"], [[[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]])
-    for share, warm_up, cots in ((1, 2, 2), ("2/3", 3, 3), (0.75, 3, 4), ("0.75", 2, 2), (0.8, 3, 5), (1, 3, 5)):
+    for share, warm_up, cots in (
+        (1, 2, 2),
+        ("2/3", 3, 3),
+        (0.75, 3, 4),
+        ("0.75", 2, 2),
+        (0.8, 3, 5),
+        (1, 3, 5),
+    ):
         method = DeepConfidence(5, "online", group=2, warm_up=warm_up, consensus=share)
         [ledger] = in_recorded_order(method, [pool]).ledgers
         assert [int(ledger.cots[0, 0]), int(ledger.rounds[0, 0])] == [cots, 1 + cots - warm_up]
@@ -244,7 +293,9 @@ def test_consensus_stops_asking() -> None:
 @st.composite
 def traced_pools(draw: st.DrawFn) -> tuple[Pool, npt.NDArray[np.uint16]]:
     questions, samples = draw(st.integers(1, 3)), draw(st.integers(2, 6))
-    trace = st.one_of(st.none(), st.lists(st.integers(0, 6).map(lambda c: c / 2), min_size=1, max_size=9))
+    trace = st.one_of(
+        st.none(), st.lists(st.integers(0, 6).map(lambda c: c / 2), min_size=1, max_size=9)
+    )
     answers = [draw(st.text("ab-", min_size=samples, max_size=samples)) for _ in range(questions)]
     traces = [draw(st.lists(trace, min_size=samples, max_size=samples)) for _ in range(questions)]
     order = [[draw(st.permutations(range(samples))) for _ in range(questions)] for _ in range(2)]
@@ -260,14 +311,23 @@ def traced_pools(draw: st.DrawFn) -> tuple[Pool, npt.NDArray[np.uint16]]:
     st.sampled_from(["weighted", "plain"]),
 )
 def test_both_forms_agree_on_any_pool(
-    case: tuple[Pool, npt.NDArray[np.uint16]], keep: Any, group: int, warm_up: int, consensus: Any, vote: str
+    case: tuple[Pool, npt.NDArray[np.uint16]],
+    keep: Any,
+    group: int,
+    warm_up: int,
+    consensus: Any,
+    vote: str,
 ) -> None:
     pool, order = case
     n = order.shape[2]
-    online = DeepConfidence(n, "online", keep, vote=vote, group=group, warm_up=min(warm_up, n), consensus=consensus)
+    online = DeepConfidence(
+        n, "online", keep, vote=vote, group=group, warm_up=min(warm_up, n), consensus=consensus
+    )
     assert_both_forms_agree(online, [pool], [order])
     for measure in ("mean", "tail", "lowest-group", "bottom-10%"):
-        assert_both_forms_agree(DeepConfidence(n, keep=keep, measure=measure, group=group, tail=2), [pool], [order])
+        assert_both_forms_agree(
+            DeepConfidence(n, keep=keep, measure=measure, group=group, tail=2), [pool], [order]
+        )
 
 
 def test_deepconf_says_which_channels_are_missing() -> None:

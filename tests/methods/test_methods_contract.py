@@ -1,4 +1,6 @@
-"""Every entry of METHODS, in its readable form and in its batch form, on the same draws: equal answers, equal ledgers."""
+"""Every entry of METHODS, in its readable form and in its batch form, on the same draws: equal
+answers, equal ledgers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.replicates import decisions
-from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, ModelSwitch, SelfConsistency
+from feval.methods import (
+    METHODS,
+    AdaptiveConsistency,
+    DeepConfidence,
+    MixtureOfThoughts,
+    ModelSwitch,
+    SelfConsistency,
+)
 from feval.methods.decisions import Decisions
 from feval.methods.protocol import in_seconds, searches
 from feval.methods.scored.confidence_weighted import TEMPERATURES
@@ -32,7 +41,8 @@ from feval.replay.pools import Pool
 Replay = tuple[Dataset, list[LLM]]
 REPLICATES = 12
 
-# Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is larger than the others.
+# Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is
+# larger than the others.
 POOLS: list[list[str | None]] = [
     ["a", "b", "a", "a", None, "b", "c", "a"],
     ["a", "a", "a", "a", "b", "b", "b", "b"],
@@ -46,7 +56,11 @@ GOLDS = ["a", "b", "c", "z", "a", "nobody"]
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
+    answers = {
+        "strong": POOLS,
+        "weak": POOLS[::-1],
+        "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]],
+    }
     out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
     dataset, llms = load("toy", recording=out, seed=7)
     return dataset, [with_probes(llm) for llm in llms]
@@ -54,18 +68,32 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    return load("toy", recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS), seed=7)
+    return load(
+        "toy",
+        recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS),
+        seed=7,
+    )
 
 
 @pytest.fixture(scope="module")
 def turns(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    return load("toy", recording=write_full_turns(tmp_path_factory.mktemp("contract") / "turns", GOLDS), seed=7)
+    return load(
+        "toy",
+        recording=write_full_turns(tmp_path_factory.mktemp("contract") / "turns", GOLDS),
+        seed=7,
+    )
 
 
 @pytest.fixture
 def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
     """The LLMs that a method is given: recorded as whole CoTs, as trees, or turn by turn."""
-    fixture = "turns" if name == "sequential-revision" else "trees" if searches(METHODS[name]) else "replay"
+    fixture = (
+        "turns"
+        if name == "sequential-revision"
+        else "trees"
+        if searches(METHODS[name])
+        else "replay"
+    )
     dataset, llms = request.getfixturevalue(fixture)
     return dataset, llms[: case.llms]
 
@@ -75,7 +103,9 @@ def cases() -> list[Any]:
 
 
 def whole_set(name: str) -> bool:
-    """Whether a method has the batch form only, since it sees all questions at once; it has a test of its own."""
+    """Whether a method has the batch form only, since it sees all questions at once; it has a test
+    of its own.
+    """
     return getattr(METHODS[name], "whole_set", False)
 
 
@@ -84,7 +114,9 @@ def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisi
     return whole
 
 
-@pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
+@pytest.mark.parametrize(
+    ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
+)
 def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
     dataset, llms = given_llms
     method = METHODS[name](**case.settings)
@@ -102,9 +134,13 @@ def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
                     assert getattr(llm, field.name) == expected, field.name
 
 
-@pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
+@pytest.mark.parametrize(
+    ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
+)
 def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> None:
-    """Microseconds of the batch form are those that the meter counts of the readable form; cut CoTs are cut in both."""
+    """Microseconds of the batch form are those that the meter counts of the readable form; cut CoTs
+    are cut in both.
+    """
     dataset, llms = given_llms
     method = METHODS[name](**case.settings)
     for llm in llms:
@@ -129,7 +165,9 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
 
 
 @pytest.mark.parametrize("case", [case for name, case in all_cases() if whole_set(name)], ids=str)
-def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(case: Case, replay: Replay) -> None:
+def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(
+    case: Case, replay: Replay
+) -> None:
     llm, method = replay[1][0], METHODS["difficulty-adaptive"](**case.settings)
     seconds = np.random.default_rng(5).random(llm.pool.codes.shape)
     llm.pool.channels.derived("durations", lambda: seconds)
@@ -184,24 +222,31 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "self-consistency": {"n": 20, "no_answer": "drop"},  # FEval-TTC
     "best-of-n": {"n": 20, "aggregate": "last"},  # FEval-TTC, search-and-learn
     "weighted-best-of-n": {"n": 20, "aggregate": "last"},
-    "model-switch": {"samples": 5, "normaliser": "distinct", "gate": "all", "weights": None},  # the authors' scripts
-    "mixture-of-thoughts": {"strong_samples": 3, "strict": False, "rule": "vote", "no_answer": "drop"},  # section 3
+    # the authors' scripts
+    "model-switch": {"samples": 5, "normaliser": "distinct", "gate": "all", "weights": None},
+    # section 3
+    "mixture-of-thoughts": {"strong_samples": 3, "strict": False, "rule": "vote",
+    "no_answer": "drop"},
     "adaptive-consistency": {"criterion": "beta", "budget": 40, "top": None, "no_answer": "drop"},
     "early-stopping": {"window": 5, "budget": 40, "answer": "all"},
     "difficulty-adaptive": {
-        "window": 4, "judged": 32, "neighbours": 16, "budget": 40, "threshold": 0.95, "judged_are": "easy",
+        "window": 4, "judged": 32, "neighbours": 16, "budget": 40, "threshold": 0.95,
+        "judged_are": "easy",
         "preallocate": True,
     },
     "confidence-weighted": {"temperature": None, "self_check": "whole"},  # learnt, never given
     "deep-confidence": {
-        "mode": "offline", "keep": "high", "group": 2048, "tail": 2048, "warm_up": 16, "vote": "weighted",
+        "mode": "offline", "keep": "high", "group": 2048, "tail": 2048, "warm_up": 16,
+        "vote": "weighted",
     },
     "cascade": {
-        "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40, "score": "recorded"
+        "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40,
+        "score": "recorded"
     },
     "token-budget": {"n": 1},
     "answer-convergence": {"streak": 14},
-    "parallel-probe": {"width": 64, "interval": 500, "stable": 40, "patience": 7, "warmup": 15, "steps": 100},
+    "parallel-probe": {"width": 64, "interval": 500, "stable": 40, "patience": 7, "warmup": 15,
+    "steps": 100},
     "probe-confidence": {"threshold": 0.95},
     "beam-search": {"width": 4, "rounds": 40, "aggregate": "last"},  # search-and-learn
     "dvts": {"width": 4, "rounds": 40, "aggregate": "last"},
@@ -219,9 +264,13 @@ def test_defaults_are_those_of_the_papers(name: str) -> None:
 
 
 def test_numbers_behind_words_are_those_of_the_papers() -> None:
-    rules = {name: AdaptiveConsistency(name).rule.threshold for name in ("beta", "dirichlet", "entropy", "majority")}
+    rules = {
+        name: AdaptiveConsistency(name).rule.threshold
+        for name in ("beta", "dirichlet", "entropy", "majority")
+    }
     assert rules == {
-        "beta": Fraction(19, 20), "dirichlet": Fraction(19, 20), "entropy": Fraction(3, 4), "majority": Fraction(4, 5)
+        "beta": Fraction(19, 20), "dirichlet": Fraction(19, 20), "entropy": Fraction(3, 4),
+        "majority": Fraction(4, 5)
     }  # fmt: skip
     assert AdaptiveConsistency("random").rule.threshold == Fraction(1, 10)
     assert (DeepConfidence(keep="low")._eta, DeepConfidence(keep="high")._eta) == (10, 90)
@@ -241,12 +290,19 @@ def test_chunks_of_replicates_do_not_show(
     assert len(parts) > 1
     assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()
     for llm, ledger in enumerate(whole.ledgers):
-        assert (np.concatenate([part.ledgers[llm].output_tokens for part in parts]) == ledger.output_tokens).all()
+        assert (
+            np.concatenate([part.ledgers[llm].output_tokens for part in parts])
+            == ledger.output_tokens
+        ).all()
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, given_llms: Replay) -> None:
-    """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
+def test_nothing_depends_on_how_answers_are_numbered(
+    name: str, case: Case, given_llms: Replay
+) -> None:
+    """Per question the codes are turned round; answers turn with them, and what was consumed
+    stays.
+    """
     _, llms = given_llms
     method = METHODS[name](**case.settings)
     pools = [llm.pool for llm in llms]
@@ -258,7 +314,9 @@ def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, give
     assert (np.where(one.answer < 0, one.answer, last - one.answer) == other.answer).all()
     for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
         for field in fields(mine):
-            assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
+            assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), (
+                field.name
+            )
 
 
 def test_the_readable_form_runs_on_anything_that_samples() -> None:
@@ -270,7 +328,9 @@ def test_the_readable_form_runs_on_anything_that_samples() -> None:
 def pool_of(codes: Codes) -> Pool:
     none = np.zeros(len(codes), int)
     sizes, candidates = (codes != -2).sum(axis=1), codes.max(axis=1, initial=-1) + 1
-    return Pool("gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates)
+    return Pool(
+        "gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates
+    )
 
 
 def test_shortage_and_nonsense_are_refused() -> None:
@@ -289,11 +349,15 @@ def test_shortage_and_nonsense_are_refused() -> None:
 
 
 def test_no_question_needs_no_decision() -> None:
-    decided = SelfConsistency(2).decide([pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)])
+    decided = SelfConsistency(2).decide(
+        [pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)]
+    )
     assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
 
 
-def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:
+def right_in_recorded_order(
+    codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False
+) -> int:
     pool = pool_of(codes)
     pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
     decided = SelfConsistency(n).decide([pool], [recorded_order(pool, n)]).answer[0]
@@ -305,12 +369,20 @@ def test_reference_values_of_recorded_order(shared: Path) -> None:
     assert len(entries) == 6
     for name, entry in entries.items():
         codes, gold = real_codes(shared, entry["inputs"][0])
-        assert right_in_recorded_order(codes, gold, entry["params"]["N"]) == entry["expected"]["correct"], name
+        assert (
+            right_in_recorded_order(codes, gold, entry["params"]["N"])
+            == entry["expected"]["correct"]
+        ), name
 
 
-def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(shared: Path) -> None:
+def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(
+    shared: Path,
+) -> None:
     codes, gold = real_codes(shared, "date_pot1")
     for name, entry in golden(shared, "sc.none.").items():
         n, expected = entry["params"]["N"], entry["expected"]
         assert right_in_recorded_order(codes, gold, n) == expected["prefix_drop_correct"], name
-        assert right_in_recorded_order(codes, gold, n, no_answer_votes=True) == expected["prefix_vote_correct"], name
+        assert (
+            right_in_recorded_order(codes, gold, n, no_answer_votes=True)
+            == expected["prefix_vote_correct"]
+        ), name

@@ -1,4 +1,6 @@
-"""Methods that look at traces while they grow: both forms, plain loops, all subsets, and the figures of the authors' code."""
+"""Methods that look at traces while they grow: both forms, plain loops, all subsets, and the
+figures of the authors' code.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ class Walk:
         own = probes.of(row, sample)
         shown = list(zip(probes.offsets[own].tolist(), letters_of(probes.codes[own]), strict=True))
         self.stops = shown[stride - 1 :: stride]
-        self.length, [self.final] = int(pool.output_tokens[row, sample]), letters_of(pool.codes[row, [sample]])
+        self.length, [self.final] = (
+            int(pool.output_tokens[row, sample]),
+            letters_of(pool.codes[row, [sample]]),
+        )
         self.place, self.tokens, self.answer = 0, 0, None
         self.over = False
 
@@ -74,9 +79,15 @@ class Walk:
             self.tokens, self.answer, self.over = max(self.length, self.tokens), self.final, True
 
 
-def walked(method: ParallelProbe, pool: Pool, row: int, order: Sequence[int]) -> tuple[str | None, list[int]]:
-    """Parallel-Probe as its definition has it, second vote included: the answer, and the tokens of each trace."""
-    traces = [Walk(pool, row, sample, method.interval // INTERVAL) for sample in order[: method.width]]
+def walked(
+    method: ParallelProbe, pool: Pool, row: int, order: Sequence[int]
+) -> tuple[str | None, list[int]]:
+    """Parallel-Probe as its definition has it, second vote included: the answer, and the tokens of
+    each trace.
+    """
+    traces = [
+        Walk(pool, row, sample, method.interval // INTERVAL) for sample in order[: method.width]
+    ]
     for trace in traces:
         trace.step()
     dropped: set[Walk] = set()
@@ -137,7 +148,9 @@ def sure(bar: float, pool: Pool, row: int, sample: int) -> tuple[str | None, int
     return trace.answer, trace.tokens
 
 
-def expected(method: Any, pool: Pool, row: int, order: Sequence[int]) -> tuple[str | None, list[int]]:
+def expected(
+    method: Any, pool: Pool, row: int, order: Sequence[int]
+) -> tuple[str | None, list[int]]:
     """The answer and the tokens of each trace, by a plain loop."""
     if isinstance(method, ParallelProbe):
         return walked(method, pool, row, order)
@@ -148,7 +161,10 @@ def expected(method: Any, pool: Pool, row: int, order: Sequence[int]) -> tuple[s
     }
     field, loop, width = loops[type(method)]
     value = getattr(method, field)
-    ends = [loop(float(value) if loop is sure else value, pool, row, s) for s in order[: getattr(method, width)]]
+    ends = [
+        loop(float(value) if loop is sure else value, pool, row, s)
+        for s in order[: getattr(method, width)]
+    ]
     return plurality([answer for answer, _ in ends]), [tokens for _, tokens in ends]
 
 
@@ -182,11 +198,15 @@ def check_forms(method: Any, pool: Pool, order: np.ndarray) -> None:
         assert ledger.longest_trace_tokens[r, q] == max(tokens)
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS_ON_FOUR if not isinstance(m, ParallelProbe)], ids=str)
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS_ON_FOUR if not isinstance(m, ParallelProbe)], ids=str
+)
 @settings(max_examples=8)
 @given(pool=probed())
 def test_the_exact_form_is_the_mean_over_all_orders(method: Any, pool: Pool) -> None:
-    orders = np.array(list(permutations(range(4))), np.uint16)[:, None].repeat(len(pool.sizes), axis=1)
+    orders = np.array(list(permutations(range(4))), np.uint16)[:, None].repeat(
+        len(pool.sizes), axis=1
+    )
     gold = np.zeros(len(pool.sizes), np.int64)
     decided = method.decide([pool], [orders])
     [ledger] = decided.ledgers
@@ -205,8 +225,12 @@ def test_the_exact_form_is_the_mean_over_all_orders(method: Any, pool: Pool) -> 
         assert mean == pytest.approx(parts.mean(axis=0), abs=1e-10), name
 
 
-def test_blocks_of_questions_and_replicates_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = probed_pool([[(["a", "b", "b"], 31 + q, "b"), (["c"], 14, "a"), ([], 5, None)] for q in range(5)])
+def test_blocks_of_questions_and_replicates_make_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = probed_pool(
+        [[(["a", "b", "b"], 31 + q, "b"), (["c"], 14, "a"), ([], 5, None)] for q in range(5)]
+    )
     order = np.array([[[0, 1, 2]] * 5, [[2, 1, 0]] * 5, [[1, 0, 2]] * 5], np.uint16)
     method = ParallelProbe(3, INTERVAL, stable=2, patience=1, warmup=0)
     whole = method.decide([pool], [order])
@@ -218,9 +242,14 @@ def test_blocks_of_questions_and_replicates_make_no_difference(monkeypatch: pyte
 
 
 def test_parallel_probe_counts_traces_with_more_probes_than_a_byte_holds() -> None:
-    pool = probed_pool([[("ab" * 150, 3005, "a"), ("b" * 290, 2900, "b"), ("bca" * 3, 95, "a")]], INTERVAL)
+    pool = probed_pool(
+        [[("ab" * 150, 3005, "a"), ("b" * 290, 2900, "b"), ("bca" * 3, 95, "a")]], INTERVAL
+    )
     order = np.array([[[0, 1, 2]]])
-    assert assert_forms_agree(ParallelProbe(3, INTERVAL), pool, order).ledgers[0].output_tokens.item() > 500
+    assert (
+        assert_forms_agree(ParallelProbe(3, INTERVAL), pool, order).ledgers[0].output_tokens.item()
+        > 500
+    )
     assert_forms_agree(ParallelProbe(3, INTERVAL, stable=400, steps=400), pool, order)
 
 
@@ -230,16 +259,21 @@ def test_what_the_methods_need_is_said_where_it_is_missing() -> None:
     with pytest.raises(NotRecordedError, match="The probes of deep carry no confidence"):
         ProbeConfidence().decide([plain], [order])
     with pytest.raises(
-        NotRecordedError, match=r"every 25 tokens; those of deep were probed every 10\. Take 10 or a multiple"
+        NotRecordedError,
+        match=r"every 25 tokens; those of deep were probed every 10\. Take 10 or a multiple",
     ):
         ParallelProbe(1, 25).decide([plain], [order])
     uneven = probed_pool([[(["a"], 20, "a")]], None, [[[7]]])
     with pytest.raises(
-        NotRecordedError, match=r"were probed at no fixed interval\. Take a method that goes from probe"
+        NotRecordedError,
+        match=r"were probed at no fixed interval\. Take a method that goes from probe",
     ):
         ParallelProbe(1, 10).decide([uneven], [order])
     for method in (TokenBudget(1), AnswerConvergence(), ParallelProbe(1)):
-        with pytest.raises(NotRecordedError, match="deep has no probes: its CoTs can be drawn whole, but not followed"):
+        with pytest.raises(
+            NotRecordedError,
+            match="deep has no probes: its CoTs can be drawn whole, but not followed",
+        ):
             method.decide([replace(plain, channels=ArrayChannels(llm="deep"))], [order])
 
 
@@ -271,7 +305,9 @@ def stores(shared: Path) -> dict[str, Store]:
     return {name: probed_store(shared, name) for name in STORES}
 
 
-def test_recorded_order_gives_the_figures_of_the_authors_code(shared: Path, stores: dict[str, Store]) -> None:
+def test_recorded_order_gives_the_figures_of_the_authors_code(
+    shared: Path, stores: dict[str, Store]
+) -> None:
     entries = json.loads((shared / "golden/probed.json").read_text("utf-8"))
     assert len(entries) == 18
     for entry in entries:
@@ -281,11 +317,15 @@ def test_recorded_order_gives_the_figures_of_the_authors_code(shared: Path, stor
         pool, golds, answers = stores[name]
         decided = in_recorded_order(method, [pool])
         [ledger], [codes] = decided.ledgers, decided.answer.tolist()
-        assert sum(code == gold for code, gold in zip(codes, golds, strict=True)) == entry["correct"], entry["id"]
+        assert (
+            sum(code == gold for code, gold in zip(codes, golds, strict=True)) == entry["correct"]
+        ), entry["id"]
         assert ledger.output_tokens.sum() == entry["total_tokens"], entry["id"]
         assert ledger.longest_trace_tokens.sum() == entry["max_branch_tokens_sum"], entry["id"]
         assert ledger.cots.sum() == entry["branches"], entry["id"]
-        assert [own[code] for own, code in zip(answers, codes, strict=True)] == entry["answers"], entry["id"]
+        assert [own[code] for own, code in zip(answers, codes, strict=True)] == entry["answers"], (
+            entry["id"]
+        )
 
 
 @pytest.mark.slow
@@ -302,7 +342,9 @@ def test_recorded_order_gives_the_figures_of_the_authors_code(shared: Path, stor
 def test_the_published_means_over_a_hundred_shuffles(
     kind: str, numbers: list[int], percent: float, thousand_tokens: float, stores: dict[str, Store]
 ) -> None:
-    """Qwen3-4B on AIME 2024, in the Parallel-Probe paper: within four standard errors of a difference of two such means."""
+    """Qwen3-4B on AIME 2024, in the Parallel-Probe paper: within four standard errors of a
+    difference of two such means.
+    """
     (pool, golds, _), method = stores[STORES[1]], KINDS[kind](numbers)
     order = orders(7, pool.question_keys, pool.sizes, range(100), method.draws(1)[0])
     decided = method.decide([pool], [order])

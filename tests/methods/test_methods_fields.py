@@ -37,7 +37,8 @@ LIST: Any = [1, 2]
 INF, NAN = float("inf"), float("nan")
 
 OF_ONE_LLM = [
-    SingleCall, SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, DeepConfidence, AdaptiveConsistency, EarlyStopping,
+    SingleCall, SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, DeepConfidence,
+    AdaptiveConsistency, EarlyStopping,
     DifficultyAdaptive, Oracle,
 ]  # fmt: skip
 
@@ -69,7 +70,10 @@ OF_ONE_LLM = [
         (AdaptiveConsistency, "budget", [0]),
         (AdaptiveConsistency, "top", [1]),
         (EarlyStopping, "window", [0]),
-        *((kind, "n", [0, -1]) for kind in (SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, Oracle)),
+        *(
+            (kind, "n", [0, -1])
+            for kind in (SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, Oracle)
+        ),
     ],
 )
 def test_a_number_outside_its_range_is_refused(kind: Any, field: str, values: list[Any]) -> None:
@@ -97,21 +101,40 @@ def test_a_number_outside_its_range_is_refused(kind: Any, field: str, values: li
         (EarlyStopping, ["answer"]),
     ],
 )
-def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(kind: Any, fields: list[str]) -> None:
+def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(
+    kind: Any, fields: list[str]
+) -> None:
     for field in fields:
         word = f"{getattr(kind(), field)}s"
-        with pytest.raises(UnknownNameError, match=f"{field!r} of .* takes .*{field}='{word}' was given"):
+        with pytest.raises(
+            UnknownNameError, match=f"{field!r} of .* takes .*{field}='{word}' was given"
+        ):
             kind(**{field: word})
 
 
 @pytest.mark.parametrize(
     ("kind", "field", "value", "takes"),
     [
-        (ConfidenceWeighted, "temperature", "0.5", "of confidence-weighted takes a number above 0 or none"),
-        (AdaptiveConsistency, "budget", "5", "of adaptive-consistency takes a whole number, 1 or more"),
+        (
+            ConfidenceWeighted,
+            "temperature",
+            "0.5",
+            "of confidence-weighted takes a number above 0 or none",
+        ),
+        (
+            AdaptiveConsistency,
+            "budget",
+            "5",
+            "of adaptive-consistency takes a whole number, 1 or more",
+        ),
         (SelfConsistency, "n", 5.0, "of self-consistency takes a whole number, 1 or more"),
         (ModelSwitch, "weights", ("1", 2.0), "of model-switch takes a list such as 1,2 or none"),
-        (ModelSwitch, "samples", 2.5, "of model-switch takes a whole number, 1 or more or a list such as 1,2"),
+        (
+            ModelSwitch,
+            "samples",
+            2.5,
+            "of model-switch takes a whole number, 1 or more or a list such as 1,2",
+        ),
         (BestOfN, "n", True, "of best-of-n takes a whole number, 1 or more"),
         (Oracle, "n", "2", "of oracle takes a whole number, 1 or more"),
     ],
@@ -139,11 +162,18 @@ def test_a_value_of_another_type_is_refused(kind: Any, field: str, value: Any, t
             OutOfRangeError,
             "'concentration' of adaptive-consistency",
         ),
-        (AdaptiveConsistency, {"threshold": "1e-999999999"}, OutOfRangeError, "'threshold' of adaptive-consistency"),
+        (
+            AdaptiveConsistency,
+            {"threshold": "1e-999999999"},
+            OutOfRangeError,
+            "'threshold' of adaptive-consistency",
+        ),
         (Cascade, {"grid": 10**12}, OutOfRangeError, "a whole number from 1 to 100,000"),
     ],
 )
-def test_fields_must_fit_together(kind: Any, fields: dict[str, Any], error: type[UsageError], words: str) -> None:
+def test_fields_must_fit_together(
+    kind: Any, fields: dict[str, Any], error: type[UsageError], words: str
+) -> None:
     with pytest.raises(error, match=words):
         kind(**fields)
 
@@ -165,7 +195,9 @@ class Mine(SelfConsistency):
 def test_a_standard_dataclass_that_subclasses_a_method_checks_the_fields_of_that_method() -> None:
     assert Mine(COUNT, note=[1]) == Mine(3, note=[1])
     assert type(Mine(COUNT).n) is int
-    with pytest.raises(UsageError, match="'n' of self-consistency takes a whole number, 1 or more; n='3' was given"):
+    with pytest.raises(
+        UsageError, match="'n' of self-consistency takes a whole number, 1 or more; n='3' was given"
+    ):
         Mine(n=cast("Any", "3"))
 
 
@@ -191,13 +223,16 @@ def test_values_keep_what_they_mean() -> None:
 
 def test_fields_that_there_are_not_are_refused() -> None:
     values: dict[str, Any] = {"m": 3}
-    with pytest.raises(UnknownNameError, match=r"There is no field 'm'.* These are the fields of self-consistency"):
+    with pytest.raises(
+        UnknownNameError, match=r"There is no field 'm'.* These are the fields of self-consistency"
+    ):
         SelfConsistency(**values)
     with pytest.raises(UsageError, match="self-consistency has 2 fields; 3 values were given"):
         SelfConsistency(*[1, "drop", 7])
     with pytest.raises(UnknownNameError, match="Did you mean 'vote'"):
         SelfConsistency(no_answer=cast("Any", "votes"))
     with pytest.raises(
-        OutOfRangeError, match=r"'threshold' of auto-mix takes .* at least 0 and at most 1; threshold=2"
+        OutOfRangeError,
+        match=r"'threshold' of auto-mix takes .* at least 0 and at most 1; threshold=2",
     ):
         AutoMix(2)

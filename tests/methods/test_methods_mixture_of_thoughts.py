@@ -27,14 +27,22 @@ def test_a_share_equal_to_the_threshold_is_accepted_unless_strict() -> None:
     pools = pools_of(["a" * 11 + "b" * 9], ["ccc"])
     for threshold in (0.55, "0.55", "11/20"):
         assert answers(in_recorded_order(MixtureOfThoughts(threshold, samples=20), pools)) == ["a"]
-        assert answers(in_recorded_order(MixtureOfThoughts(threshold, samples=20, strict=True), pools)) == ["c"]
-    assert answers(in_recorded_order(MixtureOfThoughts("0.5500000000000000000001", samples=20), pools)) == ["c"]
+        assert answers(
+            in_recorded_order(MixtureOfThoughts(threshold, samples=20, strict=True), pools)
+        ) == ["c"]
+    assert answers(
+        in_recorded_order(MixtureOfThoughts("0.5500000000000000000001", samples=20), pools)
+    ) == ["c"]
     assert answers(in_recorded_order(MixtureOfThoughts(1, samples=11), pools)) == ["a"]
     assert answers(in_recorded_order(MixtureOfThoughts(1, samples=11, strict=True), pools)) == ["c"]
 
 
-@given(st.integers(1, 12), st.integers(1, 12), st.fractions(0, 1, max_denominator=40), st.booleans())
-def test_shares_are_compared_exactly(leader: int, others: int, threshold: Fraction, strict: bool) -> None:
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.fractions(0, 1, max_denominator=40), st.booleans()
+)
+def test_shares_are_compared_exactly(
+    leader: int, others: int, threshold: Fraction, strict: bool
+) -> None:
     total = leader + others
     pools = pools_of(["a" * leader + "bcdefghijklm"[:others]], ["z"])
     share = Fraction(leader, total)
@@ -53,7 +61,9 @@ def test_nobody_answering_is_never_accepted_unless_no_answer_votes() -> None:
     pools = pools_of([[None, None, "a"], [None, None, None]], ["bbb", [None, None, "b"]])
     assert answers(in_recorded_order(MixtureOfThoughts(0, samples=3), pools)) == ["a", "b"]
     assert answers(in_recorded_order(MixtureOfThoughts(0.6, samples=3), pools)) == ["b", "b"]
-    assert answers(in_recorded_order(MixtureOfThoughts(0.6, samples=3, no_answer="vote"), pools)) == [None, None]
+    assert answers(
+        in_recorded_order(MixtureOfThoughts(0.6, samples=3, no_answer="vote"), pools)
+    ) == [None, None]
     never = MixtureOfThoughts(1, samples=3, strict=True, no_answer="vote")
     assert answers(in_recorded_order(never, pools)) == ["b", None]
 
@@ -67,7 +77,9 @@ def test_samples_of_two_prompts_are_pooled_and_ties_go_to_the_first() -> None:
 
 
 def test_verify_accepts_equal_pluralities_only() -> None:
-    pools = pools_of(["aab", "aab", [None] * 3, "abb"], ["aca", "bba", [None] * 3, "cbc"], ["zzz"] * 4)
+    pools = pools_of(
+        ["aab", "aab", [None] * 3, "abb"], ["aca", "bba", [None] * 3, "cbc"], ["zzz"] * 4
+    )
     decided = in_recorded_order(MixtureOfThoughts(rule="verify", samples=3), pools)
     assert answers(decided) == ["a", "z", "z", "z"]
     assert asked(decided) == [[1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1]]

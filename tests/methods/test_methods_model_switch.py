@@ -1,4 +1,6 @@
-"""ModelSwitch: the gate, the weights, the vote, and where the reference package's example goes wrong."""
+"""ModelSwitch: the gate, the weights, the vote, and where the reference package's example goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,21 @@ def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothi
     pools = pools_of(["aab", "bbb", "abc"], ["ccc", "aaa", "bbb"], ["aaa", "aaa", "aaa"])
     decided = in_recorded_order(ModelSwitch(3), pools)
     assert letters_of(decided.answer[0]) == ["c", "b", "b"]
-    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [[1, 1, 1], [1, 0, 1], [0, 0, 0]]
+    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [
+        [1, 1, 1],
+        [1, 0, 1],
+        [0, 0, 0],
+    ]
     assert decided.ledgers[1].output_tokens[0].tolist() == [1 + 2 + 3, 0, 7 + 1 + 2]
 
 
 def test_a_missing_answer_prevents_the_stop_unless_only_answers_count() -> None:
     pools = pools_of([["a", None, "a"], [None, None, None]], ["bbb", "ccc"])
     assert letters_of(in_recorded_order(ModelSwitch(3), pools).answer[0]) == ["b", "c"]
-    assert letters_of(in_recorded_order(ModelSwitch(3, gate="answered"), pools).answer[0]) == ["a", "c"]
+    assert letters_of(in_recorded_order(ModelSwitch(3, gate="answered"), pools).answer[0]) == [
+        "a",
+        "c",
+    ]
 
 
 def test_ties_go_to_the_llm_asked_first() -> None:
@@ -58,11 +67,19 @@ def test_ties_go_to_the_llm_asked_first() -> None:
 
 def test_external_weights_decide_between_llms() -> None:
     pools = pools_of(["aab"], ["bbc"])
-    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(1.0, 1.0)), pools).answer[0]) == ["b"]
-    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(9.0, 1.0)), pools).answer[0]) == ["a"]
+    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(1.0, 1.0)), pools).answer[0]) == [
+        "b"
+    ]
+    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(9.0, 1.0)), pools).answer[0]) == [
+        "a"
+    ]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8
+    )
+)
 def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]]) -> None:
     exact = [(answer, Fraction(tenths, 10)) for answer, tenths in votes]
     sums = {a: sum(w for b, w in exact if b == a) for a, _ in exact if a is not None}
@@ -84,7 +101,9 @@ def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
 
 
 def faulty_weight(answers: list[int]) -> float:
-    """Its entropy is fed with counts where probabilities belong: a unanimous list of five weighs 1.8."""
+    """Its entropy is fed with counts where probabilities belong: a unanimous list of five weighs
+    1.8.
+    """
     n = len(answers)
     entropy_of_counts = -sum(count * log(count) / n for count in Counter(answers).values())
     return 1 / n + (1 - 1 / n) * (1 - entropy_of_counts / log(n))
@@ -97,7 +116,10 @@ def faulty_answer(answers_of_llms: list[list[int]]) -> int:
         if len(set(answers)) == 1 and place + 1 < len(answers_of_llms):
             return answers[0]
         votes += [(answer, faulty_weight(answers)) for answer in answers]
-    runs = [(answer, sum(weight for _, weight in run)) for answer, run in groupby(votes, key=lambda vote: vote[0])]
+    runs = [
+        (answer, sum(weight for _, weight in run))
+        for answer, run in groupby(votes, key=lambda vote: vote[0])
+    ]
     most = max(weight for _, weight in runs)
     return [answer for answer, weight in runs if weight == most][-1]
 
@@ -113,7 +135,10 @@ def test_the_reference_example_loses_nine_questions_of_date_on_the_same_draws(sh
     pools, gold = Real(shared).pools("llama2_date_cot1", "date_cot1_40", "gpt4_date_cot1")
     orders = sampled_orders(pools, 5, seed=1)
     drawn = [
-        [pool.codes[question, order[0, question]].tolist() for pool, order in zip(pools, orders, strict=True)]
+        [
+            pool.codes[question, order[0, question]].tolist()
+            for pool, order in zip(pools, orders, strict=True)
+        ]
         for question in range(len(gold))
     ]
     wrong = sum(faulty_answer(answers) == right for answers, right in zip(drawn, gold, strict=True))

@@ -1,4 +1,6 @@
-"""Sequential revision: both forms against a plain walk, the exact expectation against all draws, and what is refused."""
+"""Sequential revision: both forms against a plain walk, the exact expectation against all draws,
+and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ SEEDED = [SequentialRevision(6, 3, answer="weighted"), SequentialRevision(4, 2, 
 
 @st.composite
 def conversations(draw: st.DrawFn, branch: int = 2, most: int = 3) -> Pool:
-    """Questions with two CoTs or more, each the first of a chain of three turns or four; a turn may have siblings."""
+    """Questions with two CoTs or more, each the first of a chain of three turns or four; a turn may
+    have siblings.
+    """
     answer = st.sampled_from(["a", "a", "b", "c", None])
     score = st.sampled_from([0.0, 0.2, 0.2, 0.7, 1.0, NAN])
 
@@ -58,7 +62,11 @@ def conversations(draw: st.DrawFn, branch: int = 2, most: int = 3) -> Pool:
 
 
 def vote(answers: Sequence[str | None]) -> str | None:
-    return Counter(each for each in answers if each is not None).most_common(1)[0][0] if any(answers) else None
+    return (
+        Counter(each for each in answers if each is not None).most_common(1)[0][0]
+        if any(answers)
+        else None
+    )
 
 
 def revision_walk(method: Any, walk: Walk) -> str | None:
@@ -69,14 +77,17 @@ def revision_walk(method: Any, walk: Walk) -> str | None:
             chain.append(step)
     if method.answer in ("best", "all"):
         return walk.choose(
-            [step for chain in chains for step in chain], "best" if method.answer == "best" else "majority"
+            [step for chain in chains for step in chain],
+            "best" if method.answer == "best" else "majority",
         )
     if method.answer == "weighted":
         sums: Counter[str] = Counter()
         for chain in chains:
             if (answer := walk.choose(chain, "weighted")) is not None:
                 sums[answer] += max(
-                    s for step in chain if walk.answer(step) == answer and (s := walk.score(step)) is not None
+                    s
+                    for step in chain
+                    if walk.answer(step) == answer and (s := walk.score(step)) is not None
                 )  # type: ignore[assignment,type-var]
         return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
     own = [[walk.answer(step) for step in chain] for chain in chains]
@@ -120,19 +131,26 @@ def test_the_expectation_is_the_mean_over_all_orders_of_chains(method: Any, pool
             expected = method.exact(one, gold)
             assert expected.right == pytest.approx((decided.answer == code).mean(), abs=1e-12)
         for name in ("rounds", "cots", "output_tokens", "auxiliary_prompt_tokens"):
-            assert getattr(expected, name) == pytest.approx(getattr(ledger, name).mean(), abs=1e-9), name
-        assert method.exact_sequential_tokens(one) == pytest.approx(ledger.sequential_tokens.mean(), abs=1e-9)
+            assert getattr(expected, name) == pytest.approx(
+                getattr(ledger, name).mean(), abs=1e-9
+            ), name
+        assert method.exact_sequential_tokens(one) == pytest.approx(
+            ledger.sequential_tokens.mean(), abs=1e-9
+        )
 
 
 def test_the_last_turns_vote_as_in_self_consistency() -> None:
-    """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is self-consistency on these."""
+    """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is
+    self-consistency on these.
+    """
     first: list[Step] = [(-1, "c", True, NAN, 1)] * 5
     last: list[Step] = [(place, answer, True, NAN, 2) for place, answer in enumerate("baabc")]
     pool = tree_pool([[*first, *last]], [[-1] * 5 + [0] * 5])
     chains = tree_pool([[(-1, answer, True, NAN, 3) for answer in "baabc"]])
     for gold in range(3):
         own, expected = (
-            m.exact(p, np.array([gold])) for m, p in ((SequentialRevision(6, 2), pool), (SelfConsistency(3), chains))
+            m.exact(p, np.array([gold]))
+            for m, p in ((SequentialRevision(6, 2), pool), (SelfConsistency(3), chains))
         )
         assert own.right.tolist() == expected.right.tolist()
         assert own.output_tokens.tolist() == expected.output_tokens.tolist() == [9.0]
@@ -140,15 +158,25 @@ def test_the_last_turns_vote_as_in_self_consistency() -> None:
 
 def test_what_is_voted_on_by_hand() -> None:
     tree: list[Step] = [
-        (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True, 1.0, 4), (2, "b", True, 0.3, 1),
+        (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True,
+        1.0, 4), (2, "b", True, 0.3, 1),
         (3, "c", True, 0.9, 7),
     ]  # fmt: skip
-    pool, order = tree_pool([tree], [[-1, -1, 0, 0, 0, 0]]), np.arange(6, dtype=np.uint16)[None, None]
+    pool, order = (
+        tree_pool([tree], [[-1, -1, 0, 0, 0, 0]]),
+        np.arange(6, dtype=np.uint16)[None, None],
+    )
     for answer, expected in (("last", 1), ("majority", 0), ("best", 1)):
         decided = assert_forms_agree(SequentialRevision(6, 3, answer=answer), pool, order)  # type: ignore[arg-type]
         assert decided.answer.tolist() == [[expected]], answer
     [ledger] = decided.ledgers
-    values = ledger.rounds, ledger.cots, ledger.output_tokens, ledger.sequential_tokens, ledger.longest_trace_tokens
+    values = (
+        ledger.rounds,
+        ledger.cots,
+        ledger.output_tokens,
+        ledger.sequential_tokens,
+        ledger.longest_trace_tokens,
+    )
     assert [int(value[0, 0]) for value in values if value is not None] == [5, 6, 22, 5 + 4 + 7, 16]
 
 
@@ -174,27 +202,48 @@ def test_chains_that_were_not_recorded_are_errors() -> None:
             NotRecordedError,
             "replies to CoT 1 of deep on .*, and no turn was recorded there",
         ),
-        (SequentialRevision(3, 3), pool, NotRecordedError, "replies to turn 2 of deep on .*, and no turn was recorded"),
+        (
+            SequentialRevision(3, 3),
+            pool,
+            NotRecordedError,
+            "replies to turn 2 of deep on .*, and no turn was recorded",
+        ),
     ):
-        for call in (lambda m=method, p=given_: m("?", metered(p)), lambda m=method, p=given_: m.decide([p], [order])):
+        for call in (
+            lambda m=method, p=given_: m("?", metered(p)),
+            lambda m=method, p=given_: m.decide([p], [order]),
+        ):
             with pytest.raises(error, match=sentence):
                 call()
-    with pytest.raises(NotRecordedError, match="without its messages, and the turns recorded there reply to several"):
+    with pytest.raises(
+        NotRecordedError,
+        match="without its messages, and the turns recorded there reply to several",
+    ):
         SequentialRevision(2, 2).decide([other], [order])
-    with pytest.raises(UsageError, match=r"CoTs of deep have several replies, .* with --order seeded"):
+    with pytest.raises(
+        UsageError, match=r"CoTs of deep have several replies, .* with --order seeded"
+    ):
         SequentialRevision(2, 2).exact(pool, np.array([0]))
     for method in SEEDED:
         assert not has_exact_form(method)
-        with pytest.raises(UsageError, match=f"expectation is known of answer='{method.answer}'; .* --order seeded"):
+        with pytest.raises(
+            UsageError, match=f"expectation is known of answer='{method.answer}'; .* --order seeded"
+        ):
             method.exact(pool, np.array([0]))
     with pytest.raises(OutOfRangeError, match="n is a multiple of turns; n=6 and turns=4"):
         SequentialRevision(6, 4)
     steps = tree_pool([tree[:2]])
-    with pytest.raises(NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"):
+    with pytest.raises(
+        NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"
+    ):
         SequentialRevision(2, 2).decide([steps], [order])
-    with pytest.raises(NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"):
+    with pytest.raises(
+        NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"
+    ):
         SequentialRevision(2, 2).exact(steps, np.array([0]))
-    with pytest.raises(NotRecordedError, match="conversations of several turns, which cannot be expanded"):
+    with pytest.raises(
+        NotRecordedError, match="conversations of several turns, which cannot be expanded"
+    ):
         PathConsistency(2, 2).decide([pool], [order])
     flat = replace(pool, channels=ArrayChannels(llm="deep"))
     with pytest.raises(NotRecordedError, match="deep was recorded as whole CoTs"):

@@ -11,7 +11,16 @@ from dealt import letters_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probed import assert_forms_agree, metered, orders_of
-from searched import Step, Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
+from searched import (
+    Step,
+    Walk,
+    beam_walk,
+    dvts_walk,
+    full_trees,
+    particle_walk,
+    path_walk,
+    tree_pool,
+)
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods import DVTS, BeamSearch, ParticleFiltering, PathConsistency, SelfConsistency
@@ -92,11 +101,18 @@ def test_a_prefix_by_hand() -> None:
         (0, "b", True, NAN, 1),
     ]
     pool = tree_pool([tree])
-    # 0 and 2 give a: P[Beta(2, 1) > 1/2] = 3/4, so the next branch is 3, from 0. Only sure at 7/8, the search takes 1 and b.
+    # 0 and 2 give a: P[Beta(2, 1) > 1/2] = 3/4, so the next branch is 3, from 0. Only sure at 7/8,
+    # the search takes 1 and b.
     for threshold, taken, answer in ((0.75, [0, 2, 3], "a"), (0.8, [0, 2, 1], "a")):
         llm = metered(pool)
         assert PathConsistency(2, 1, threshold)("?", llm) == answer
-        ledger = [llm.rounds, llm.cots, llm.output_tokens, llm.sequential_tokens, llm.longest_trace_tokens]
+        ledger = [
+            llm.rounds,
+            llm.cots,
+            llm.output_tokens,
+            llm.sequential_tokens,
+            llm.longest_trace_tokens,
+        ]
         tokens = [pool.output_tokens[0, place] for place in taken]
         assert ledger == [3, 3, sum(tokens), sum(tokens), 7 if threshold == 0.75 else 5]
 
@@ -115,7 +131,13 @@ IN_ORDER = np.arange(6, dtype=np.uint16)[None, None]
 def test_a_beam_of_two_by_hand() -> None:
     [ledger] = assert_forms_agree(BeamSearch(2, 2, rounds=2), tree_pool([TREE]), IN_ORDER).ledgers
     # The first round takes 0 and 1, keeps 1, and takes 4, which ends with b, and 5.
-    values = ledger.rounds, ledger.cots, ledger.output_tokens, ledger.sequential_tokens, ledger.longest_trace_tokens
+    values = (
+        ledger.rounds,
+        ledger.cots,
+        ledger.output_tokens,
+        ledger.sequential_tokens,
+        ledger.longest_trace_tokens,
+    )
     assert [int(value[0, 0]) for value in values if value is not None] == [2, 4, 16, 12, 12]
     llm = metered(tree_pool([TREE]))
     assert BeamSearch(2, 2, rounds=2)("?", llm) == "b"
@@ -128,8 +150,19 @@ def test_nodes_know_their_paths() -> None:
     [[five], [three]] = llm.expand([one, zero])
     [four] = llm.expand(one)
     assert [node.place for node in (one, zero, five, three, four)] == [1, 0, 5, 3, 4]
-    assert (four.depth, four.tokens, four.path_tokens, four.ends, four.answer) == (2, 1, 6, True, "b")
-    assert [five.score("prm", how) for how in ("last", "min", "prod", "mean")] == [0.2, 0.2, 0.75 * 0.2, 0.95 / 2]
+    assert (four.depth, four.tokens, four.path_tokens, four.ends, four.answer) == (
+        2,
+        1,
+        6,
+        True,
+        "b",
+    )
+    assert [five.score("prm", how) for how in ("last", "min", "prod", "mean")] == [
+        0.2,
+        0.2,
+        0.75 * 0.2,
+        0.95 / 2,
+    ]
     assert (llm.rounds, llm.cots, llm.output_tokens, llm.sequential_tokens) == (3, 5, 20, 5 + 7 + 1)
     assert llm.longest_trace_tokens == 12
     assert [node.place for node in four.path] == [1, 4]
@@ -145,20 +178,29 @@ def test_what_was_not_recorded_is_an_error_with_parent_and_numbers() -> None:
     with pytest.raises(NotRecordedError, match=sentence):
         llm.expand(None, 3)
     assert (llm.rounds, llm.cots) == (0, 0)
-    with pytest.raises(NotRecordedError, match=sentence):  # whoever caught it would know what was not gone on from
+    # whoever caught it would know what was not gone on from
+    with pytest.raises(NotRecordedError, match=sentence):
         llm.expand(None, 1)
     llm = metered(pool)
     zero, one = llm.expand(None, 2)
-    with pytest.raises(NotRecordedError, match="for 4 steps after step 1 of the tree on question '0', and 2 were"):
+    with pytest.raises(
+        NotRecordedError, match="for 4 steps after step 1 of the tree on question '0', and 2 were"
+    ):
         llm.expand([zero, one, one], 2)
     assert llm.cots == 2
     for method, first in ((BeamSearch(3, 1), 3), (DVTS(4, 2), 4), (ParticleFiltering(3), 3)):
-        for call in (lambda m=method: m("?", metered(pool)), lambda m=method: m.decide([pool], [IN_ORDER])):
+        for call in (
+            lambda m=method: m("?", metered(pool)),
+            lambda m=method: m.decide([pool], [IN_ORDER]),
+        ):
             with pytest.raises(
-                NotRecordedError, match=f"for {first} first steps on .*, and 2 were recorded. Search with"
+                NotRecordedError,
+                match=f"for {first} first steps on .*, and 2 were recorded. Search with",
             ):
                 call()
-    with pytest.raises(NotRecordedError, match=r"for 2 steps after step 5 of the tree on .*, and 0 were recorded"):
+    with pytest.raises(
+        NotRecordedError, match=r"for 2 steps after step 5 of the tree on .*, and 0 were recorded"
+    ):
         BeamSearch(2, 2).decide([pool], [IN_ORDER])
 
 
@@ -171,7 +213,9 @@ def test_misuse_is_refused() -> None:
         llm.expand(end)
     with pytest.raises(UsageError, match="was not handed out by deep on this question"):
         metered(pool).expand(zero)
-    with pytest.raises(UsageError, match="trees of steps, which are replayed whole; step 1 cannot be cut"):
+    with pytest.raises(
+        UsageError, match="trees of steps, which are replayed whole; step 1 cannot be cut"
+    ):
         llm.truncate(1, 2)
     with pytest.raises(OutOfRangeError, match="by 1 step or more; 0 were asked for"):
         llm.expand(zero, 0)
@@ -179,7 +223,9 @@ def test_misuse_is_refused() -> None:
         zero.score("prm", "median")
     with pytest.raises(OutOfRangeError, match="n is a multiple of width; n=6 and width=4"):
         BeamSearch(6)
-    with pytest.raises(UsageError, match=r"orders of all 6 steps of 1 questions; \(1, 1, 2\) was given"):
+    with pytest.raises(
+        UsageError, match=r"orders of all 6 steps of 1 questions; \(1, 1, 2\) was given"
+    ):
         DVTS(2, 1).decide([pool], [IN_ORDER[:, :, :2]])
     for huge in (BeamSearch(4 * 10**12), DVTS(4 * 10**12), ParticleFiltering(10**12)):
         with pytest.raises(NotRecordedError, match="000000"):
@@ -195,7 +241,9 @@ def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> No
         lambda: ParticleFiltering(2).decide([pool], [order]),
         lambda: ParticleFiltering(2)("?", metered(pool)),
     ):
-        with pytest.raises(UsageError, match=r"scores from 0 to 1; those of (prm|the scorer) range from 3.0 to 4.0"):
+        with pytest.raises(
+            UsageError, match=r"scores from 0 to 1; those of (prm|the scorer) range from 3.0 to 4.0"
+        ):
             call()
     assert assert_forms_agree(BeamSearch(2, 2), pool, order).answer.tolist() == [[1]]
 
@@ -203,8 +251,16 @@ def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> No
 def test_steps_without_scores_come_last_and_no_answer_is_never_chosen() -> None:
     pool = tree_pool([[(-1, None, True, 1.0, 1), (-1, "a", True, NAN, 1), (-1, "b", True, 0.0, 1)]])
     order = np.arange(3, dtype=np.uint16)[None, None]
-    methods = (BeamSearch(3, 3, answer="best"), BeamSearch(3, 3), BeamSearch(3, 3, answer="majority"))
-    assert [assert_forms_agree(m, pool, order).answer.tolist() for m in methods] == [[[1]], [[1]], [[0]]]
+    methods = (
+        BeamSearch(3, 3, answer="best"),
+        BeamSearch(3, 3),
+        BeamSearch(3, 3, answer="majority"),
+    )
+    assert [assert_forms_agree(m, pool, order).answer.tolist() for m in methods] == [
+        [[1]],
+        [[1]],
+        [[0]],
+    ]
     assert assert_forms_agree(ParticleFiltering(3), pool, order).answer.tolist() == [
         [0]
     ]  # of two least weights the first
@@ -231,7 +287,9 @@ def test_paths_of_any_depth_have_scores() -> None:
 
 
 def test_means_of_scores_are_those_of_the_batch_form() -> None:
-    """0.1 + 0.2 + 0.3 is rounded upwards where one is added after the other, so the path of 0.2 alone does not come first."""
+    """0.1 + 0.2 + 0.3 is rounded upwards where one is added after the other, so the path of 0.2
+    alone does not come first.
+    """
     chains = [[0.1, 0.2, 0.3], [0.2, 0.2, 0.2]]
     tree: list[Step] = [
         (-1 if d == 0 else 2 * d - 2 + c, "ab"[c] if d == 2 else None, d == 2, chains[c][d], 1)
@@ -239,7 +297,11 @@ def test_means_of_scores_are_those_of_the_batch_form() -> None:
         for c in range(2)
     ]
     for order in ([0, 1, 2, 3, 4, 5], [1, 0, 3, 2, 5, 4]):
-        check(BeamSearch(2, 1, aggregate="mean", answer="best"), tree_pool([tree]), np.array([[order]], np.uint16))
+        check(
+            BeamSearch(2, 1, aggregate="mean", answer="best"),
+            tree_pool([tree]),
+            np.array([[order]], np.uint16),
+        )
 
 
 def test_trees_and_scores_are_needed() -> None:
@@ -247,7 +309,8 @@ def test_trees_and_scores_are_needed() -> None:
     assert pool.steps().children(0, 1) == range(4, 6)
     flat = replace(pool, channels=ArrayChannels(llm="deep"))
     with pytest.raises(
-        NotRecordedError, match="deep was recorded as whole CoTs, which cannot be expanded step by step"
+        NotRecordedError,
+        match="deep was recorded as whole CoTs, which cannot be expanded step by step",
     ):
         BeamSearch(2, 2).decide([flat], [IN_ORDER])
     unscored = replace(pool, channels=ArrayChannels(steps=pool.steps(), llm="deep"))

@@ -1,4 +1,6 @@
-"""Methods that stop early: Adaptive-Consistency and ESC. Referees: enumeration of all orders, brute force, SciPy."""
+"""Methods that stop early: Adaptive-Consistency and ESC. Referees: enumeration of all orders, brute
+force, SciPy.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,21 @@ from recorded_pools import Recorded, over_all_orders, pool_of
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.stopping import orders
 from feval.estimators.stopping.by_partition import over_partitions
-from feval.estimators.stopping.criteria import Criterion, beta_confidence, crp_confidence, dirichlet_confidence
+from feval.estimators.stopping.criteria import (
+    Criterion,
+    beta_confidence,
+    crp_confidence,
+    dirichlet_confidence,
+)
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, expected_samples
 from feval.estimators.stopping.ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
 from feval.estimators.stopping.orders import expected_votes, require_few_states
-from feval.estimators.stopping.subpools import MOST_SUBPOOLS, number_of_subpools, votes_over_subpools
+from feval.estimators.stopping.subpools import (
+    MOST_SUBPOOLS,
+    number_of_subpools,
+    votes_over_subpools,
+)
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
 
@@ -53,8 +64,12 @@ EARLY = [
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
-def test_subpools_and_the_walk_give_the_mean_over_all_orders(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for large budgets and many questions; small ones, by merged counts, are in the contract of all methods."""
+def test_subpools_and_the_walk_give_the_mean_over_all_orders(
+    method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for large budgets and many questions; small ones, by merged counts, are in the contract of
+    all methods.
+    """
     pool = pool_of(ROWS)
     right, rounds, cots, tokens, *_ = over_all_orders(method, pool, GOLD)
     monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_PARTITIONS", 0)
@@ -76,10 +91,14 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
     for row in range(len(rows)):
         whole = pool_of(table).rows(np.array([row]))
         size = len(rows[row])
-        alone = replace(whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size])
+        alone = replace(
+            whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size]
+        )
         own = method.exact(alone, gold[row : row + 1])
         for name in ("right", "rounds", "cots", "output_tokens"):
-            assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
+            assert getattr(together, name)[row] == pytest.approx(
+                getattr(own, name)[0], abs=1e-12
+            ), (name, row)
 
 
 unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
@@ -99,7 +118,8 @@ def test_subpools_and_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    counts = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+    counts = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows,
+    sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
     ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), budget)
     tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
@@ -113,14 +133,20 @@ def test_subpools_and_merged_counts_give_what_the_walk_gives(
         votes = votes_over_subpools(counts.pools, ending, budget)
         assert votes.right == pytest.approx(walked.right, abs=1e-12)
         assert votes.samples == pytest.approx(walked.samples, abs=1e-12)
-        assert votes.tokens(counts.pools, *tokens) == pytest.approx(walked.tokens(counts.pools, *tokens), abs=1e-11)
+        assert votes.tokens(counts.pools, *tokens) == pytest.approx(
+            walked.tokens(counts.pools, *tokens), abs=1e-11
+        )
 
 
 @pytest.mark.parametrize("rows", [[(3, 2, 2), (4, 1, 1)], [(0, 5), (2, 2)], [(1, 1, 1, 1)], [(0,)]])
 def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]]) -> None:
     width = max(map(len, rows))
     counts = np.array([(*row, *[0] * (width - len(row))) for row in rows])
-    subpools = {tuple(sorted(part)) for row in counts for part in product(*(range(count + 1) for count in row))}
+    subpools = {
+        tuple(sorted(part))
+        for row in counts
+        for part in product(*(range(count + 1) for count in row))
+    }
     bound = number_of_subpools(AnswerCounts.of(counts[:, 0], counts[:, 1:], counts[:, 0] + 7))
     assert bound == len(subpools) if len(rows) == 1 else bound >= len(subpools)
 
@@ -130,7 +156,9 @@ def test_partitions_are_counted() -> None:
 
     for budget in (0, 1, 5, 12):
         bounds = np.array([0, *[budget] * budget])
-        assert number_of_partitions(budget) == sum(len(partitions(bounds, n)) for n in range(budget + 1))
+        assert number_of_partitions(budget) == sum(
+            len(partitions(bounds, n)) for n in range(budget + 1)
+        )
 
 
 def test_no_questions_and_pools_without_answers_have_expectations() -> None:
@@ -146,8 +174,13 @@ def test_no_questions_and_pools_without_answers_have_expectations() -> None:
 def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
     pool = pool_of(ROWS)
     method = AdaptiveConsistency("random", "0.3", 5)
-    chances = [Fraction(3, 10) * Fraction(7, 10) ** (n - 1) for n in range(1, 5)] + [Fraction(7, 10) ** 4]
-    right = sum(float(chance) * SelfConsistency(n).exact(pool, GOLD).right for n, chance in enumerate(chances, 1))
+    chances = [Fraction(3, 10) * Fraction(7, 10) ** (n - 1) for n in range(1, 5)] + [
+        Fraction(7, 10) ** 4
+    ]
+    right = sum(
+        float(chance) * SelfConsistency(n).exact(pool, GOLD).right
+        for n, chance in enumerate(chances, 1)
+    )
     exact = method.exact(pool, GOLD)
     assert exact.right == pytest.approx(right, abs=1e-12)
     assert exact.cots == pytest.approx(float(sum(n * c for n, c in enumerate(chances, 1))))
@@ -180,7 +213,12 @@ def test_both_forms_of_adaptive_consistency_agree(
         llm = Recorded([None if code < 0 else str(code) for code in codes], coins[row])
         answer = method("?", llm)
         assert answer == (None if decided.answer[0, row] < 0 else str(decided.answer[0, row]))
-        assert llm.cots == llm.rounds == decided.ledgers[0].cots[0, row] == decided.ledgers[0].rounds[0, row]
+        assert (
+            llm.cots
+            == llm.rounds
+            == decided.ledgers[0].cots[0, row]
+            == decided.ledgers[0].rounds[0, row]
+        )
 
 
 def test_beta_is_the_tail_of_the_beta_distribution() -> None:
@@ -188,22 +226,32 @@ def test_beta_is_the_tail_of_the_beta_distribution() -> None:
 
     for first in range(12):
         for second in range(first + 1):
-            assert float(beta_confidence((first, second))) == pytest.approx(beta.sf(0.5, first + 1, second + 1))
+            assert float(beta_confidence((first, second))) == pytest.approx(
+                beta.sf(0.5, first + 1, second + 1)
+            )
 
 
 def test_beta_stops_where_the_authors_quadrature_stops() -> None:
-    least = [next(v for v in range(41) if v >= s and beta_confidence((v, s)) >= Fraction(19, 20)) for s in range(11)]
+    least = [
+        next(v for v in range(41) if v >= s and beta_confidence((v, s)) >= Fraction(19, 20))
+        for s in range(11)
+    ]
     assert least == [4, 6, 8, 9, 11, 12, 14, 15, 17, 18, 19]  # Adaptive-Consistency, threshold 0.95
 
 
-@pytest.mark.parametrize("votes", [(1,), (3, 1), (2, 2), (4, 2, 1), (3, 3, 3), (5, 1, 1, 1), (2, 1, 1, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "votes", [(1,), (3, 1), (2, 2), (4, 2, 1), (3, 3, 3), (5, 1, 1, 1), (2, 1, 1, 1, 1, 1)]
+)
 def test_dirichlet_is_the_integral_of_its_definition(votes: tuple[int, ...]) -> None:
     from scipy.integrate import quad
     from scipy.stats import gamma
 
     rivals = votes[1:] or (0,)
     integral = quad(
-        lambda x: gamma.pdf(x, votes[0] + 1) * np.prod([gamma.cdf(x, v + 1) for v in rivals]), 0, 60, epsabs=1e-12
+        lambda x: gamma.pdf(x, votes[0] + 1) * np.prod([gamma.cdf(x, v + 1) for v in rivals]),
+        0,
+        60,
+        epsabs=1e-12,
     )[0]
     assert float(dirichlet_confidence(votes)) == pytest.approx(integral, abs=1e-9)
 
@@ -221,14 +269,19 @@ def keeps_the_lead(votes: tuple[int, ...], leader: int, to_come: int, alpha: Fra
     total = sum(votes) + alpha
     grown = [(*votes[:i], votes[i] + 1, *votes[i + 1 :]) for i in range(len(votes))]
     return sum(
-        (v / total * keeps_the_lead(more, leader, to_come - 1, alpha) for v, more in zip(votes, grown, strict=True)),
+        (
+            v / total * keeps_the_lead(more, leader, to_come - 1, alpha)
+            for v, more in zip(votes, grown, strict=True)
+        ),
         start=alpha / total * keeps_the_lead((*votes, 1), leader, to_come - 1, alpha),
     )
 
 
 @pytest.mark.parametrize("votes", [(1,), (2, 1), (2, 2), (3, 1, 1), (1, 1, 1)])
 @pytest.mark.parametrize("alpha", [Fraction(1), Fraction(1, 2), Fraction(3)])
-def test_the_restaurant_keeps_its_leader_as_often_as_its_rule_says(votes: tuple[int, ...], alpha: Fraction) -> None:
+def test_the_restaurant_keeps_its_leader_as_often_as_its_rule_says(
+    votes: tuple[int, ...], alpha: Fraction
+) -> None:
     for to_come in range(6):
         assert crp_confidence(votes, to_come, alpha) == keeps_the_lead(votes, 0, to_come, alpha)
 
@@ -243,7 +296,8 @@ def test_entropy_is_compared_exactly() -> None:
 
 
 def test_a_lone_answer_has_a_phantom_rival() -> None:
-    entropy = Criterion("entropy", Fraction(3, 4), 40)  # H of (3, 1) is 0.8113 bits, of (4, 1) 0.7219
+    # H of (3, 1) is 0.8113 bits, of (4, 1) 0.7219
+    entropy = Criterion("entropy", Fraction(3, 4), 40)
     assert [entropy.stops((n,), n) for n in range(1, 6)] == [False, False, False, True, True]
 
 
@@ -270,7 +324,9 @@ def test_floats_decide_as_fractions_do(name: str, threshold: str) -> None:
         ("------", 6, None, None),
     ],
 )
-def test_stops_when_the_first_window_agrees(answers: str, cots: int, whole: str | None, of_window: str | None) -> None:
+def test_stops_when_the_first_window_agrees(
+    answers: str, cots: int, whole: str | None, of_window: str | None
+) -> None:
     given = [None if a == "-" else a for a in answers]
     for answer, expected in (("all", whole), ("window", of_window)):
         llm = Recorded(given)
@@ -284,7 +340,9 @@ def test_what_is_left_of_the_budget_is_not_drawn() -> None:
 
 
 def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
-    """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
+    """With windows of one CoT it stops at the first answer: the number drawn is one more than a
+    negative hypergeometric.
+    """
     none = answered = 20
     counts, size = np.array([[answered]]), np.array([none + answered])
     result = early_stops(counts, np.array([0]), size, counts, size, window=1, windows=40)
@@ -293,8 +351,12 @@ def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     assert result.output_tokens == pytest.approx(result.windows, abs=1e-12)
 
 
-def vote_over_all_orders(recorded: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool) -> Fraction:
-    """That everything drawn votes for the first candidate, ties uniform: every word that a window can be, in fractions."""
+def vote_over_all_orders(
+    recorded: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool
+) -> Fraction:
+    """That everything drawn votes for the first candidate, ties uniform: every word that a window
+    can be, in fractions.
+    """
     words = list(product(range(-1, len(recorded)), repeat=window))
 
     @cache
@@ -323,7 +385,9 @@ def vote_over_all_orders(recorded: tuple[int, ...], none: int, window: int, wind
     return after((0,) * len(recorded), 0)
 
 
-def vote_of_windows(recorded: Sequence[int], none: int, window: int, windows: int, unstopped: bool) -> Any:
+def vote_of_windows(
+    recorded: Sequence[int], none: int, window: int, windows: int, unstopped: bool
+) -> Any:
     """The same in closed form."""
     counts, size = np.array([recorded]), np.array([sum(recorded) + none])
     shape = {"window": window, "windows": windows}
@@ -349,7 +413,9 @@ def test_the_vote_of_windows_is_the_mean_over_all_orders(
     assert abs(result.right[0] - float(exact)) <= min(result.error[0] + 1e-15, 1e-12)
 
 
-@pytest.mark.parametrize("recorded", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)])
+@pytest.mark.parametrize(
+    "recorded", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)]
+)
 @pytest.mark.parametrize("unstopped", [False, True])
 def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstopped: bool) -> None:
     none = 42 - sum(recorded)
@@ -359,9 +425,21 @@ def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstoppe
 
 
 @pytest.mark.parametrize("answer", ["all", "window"])
-def test_the_walk_takes_over_where_rounding_would_show(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = pool_of([[0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2, [0] * 6 + [1] * 3 + [2] * 2 + [3], [0] * 9 + [-1] * 3])
-    for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
+def test_the_walk_takes_over_where_rounding_would_show(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of(
+        [
+            [0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2,
+            [0] * 6 + [1] * 3 + [2] * 2 + [3],
+            [0] * 9 + [-1] * 3,
+        ]
+    )
+    for method in (
+        EarlyStopping(2, 10, answer),
+        EarlyStopping(3, 9, answer),
+        EarlyStopping(4, 8, answer),
+    ):
         closed = method.exact(pool, np.array([0, 1, 0])).right
         with monkeypatch.context() as patched:
             patched.setattr("feval.methods.stopping.early_stopping._TOLERANCE", -1.0)
@@ -371,8 +449,21 @@ def test_the_walk_takes_over_where_rounding_would_show(answer: str, monkeypatch:
 
 
 @pytest.mark.parametrize(("window", "windows"), [(2, 20), (3, 14), (1, 30), (4, 8)])
-def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = np.array([[45, 0, 0], [44, 1, 0], [37, 3, 5], [30, 9, 2], [21, 17, 4], [15, 15, 14], [0, 9, 9], [0, 0, 0]])
+def test_stops_are_the_same_in_fractions(
+    window: int, windows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = np.array(
+        [
+            [45, 0, 0],
+            [44, 1, 0],
+            [37, 3, 5],
+            [30, 9, 2],
+            [21, 17, 4],
+            [15, 15, 14],
+            [0, 9, 9],
+            [0, 0, 0],
+        ]
+    )
     size, gold = np.full(8, 45), np.array([0, 0, 1, 0, 1, 2, 0, -1])
     tokens = counts * np.array([90, 310, 150])
     all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
@@ -390,7 +481,9 @@ def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch:
 
 
 def test_numbers_that_do_not_fit_are_not_returned() -> None:
-    result = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
+    result = early_plurality(
+        np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8
+    )
     assert result.error[0] == np.inf
     result = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
     assert result.error[0] > 1e-10
@@ -398,7 +491,10 @@ def test_numbers_that_do_not_fit_are_not_returned() -> None:
 
 def test_the_control_scheme_by_hand() -> None:
     first = np.array([[2, 0], [1, 1]])  # q = 1, and q = 1/2
-    assert expected_samples(first, window=2, budget=7).tolist() == [2.0, 2 * (0.5 * 1 + 0.25 * 2 + 0.25 * 3)]
+    assert expected_samples(first, window=2, budget=7).tolist() == [
+        2.0,
+        2 * (0.5 * 1 + 0.25 * 2 + 0.25 * 3),
+    ]
 
 
 def test_partitions_are_all_of_them_once() -> None:
@@ -425,12 +521,22 @@ def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
 
 
 def test_a_walk_over_too_many_counts_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the foretelling this test takes minutes; the estimate, from few states of a column, is near what is walked."""
-    pool = pool_of([[answer for answers in (40, 30, 22, 16, 10, 6, 3, 1) for answer in range(answers)]])
-    with pytest.raises(UsageError, match=r"would visit more than 400,000,000 counts of answers.*--order seeded"):
+    """Without the foretelling this test takes minutes; the estimate, from few states of a column,
+    is near what is walked.
+    """
+    pool = pool_of(
+        [[answer for answers in (40, 30, 22, 16, 10, 6, 3, 1) for answer in range(answers)]]
+    )
+    with pytest.raises(
+        UsageError, match=r"would visit more than 400,000,000 counts of answers.*--order seeded"
+    ):
         AdaptiveConsistency(budget=64).exact(pool, np.array([0]))
-    ends = ends_of_rule(AdaptiveConsistency(budget=10).rule.stop_mask, np.array([0, 9, *[4] * 9]), 10)
-    pools = AnswerCounts.of(np.array([9, 4]), np.array([[4, 3, 3, 2, 2, 1, 1], [9, 3, 3, 2, 1, 1, 1]]), np.zeros(2))
+    ends = ends_of_rule(
+        AdaptiveConsistency(budget=10).rule.stop_mask, np.array([0, 9, *[4] * 9]), 10
+    )
+    pools = AnswerCounts.of(
+        np.array([9, 4]), np.array([[4, 3, 3, 2, 2, 1, 1], [9, 3, 3, 2, 1, 1, 1]]), np.zeros(2)
+    )
     walked = 0
 
     def count(walk: Any, states: int) -> None:

@@ -1,4 +1,6 @@
-"""The vote: most frequent first, first seen wins ties, no answer does not vote; codes and strings agree."""
+"""The vote: most frequent first, first seen wins ties, no answer does not vote; codes and strings
+agree.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import (
+    plurality,
+    plurality_codes,
+    weighted_plurality,
+    weighted_plurality_codes,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,18 +34,24 @@ from feval.methods.vote import plurality, plurality_codes, weighted_plurality, w
         (["", "", "a"], ""),
     ],
 )
-def test_the_most_frequent_answer_wins_or_the_first_seen(answers: list[str | None], winner: str | None) -> None:
+def test_the_most_frequent_answer_wins_or_the_first_seen(
+    answers: list[str | None], winner: str | None
+) -> None:
     assert plurality(answers) == winner
 
 
 @given(
     st.integers(1, 9).flatmap(
-        lambda n: st.lists(st.lists(st.integers(-2, 5), min_size=n, max_size=n), min_size=1, max_size=8)
+        lambda n: st.lists(
+            st.lists(st.integers(-2, 5), min_size=n, max_size=n), min_size=1, max_size=8
+        )
     ),
     st.sampled_from([np.int8, np.int16, np.int32, np.int64]),
 )
 @settings(max_examples=150, deadline=None)
-def test_codes_and_strings_elect_the_same(rows: list[list[int]], kind: type[np.signedinteger]) -> None:
+def test_codes_and_strings_elect_the_same(
+    rows: list[list[int]], kind: type[np.signedinteger]
+) -> None:
     codes = np.array(rows, kind)
     winners = plurality_codes(codes)
     assert winners.dtype == kind

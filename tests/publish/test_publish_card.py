@@ -1,4 +1,6 @@
-"""The page of a recording: front matter that the Hub and `datasets` read, prose that people read, words that stay."""
+"""The page of a recording: front matter that the Hub and `datasets` read, prose that people read,
+words that stay.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,16 @@ def demo_page() -> str:
 
 def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     data = DatasetCard(demo_page).data
-    assert (data.license, data.pretty_name) == ("apache-2.0", "Tiny sums: recorded chains of thought")
+    assert (data.license, data.pretty_name) == (
+        "apache-2.0",
+        "Tiny sums: recorded chains of thought",
+    )
     assert data.size_categories == ["10K<n<100K"]
     assert data.task_categories == ["text-generation", "question-answering"]
     assert "feval" in (data.tags or ())
-    assert matter(demo_page)["license_details"] == (
-        "Collection: Apache License 2.0. Questions: tiny_sums Apache-2.0. Outputs: Apache-2.0."
+    assert (
+        matter(demo_page)["license_details"]
+        == "Collection: Apache License 2.0. Questions: tiny_sums Apache-2.0. Outputs: Apache-2.0."
     )
 
 
@@ -92,14 +98,20 @@ def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
     found = matter(demo_page)
     configs = {config["config_name"]: config for config in found["configs"]}  # type: ignore[attr-defined]
     infos = {info["config_name"]: info for info in found["dataset_info"]}  # type: ignore[attr-defined]
-    assert list(configs) == list(infos) == ["tiny_sums", "tiny_sums-questions", "tiny_sums-requests", "tiny_sums-texts"]
+    assert (
+        list(configs)
+        == list(infos)
+        == ["tiny_sums", "tiny_sums-questions", "tiny_sums-requests", "tiny_sums-texts"]
+    )
     assert [name for name, config in configs.items() if config.get("default")] == ["tiny_sums"]
     with bundled_recording() as folder:
         for name, config in configs.items():
             for file, split in zip(config["data_files"], infos[name]["splits"], strict=True):
                 table = pq.read_table(folder / file["path"])
                 assert (file["split"], table.num_rows) == (split["name"], split["num_examples"])
-                assert [feature["name"] for feature in infos[name]["features"]] == table.column_names
+                assert [
+                    feature["name"] for feature in infos[name]["features"]
+                ] == table.column_names
             sizes = [(folder / file["path"]).stat().st_size for file in config["data_files"]]
             assert infos[name]["download_size"] == sum(sizes)
 
@@ -107,7 +119,10 @@ def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) -> None:
     recording = open_recording(write(tmp_path / "r"))
-    expected = [(config.features, str(recording.path / config.splits[0].paths[0])) for config in configs_of(recording)]
+    expected = [
+        (config.features, str(recording.path / config.splits[0].paths[0]))
+        for config in configs_of(recording)
+    ]
     code = (
         "import sys, json, pyarrow.parquet as pq\nfrom datasets import Features\n"
         "for features, path in json.loads(sys.argv[1]):\n"
@@ -128,7 +143,10 @@ def test_split_names_are_what_datasets_accepts_and_differ(tmp_path: Path) -> Non
 
 
 def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Path) -> None:
-    names = [config.name for config in configs_of(open_recording(write(tmp_path / "r", ["toy", "toy-texts"])))]
+    names = [
+        config.name
+        for config in configs_of(open_recording(write(tmp_path / "r", ["toy", "toy-texts"])))
+    ]
     assert len(set(names)) == len(names)
     assert {"toy", "toy-texts"} <= set(names)
 
@@ -136,9 +154,14 @@ def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Pat
 def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
     release = prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen(), licence="mit")
     own = page(release)
-    assert "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have answered." in own
+    assert (
+        "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have"
+        " answered." in own
+    )
     configs = {config["config_name"]: config for config in matter(own)["configs"]}  # type: ignore[attr-defined]
-    assert [file["path"] for file in configs["toy-probes"]["data_files"]] == ["probes/toy/alpha.parquet"]
+    assert [file["path"] for file in configs["toy-probes"]["data_files"]] == [
+        "probes/toy/alpha.parquet"
+    ]
     assert "| `toy-probes` | `probes/*/*.parquet` |" in own
     surface = "figures/width-depth-1.png"
     dataset, llms = load("toy", ["alpha"], tmp_path / "r", prices="none")
@@ -146,16 +169,20 @@ def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
     assert drawn is not None
     low, high = (100 * end(point.accuracy for point in drawn.points) for end in (min, max))
     assert (
-        "![Map of accuracy over traces per question and tokens after which each is cut: votes of alpha on toy, from "
-        f"{low:.1f} % to {high:.1f} %]({surface})" in own
+        "![Map of accuracy over traces per question and tokens after which each is cut: votes of"
+        f" alpha on toy, from {low:.1f} % to {high:.1f} %]({surface})" in own
     )
     assert [path for path in release.files if path.startswith(SURFACES)] == [surface]
-    assert "figures/width-depth-2.png".startswith(release.owns)  # so that one of an earlier recording goes
+    # so that one of an earlier recording goes
+    assert "figures/width-depth-2.png".startswith(release.owns)
 
 
 def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", sizes={"q1": 0, "q2": 0, "q3": 0})
-    assert {config.part for config in configs_of(open_recording(folder))} == {"questions", "requests"}
+    assert {config.part for config in configs_of(open_recording(folder))} == {
+        "questions",
+        "requests",
+    }
     assert "## Load it" not in page(prepare(folder, seen()))
 
 
@@ -172,7 +199,9 @@ def test_pools_of_unequal_size_are_told(tmp_path: Path) -> None:
 def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
     alpha, _ = figures_of(open_recording(write(tmp_path / "r")))
     assert (alpha.no_answer, alpha.truncated, alpha.withheld) == (1 / 12, 1 / 12, 0.0)
-    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})))
+    unknown, _ = figures_of(
+        open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3}))
+    )
     assert (unknown.truncated, unknown.withheld) == (None, None)
 
 
@@ -184,7 +213,9 @@ def test_without_golds_nothing_is_drawn(tmp_path: Path) -> None:
     assert PICTURE not in page(release)
 
 
-def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(tmp_path: Path) -> None:
+def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(
+    tmp_path: Path,
+) -> None:
     folder = write(tmp_path / "r", golds={"q1": "1"})
     drawn = picture(open_recording(folder), None)
     assert drawn is not None
@@ -216,7 +247,9 @@ def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
 def imported(tmp_path: Path, sample: dict[str, object]) -> Path:
     question = {"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [sample]}
     (tmp_path / "x.jsonl").write_text(json.dumps(question) + "\n")
-    return import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number")
+    return import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
+    )
 
 
 def claims(folder: Path) -> str:
@@ -224,24 +257,36 @@ def claims(folder: Path) -> str:
     return page(prepare(folder, seen(), licence="mit")).split("\n**", 1)[1].split("\n", 1)[0]
 
 
-def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
-    assert "its tokens and why it ended; every question its gold answer and every request the prompt" in demo_page
+def test_the_first_lines_claim_only_what_every_cot_and_request_has(
+    demo_page: str, tmp_path: Path
+) -> None:
+    assert (
+        "its tokens and why it ended; every question its gold answer and every request the prompt"
+        in demo_page
+    )
     # "test" made it: maybe other prompts were sent
     unknown = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
     assert "has its text, its answer as extracted and its tokens." in unknown
     folder = imported(tmp_path, {"text": None, "answer": "2", "tokens": 3})
-    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(folder)
+    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(
+        folder
+    )
 
 
 def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Path) -> None:
-    assert "Merged from 3 recordings on 2026-11-21 with feval 0.1.0:\n\n- Recorded `feval/tiny-30k` on" in demo_page
+    assert (
+        "Merged from 3 recordings on 2026-11-21 with feval 0.1.0:\n\n- Recorded `feval/tiny-30k` on"
+        in demo_page
+    )
     assert "Answers were extracted from the texts" in demo_page
     assert "Made by `test` on " in page(prepare(write(tmp_path / "r"), seen()))
 
 
 def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     assert "The tokens are those that the provider reported (`usage`)." in demo_page
-    text = page(prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen(), licence="mit"))
+    text = page(
+        prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen(), licence="mit")
+    )
     assert "The tokens are estimates, 1.365 for each word" in text
     assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
     assert "Answers were taken from the source" in text
@@ -288,12 +333,16 @@ def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
     assert one != two == picture(open_recording(folder), None)
 
 
-def test_the_picture_is_drawn_at_the_pages_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_is_drawn_at_the_pages_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
     monkeypatch.setattr(figures.pictures, "curves_png", lambda curves: curves)
     _, [curve] = picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)  # type: ignore[misc]
     # 20 prompt tokens at 1 USD, and 10 output tokens a CoT at 2 USD a million
-    assert [point.usd_per_question for point in curve.points] == pytest.approx([4e-5, 6e-5, 8e-5, 1e-4])  # type: ignore[attr-defined]
+    assert [point.usd_per_question for point in curve.points] == pytest.approx(
+        [4e-5, 6e-5, 8e-5, 1e-4]
+    )  # type: ignore[attr-defined]
 
 
 def sections(text: str, language: str) -> list[str]:
@@ -309,7 +358,9 @@ def test_the_duckdb_example_runs(demo_folder: Path) -> None:
     )
     rows = dict(duckdb.sql(query).fetchall())
     dataset, llms = load(DATASET, LLMS, demo_folder)
-    singles = {llm.name: self_consistency_curve(dataset, llm, [1]).points[0].accuracy for llm in llms}
+    singles = {
+        llm.name: self_consistency_curve(dataset, llm, [1]).points[0].accuracy for llm in llms
+    }
     assert rows == pytest.approx(singles)
 
 
@@ -318,7 +369,9 @@ def test_the_polars_example_runs(demo_folder: Path) -> None:
     blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
     code = next(code for code in blocks if "polars" in code)
     code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert "0.38225" in process.stdout
 
 
@@ -327,7 +380,10 @@ def test_the_owners_section_survives(tmp_path: Path) -> None:
     first = page(prepare(folder, seen()))
     mine = "## Why\n\nBecause.  \n<!-- a comment -->\n```\n---\n```"
     edited = re.sub(
-        f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{mine}\n{END}", first, flags=re.DOTALL
+        f"{re.escape(BEGIN)}.*{re.escape(END)}",
+        lambda _: f"{BEGIN}\n\n{mine}\n{END}",
+        first,
+        flags=re.DOTALL,
     )
     again = page(prepare(folder, seen(edited.replace("\n", "\r\n"))))
     assert mine in again
@@ -357,7 +413,9 @@ def test_words_from_a_file_stand_in_the_section(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_mark_is_an_error_and_no_loss(tmp_path: Path, broken: str) -> None:
-    with pytest.raises(CardError, match=rf"The marks of your own section in README\.md of {REPO} are broken"):
+    with pytest.raises(
+        CardError, match=rf"The marks of your own section in README\.md of {REPO} are broken"
+    ):
         prepare(write(tmp_path / "r"), seen(f"# Page\n\nmine\n{broken}\n"))
 
 
@@ -370,7 +428,9 @@ def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
 
 
 def pulled(folder: Path, text: str) -> Path:
-    """The recording as a release has it: no README.md in the manifest, and a page that may be edited."""
+    """The recording as a release has it: no README.md in the manifest, and a page that may be
+    edited.
+    """
     release = prepare(folder, seen())
     manifest = release.files["manifest.json"]
     assert isinstance(manifest, bytes)
@@ -393,7 +453,12 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> 
     first = page(prepare(folder, seen(), title="My title", licence="cc-by-4.0", languages=["en"]))
     edited = first.replace("tags:\n", "viewer: false\ntags:\n- mine\n", 1)
     again = matter(page(prepare(folder, seen(edited))))
-    fields = {"viewer": False, "pretty_name": "My title", "license": "cc-by-4.0", "language": ["en"]}
+    fields = {
+        "viewer": False,
+        "pretty_name": "My title",
+        "license": "cc-by-4.0",
+        "language": ["en"],
+    }
     assert again | fields == again
     assert "mine" in again["tags"]  # type: ignore[operator]
     assert matter(page(prepare(folder, seen(edited), title="New")))["pretty_name"] == "New"
@@ -408,11 +473,14 @@ def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: s
 
 
 def test_the_picture_is_described_with_its_ends(tmp_path: Path) -> None:
-    # of q1 2 of 4 CoTs are right, of q2 2 of 4, of q3 none; the vote is right on q1 and, half of the time, on q2
+    # of q1 2 of 4 CoTs are right, of q2 2 of 4, of q3 none; the vote is right on q1 and, half of
+    # the time, on q2
     text = page(prepare(write(tmp_path / "r"), seen()))
     alt = re.findall(r"!\[(.*)\]\(figures/cost-accuracy\.png\)", text)
     ends = "33.3 % with one and 50.0 % with 4"
-    said = "Accuracy of the vote of 1 to 4 CoTs against mean tokens per question, a line for each LLM"
+    said = (
+        "Accuracy of the vote of 1 to 4 CoTs against mean tokens per question, a line for each LLM"
+    )
     assert alt == [f"{said}: alpha {ends}; beta@t=0.8 {ends}"]
 
 

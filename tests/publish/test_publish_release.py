@@ -1,4 +1,6 @@
-"""Releases: what is pushed, what is refused, and that others load what was pushed, with the same numbers."""
+"""Releases: what is pushed, what is refused, and that others load what was pushed, with the same
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
 
-from feval.errors import CardError, ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
+from feval.errors import (
+    CardError,
+    ConflictError,
+    DamagedRecordingError,
+    HubError,
+    ReleaseError,
+    UsageError,
+)
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.publish import Licence
@@ -42,10 +51,14 @@ def toy(tmp_path: Path) -> Path:
 
 
 def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
-    return {path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"}
+    return {
+        path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"
+    }
 
 
-def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDouble, tmp_path: Path) -> None:
+def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(
+    hub: HubDouble, tmp_path: Path
+) -> None:
     with bundled_recording() as folder:
         account = json.loads(run_feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
@@ -65,7 +78,9 @@ def _pairs(place: str | Path) -> list[tuple[object, object]]:
     return [(dataset, llm) for llm in llms]
 
 
-def test_what_the_page_says_of_feval_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_page_says_of_feval_runs(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with bundled_recording() as folder:
         assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
         dataset, [llm] = load(DATASET, LLMS[:1], folder)
@@ -73,9 +88,19 @@ def test_what_the_page_says_of_feval_runs(hub: HubDouble, tmp_path: Path, monkey
     page = published(hub)["README.md"].decode()
     code = page.split("```python\n")[1].split("```")[0]
     command = page.split("```sh\n")[1].split("```")[0].split()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_XET": "1",
+    }
     process = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (process.returncode, process.stdout) == (0, f"{answers}\n"), process.stderr
     assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
@@ -127,7 +152,9 @@ def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     }
     arguments = [sys.executable, "-c", _LOAD_ALL, REPO, "v1", json.dumps(expected)]
-    process = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    process = subprocess.run(
+        arguments, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert process.returncode == 0, process.stderr[-3000:]
 
 
@@ -141,11 +168,19 @@ def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> 
     files = published(hub)
     recording = open_recording(toy)
     own = {path for path in recording.manifest.files if path != "README.md"}
-    assert set(files) == {*own, "README.md", "LICENSE", "manifest.json", "figures/cost-accuracy.png"}
+    assert set(files) == {
+        *own,
+        "README.md",
+        "LICENSE",
+        "manifest.json",
+        "figures/cost-accuracy.png",
+    }
     assert all(files[path] == (toy / path).read_bytes() for path in own)
     manifest = json.loads(files["manifest.json"])
     assert set(manifest["files"]) == own
-    assert files["manifest.json"] == manifest_bytes(recording.manifest.raw | {"files": manifest["files"]})
+    assert files["manifest.json"] == manifest_bytes(
+        recording.manifest.raw | {"files": manifest["files"]}
+    )
     assert MARK in files["README.md"].decode()
     assert "made available under this licence: CC BY 4.0 (https://" in files["LICENSE"].decode()
     assert hub.datasets[REPO].private
@@ -170,7 +205,9 @@ def test_one_more_llm_sends_what_is_new(hub: HubDouble, toy: Path, tmp_path: Pat
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
     release = prepare(more, look(REPO))
     todo = changes(release)
-    assert set(todo.new) == {f"{part}/toy/gamma.parquet" for part in ("requests", "samples", "texts")}
+    assert set(todo.new) == {
+        f"{part}/toy/gamma.parquet" for part in ("requests", "samples", "texts")
+    }
     votes = {"votes/toy.votes", "votes/toy.details"}
     assert set(todo.changed) == {"README.md", "manifest.json", "figures/cost-accuracy.png", *votes}
     assert todo.removed == ()
@@ -201,14 +238,19 @@ def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Pat
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
     result = run_feval("push", folder, REPO)
     assert result.exit_code == 1
-    assert "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com" in result.stderr
+    assert (
+        "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com"
+        in result.stderr
+    )
     assert "joe" not in result.output
     assert run_feval("push", folder, REPO, "--dry-run").exit_code == 1
     assert REPO not in hub.datasets
     allowed = run_feval("push", folder, REPO, "--allow", "emails")
     assert allowed.exit_code == 0
     assert "note: allowed: texts/toy/alpha.parquet, row 0" in allowed.stderr
-    assert "19 more findings" in allowed.stderr or "more findings; --json lists them" in allowed.stderr
+    assert (
+        "19 more findings" in allowed.stderr or "more findings; --json lists them" in allowed.stderr
+    )
 
 
 def test_a_path_in_the_manifest_is_refused(hub: HubDouble, tmp_path: Path) -> None:
@@ -223,9 +265,13 @@ def test_a_damaged_recording_is_not_published(hub: HubDouble, toy: Path) -> None
         prepare(toy, look(REPO))
 
 
-def test_an_older_release_does_not_take_away_what_it_lacks(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_an_older_release_does_not_take_away_what_it_lacks(
+    hub: HubDouble, toy: Path, tmp_path: Path
+) -> None:
     push(prepare(write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), look(REPO)))
-    with pytest.raises(ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"):
+    with pytest.raises(
+        ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"
+    ):
         push(prepare(toy, look(REPO)))
     push(prepare(toy, look(REPO)), remove=True)
     assert not any("gamma" in path for path in published(hub))
@@ -253,7 +299,8 @@ def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None
 def test_no_licence_is_assumed(hub: HubDouble, tmp_path: Path) -> None:
     bare = write(tmp_path / "bare", licence=None)
     with pytest.raises(
-        UsageError, match=r"neither the recording nor an earlier page states one.*--words FILE.*prepare\("
+        UsageError,
+        match=r"neither the recording nor an earlier page states one.*--words FILE.*prepare\(",
     ):
         prepare(bare, look(REPO))
     refused = run_feval("push", bare, REPO)
@@ -267,7 +314,10 @@ def test_a_terminal_is_asked_for_the_licence_once(
 ) -> None:
     bare = write(tmp_path / "bare", licence=None)
     with monkeypatch.context() as patch:
-        patch.setattr("feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+        patch.setattr(
+            "feval.cli.recordings.hub.sys",
+            SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)),
+        )
         asked = run_feval("push", bare, REPO, typed="My own licence\nCC-BY-SA-4.0\n")
     assert asked.exit_code == 0, asked.output
     assert "cc-by-nc-4.0  CC BY-NC 4.0: so, and not for money" in asked.stderr
@@ -316,7 +366,9 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
         (Licence("mit", "my-licence"), "belong to the licence `other`, and not to mit"),
     ],
 )
-def test_another_licence_has_a_name_and_a_text(tmp_path: Path, licence: str | Licence, words: str) -> None:
+def test_another_licence_has_a_name_and_a_text(
+    tmp_path: Path, licence: str | Licence, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         prepare(tmp_path, Seen(REPO), licence=licence)
 
@@ -327,7 +379,11 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path: Path) -> Non
     first = release.files["README.md"]
     assert isinstance(first, bytes)
     front = yaml.safe_load(first.decode().split("---\n")[1])
-    assert [front[name] for name in ("license", "license_name", "license_link")] == ["other", OWN.name, OWN.link]
+    assert [front[name] for name in ("license", "license_name", "license_link")] == [
+        "other",
+        OWN.name,
+        OWN.link,
+    ]
     assert front["license_details"].startswith("Collection: my-licence-1.0. ")
     assert f"| [my-licence-1.0]({OWN.link}) |" in first.decode()
     assert f"this licence: my-licence-1.0 ({OWN.link})." in str(release.files["LICENSE"])
@@ -338,26 +394,41 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path: Path) -> Non
     assert b"license_name" not in changed
 
 
-def test_what_another_licence_lacks_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_licence_lacks_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write(tmp_path / "r", licence="Our own terms")
     monkeypatch.setattr("feval.publish.look", Seen)
     push = ("push", folder, REPO, "--dry-run", "--page", tmp_path / "page")
     refused = run_feval(*push)
     assert (refused.exit_code, "found 'our-own-terms'" in refused.stderr) == (2, True)
-    monkeypatch.setattr("feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(
+        "feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    )
     asked = run_feval(*push, typed="our terms\nhttps://Example.com/Terms\n")
     assert asked.exit_code == 0, asked.output
     assert "Address of the text of our-own-terms" in asked.stderr
-    assert "license_link: https://Example.com/Terms\n" in (tmp_path / "page" / "README.md").read_text()
+    assert (
+        "license_link: https://Example.com/Terms\n" in (tmp_path / "page" / "README.md").read_text()
+    )
     words = tmp_path / "words.md"
     words.write_text("---\nlicense_name: mine\nlicense_link: LICENSE.md\n---\n")
     assert run_feval(*push, "--words", words).exit_code == 0
-    assert "license_name: mine\nlicense_link: LICENSE.md\n" in (tmp_path / "page" / "README.md").read_text()
+    assert (
+        "license_name: mine\nlicense_link: LICENSE.md\n"
+        in (tmp_path / "page" / "README.md").read_text()
+    )
 
 
 @pytest.mark.slow
-def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: HubDouble, tmp_path: Path) -> None:
-    folder = write(tmp_path / "r", [f"dataset_{n}" for n in range(16)], [f"org/model-{n}@t=0.{n}" for n in range(14)])
+def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(
+    hub: HubDouble, tmp_path: Path
+) -> None:
+    folder = write(
+        tmp_path / "r",
+        [f"dataset_{n}" for n in range(16)],
+        [f"org/model-{n}@t=0.{n}" for n in range(14)],
+    )
     release = prepare(folder, look(REPO))
     folders = Counter(path.rpartition("/")[0] for path in release.files)
     assert len(release.files) == 16 * (1 + 2 + 3 * 14) + 4
@@ -387,15 +458,21 @@ def test_more_splits_than_the_viewer_shows_are_told(
 ) -> None:
     monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
     release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
-    assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
+    assert release.notes == (
+        "The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",
+    )
 
 
-def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_a_dry_run_sends_nothing_and_lists_what_it_would(
+    hub: HubDouble, toy: Path, tmp_path: Path
+) -> None:
     result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"Nothing was sent. A push to {REPO} would send 13 files")
-    assert [line.split()[:5] for line in lines if line.startswith("samples/")] == [["samples/", "2", "0", "0", "0"]]
+    assert [line.split()[:5] for line in lines if line.startswith("samples/")] == [
+        ["samples/", "2", "0", "0", "0"]
+    ]
     assert REPO not in hub.datasets
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
@@ -413,7 +490,9 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path, tmp_path:
     )  # nothing is new, so the tag is right
     (tmp_path / "words.md").write_text("---\ntitle: Another\n---\n")
     for more in (["--dry-run"], []):
-        result = run_feval("push", toy, REPO, "--tag", "v1", "--words", tmp_path / "words.md", *more)
+        result = run_feval(
+            "push", toy, REPO, "--tag", "v1", "--words", tmp_path / "words.md", *more
+        )
         assert result.exit_code == 1
         assert "already has the tag 'v1'" in result.stderr
 
@@ -431,7 +510,9 @@ def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -
     assert TOKEN not in result.output
 
 
-def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_a_pull_request_leaves_the_repository_as_it_is(
+    hub: HubDouble, toy: Path, tmp_path: Path
+) -> None:
     push(prepare(toy, look(REPO)))
     before = published(hub)
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
@@ -443,12 +524,18 @@ def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path
 
 def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.md"
-    words.write_text("---\ntitle: Mine\nlanguage: en\nlicense: cc-by-4.0\n---\nRecorded for the **exam**.")
+    words.write_text(
+        "---\ntitle: Mine\nlanguage: en\nlicense: cc-by-4.0\n---\nRecorded for the **exam**."
+    )
     assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
     text = published(hub)["README.md"].decode()
     assert "Recorded for the **exam**." in text
     front = yaml.safe_load(text.split("---\n")[1])
-    assert (front["pretty_name"], front["language"], front["license"]) == ("Mine", ["en"], "cc-by-4.0")
+    assert (front["pretty_name"], front["language"], front["license"]) == (
+        "Mine",
+        ["en"],
+        "cc-by-4.0",
+    )
     words.write_text("No front matter.")
     assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
     text = published(hub)["README.md"].decode()
@@ -472,18 +559,26 @@ def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(
 ) -> None:
     assert not hub.sent_bytes
     monkeypatch.setattr("feval.publish.release._GOOD_FILE_BYTES", 1000)
-    assert any("have more than 1 kB, and the Hub advises less" in note for note in prepare(toy, look(REPO)).notes)
+    assert any(
+        "have more than 1 kB, and the Hub advises less" in note
+        for note in prepare(toy, look(REPO)).notes
+    )
     monkeypatch.setattr("feval.publish.release._MOST_FILE_BYTES", 1000)
     with pytest.raises(ReleaseError, match="the Hub takes files of at most 1 kB"):
         prepare(toy, look(REPO))
 
 
-def test_the_page_can_be_looked_at_without_the_hub(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_can_be_looked_at_without_the_hub(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone(repository: str) -> None:
         raise HubError(f"The Hub cannot be reached for {repository}.")
 
     monkeypatch.setattr("feval.publish.look", gone)
     result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert (result.exit_code, (tmp_path / "page" / "README.md").is_file()) == (0, True)
-    assert "The page is that of a new repository, since the Hub does not answer: The Hub cannot" in result.stderr
+    assert (
+        "The page is that of a new repository, since the Hub does not answer: The Hub cannot"
+        in result.stderr
+    )
     assert "cannot be reached" in run_feval("push", toy, REPO, "--dry-run").stderr

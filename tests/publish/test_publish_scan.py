@@ -67,7 +67,9 @@ DISGUISES = {
     "hex": lambda key: "0x" + key.encode().hex(),
     "hex in capitals, behind a digit": lambda key: "7" + key.encode().hex().upper(),
     "base64": lambda key: base64.b64encode(key.encode()).decode(),
-    "base64, with a word before": lambda key: base64.urlsafe_b64encode(f"my key {key}!".encode()).decode(),
+    "base64, with a word before": (
+        lambda key: base64.urlsafe_b64encode(f"my key {key}!".encode()).decode()
+    ),
     "base64, with another": lambda key: base64.b64encode(f"a key {key}!".encode()).decode(),
     "characters that are not seen": lambda key: "\u200b".join(key),
     "those in JSON": lambda key: "\\u2060".join(key),
@@ -92,7 +94,10 @@ HARMLESS = (
     "open('/tmp/a.py') then /usr/bin/python and /data/x.csv",
     "hf_hub_download and ghp_short and AKIAshort and eyJhbGci",
     "12:30:45@home, mailto:, http://host:8080/@x",
-    "My password: swordfish. The API key is missing. api_key=os.environ['KEY_OF_THE_SERVICE_WE_USE']",
+    (
+        "My password: swordfish. The API key is missing."
+        " api_key=os.environ['KEY_OF_THE_SERVICE_WE_USE']"
+    ),
 )
 
 
@@ -115,7 +120,11 @@ def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
     result = scan(texts("fine", None, f"I said: {SECRETS[name]} and went on", "fine"))
     assert len(result.refused) == 1, result
     finding = result.refused[0]
-    assert (finding.kind, finding.file, finding.place) == ("secret", "texts/toy/a.parquet", "row 2, column text")
+    assert (finding.kind, finding.file, finding.place) == (
+        "secret",
+        "texts/toy/a.parquet",
+        "row 2, column text",
+    )
     with pytest.raises(ReleaseError) as refusal:
         result.require_clean()
     for text_shown in (text_of(result), str(refusal.value)):
@@ -127,7 +136,9 @@ def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
 
 @pytest.mark.parametrize("disguise", DISGUISES)
 @pytest.mark.parametrize("known", [False, True])
-def test_a_key_in_disguise_is_found(disguise: str, monkeypatch: pytest.MonkeyPatch, *, known: bool) -> None:
+def test_a_key_in_disguise_is_found(
+    disguise: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
     """Of a key in the environment, whatever it looks like, and of one that looks like a key."""
     keys = [key for key in SECRETS.values() if key.startswith(tuple(KEYS))]
     assert len(keys) == 27
@@ -136,7 +147,10 @@ def test_a_key_in_disguise_is_found(disguise: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("MY_KEY", keys[0])
     for key in keys:
         written = DISGUISES[disguise](key)
-        for content in (texts("x", f"so: {written} and on"), {"notes.md": f"x\nso: {written} and on".encode()}):
+        for content in (
+            texts("x", f"so: {written} and on"),
+            {"notes.md": f"x\nso: {written} and on".encode()},
+        ):
             result = scan(content)
             assert {(finding.kind, finding.place) for finding in result.refused} <= {
                 ("secret", "row 1, column text"), ("secret", "line 2"),
@@ -169,12 +183,18 @@ def test_what_word_problems_and_code_say_is_harmless(text: str) -> None:
     st.integers(0, 5),
     st.lists(st.text(max_size=20), max_size=5),
 )
-def test_a_secret_is_found_wherever_it_stands(before: str, name: str, place: int, others: list[str]) -> None:
-    if name.startswith(("bearer", "named", "password", "private", "OpenSSH")) or (before and before[-1].isascii()):
+def test_a_secret_is_found_wherever_it_stands(
+    before: str, name: str, place: int, others: list[str]
+) -> None:
+    if name.startswith(("bearer", "named", "password", "private", "OpenSSH")) or (
+        before and before[-1].isascii()
+    ):
         before += " "
     rows = [*others[:place], before + SECRETS[name], *others[place:]]
     result = scan(texts(*(row.encode(errors="replace").decode() for row in rows)))
-    assert f"row {min(place, len(others))}, column text" in {finding.place for finding in result.refused}
+    assert f"row {min(place, len(others))}, column text" in {
+        finding.place for finding in result.refused
+    }
 
 
 def test_values_that_stand_beside_each_other_are_not_read_as_one() -> None:
@@ -182,8 +202,17 @@ def test_values_that_stand_beside_each_other_are_not_read_as_one() -> None:
 
 
 def test_nested_and_repeating_columns_are_searched() -> None:
-    choices = [[{"label": "A", "text": "x"}], [], [{"label": "A", "text": "y"}, {"label": "B", "text": EMAILS[0]}]]
-    data = parquet(id=["1", "2", "3"], choices=choices, answer=["x", "x", EMAILS[1]], step=[["a"], None, [EMAILS[3]]])
+    choices = [
+        [{"label": "A", "text": "x"}],
+        [],
+        [{"label": "A", "text": "y"}, {"label": "B", "text": EMAILS[0]}],
+    ]
+    data = parquet(
+        id=["1", "2", "3"],
+        choices=choices,
+        answer=["x", "x", EMAILS[1]],
+        step=[["a"], None, [EMAILS[3]]],
+    )
     result = scan({"questions/toy.parquet": data})
     assert [finding.place for finding in result.refused] == [
         "row 2, column choices", "row 2, column answer", "row 2, column step",
@@ -191,7 +220,9 @@ def test_nested_and_repeating_columns_are_searched() -> None:
 
 
 def test_the_footer_of_a_parquet_file_is_searched() -> None:
-    table = pa.table({"x": [1]}).replace_schema_metadata({"pandas": "made in /scratch/joe/run", "plain": "fine"})
+    table = pa.table({"x": [1]}).replace_schema_metadata(
+        {"pandas": "made in /scratch/joe/run", "plain": "fine"}
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     result = scan({"x.parquet": sink.getvalue().to_pybytes()})
@@ -201,14 +232,18 @@ def test_the_footer_of_a_parquet_file_is_searched() -> None:
 def test_other_files_are_searched_by_lines_and_strictly() -> None:
     manifest = b'{\n "operation": {\n  "source": "/scratch/joe/a.jsonl"\n }\n}'
     votes = b"\0\0key sk-" + BODY[:30].encode()
-    result = scan({"manifest.json": manifest, "README.md": b"ran in /tmp/x\n", "votes/toy.votes": votes})
+    result = scan(
+        {"manifest.json": manifest, "README.md": b"ran in /tmp/x\n", "votes/toy.votes": votes}
+    )
     places = [(finding.file, finding.place) for finding in result.refused]
     assert places == [("manifest.json", "line 3"), ("votes/toy.votes", "byte 6")]
 
 
 def test_the_pixels_of_a_picture_are_no_text() -> None:
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     text_shown = EMAILS[0].encode()
     picture = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0" * 13) + chunk(b"IDAT", text_shown)
@@ -233,13 +268,17 @@ def test_values_of_the_users_own_keys_are_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TOGETHER_API_KEY", "0123456789abcdef0123456789abcdef")
     monkeypatch.setenv("SHORT_KEY", "abc")
     result = scan(texts("the key 0123456789abcdef0123456789abcdef, and abc"))
-    assert [finding.what for finding in result.refused] == ["the value of the environment variable TOGETHER_API_KEY"]
+    assert [finding.what for finding in result.refused] == [
+        "the value of the environment variable TOGETHER_API_KEY"
+    ]
     assert "0123456789" not in text_of(result)
 
 
 def test_names_of_llms_are_no_addresses() -> None:
     files = texts("asked gpt-4o@v1.beta", "gpt-4o@v1.betas")
-    assert [finding.place for finding in scan(files, names=["gpt-4o@v1.beta"]).refused] == ["row 1, column text"]
+    assert [finding.place for finding in scan(files, names=["gpt-4o@v1.beta"]).refused] == [
+        "row 1, column text"
+    ]
 
 
 def test_of_many_findings_a_thousand_are_kept_and_all_counted() -> None:
@@ -267,9 +306,14 @@ def test_the_bundled_recording_is_clean_and_counted() -> None:
 
 def test_a_planted_address_in_a_recording_is_refused(tmp_path: Path) -> None:
     recording = open_recording(write(tmp_path / "r", text=f"Ask {EMAILS[0]}:"))
-    files: dict[str, Path | bytes] = {path: recording.path / path for path in recording.manifest.files}
+    files: dict[str, Path | bytes] = {
+        path: recording.path / path for path in recording.manifest.files
+    }
     result = scan(files)
-    assert {finding.file for finding in result.refused} == {"texts/toy/alpha.parquet", "texts/toy/beta@t=0.8.parquet"}
+    assert {finding.file for finding in result.refused} == {
+        "texts/toy/alpha.parquet",
+        "texts/toy/beta@t=0.8.parquet",
+    }
     assert len(result.refused) == 24
     assert len({finding.mark for finding in result.refused}) == 1
 

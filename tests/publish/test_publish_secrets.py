@@ -12,14 +12,22 @@ from urllib.parse import quote
 import pytest
 
 from feval.errors import UsageError
-from feval.publish.secrets import Mask, check_variable, known_secrets, open_private, refuse_key_fields, refuse_secrets
+from feval.publish.secrets import (
+    Mask,
+    check_variable,
+    known_secrets,
+    open_private,
+    refuse_key_fields,
+    refuse_secrets,
+)
 
 KEY = 'zq81-marked/0123456789+"abc\\def'
 
 
 def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_command() -> None:
     environment = {
-        "A_API_KEY": f" {KEY}\n", "HF_TOKEN": "t" * 16, "SHORT_KEY": "t" * 15, "MONKEYS": "m" * 20, "ODD": "o" * 20,
+        "A_API_KEY": f" {KEY}\n", "HF_TOKEN": "t" * 16, "SHORT_KEY": "t" * 15, "MONKEYS": "m" * 20,
+        "ODD": "o" * 20,
         "SSH_KEY": str(Path(__file__)),
     }  # fmt: skip
     assert known_secrets(None, environment) == {"A_API_KEY": KEY, "HF_TOKEN": "t" * 16}
@@ -27,12 +35,21 @@ def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_c
 
 
 def test_every_form_of_a_secret_is_masked_at_any_depth() -> None:
-    forms = [KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode(), KEY.replace("/", "\\/")]
-    masked = Mask([KEY, "shorter"]).value({"a": [f"x{form}y" for form in forms], KEY: (1, None, {"b": "shorter"})})
+    forms = [
+        KEY,
+        quote(KEY, safe=""),
+        base64.b64encode(KEY.encode()).decode(),
+        KEY.replace("/", "\\/"),
+    ]
+    masked = Mask([KEY, "shorter"]).value(
+        {"a": [f"x{form}y" for form in forms], KEY: (1, None, {"b": "shorter"})}
+    )
     assert masked == {"a": ["x[key]y"] * 4, "[key]": [1, None, {"b": "shorter"}]}
 
 
-@pytest.mark.parametrize("text", [KEY, f"a {quote(KEY, safe='')}", f"http://u:{quote(KEY, safe='/')}@h"])
+@pytest.mark.parametrize(
+    "text", [KEY, f"a {quote(KEY, safe='')}", f"http://u:{quote(KEY, safe='/')}@h"]
+)
 def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text: str) -> None:
     for value in (text, [{"b": text}], {text: 1}):
         with pytest.raises(UsageError, match="variable MY_KEY is in the stop texts") as caught:
@@ -44,15 +61,20 @@ def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text: str) -> N
 @pytest.mark.parametrize(
     ("value", "field"),
     [
-        *(({"a": [{name: "x"}]}, name) for name in ("api_key", "apikey", "API-Key", "token", "Authorization", "secret")),
-        *(({name: {"user": "x"}}, name) for name in ("auth", "password", "x-api-key", "access_token")),
-        *(({name: "x"}, None) for name in ("max_tokens", "return_token_ids", "author", "keys", "stop_token_ids")),
+        *(({"a": [{name: "x"}]}, name) for name in ("api_key", "apikey", "API-Key", "token",
+        "Authorization", "secret")),
+        *(({name: {"user": "x"}}, name) for name in ("auth", "password", "x-api-key",
+        "access_token")),
+        *(({name: "x"}, None) for name in ("max_tokens", "return_token_ids", "author", "keys",
+        "stop_token_ids")),
         ({"token": None, "password": ""}, None),
         ({"schema": {"properties": {"token": {"type": "string"}}}}, None),
         ({"schema": {"properties": {"token": "x"}}}, "token"),
     ],
 )  # fmt: skip
-def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(value: Any, field: str | None) -> None:
+def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(
+    value: Any, field: str | None
+) -> None:
     if field is None:
         refuse_key_fields(value, (), "{}")
         return
@@ -67,7 +89,16 @@ def test_the_name_of_a_variable_is_one(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["sk-proj-abc", "hf_" + "a1B2" * 9, "AKIAIOSFODNN7EXAMPLE", "a3f9" * 8, "A3F9" * 8, "two words", ""]
+    "key",
+    [
+        "sk-proj-abc",
+        "hf_" + "a1B2" * 9,
+        "AKIAIOSFODNN7EXAMPLE",
+        "a3f9" * 8,
+        "A3F9" * 8,
+        "two words",
+        "",
+    ],
 )
 def test_a_key_is_no_name_of_a_variable_and_is_not_shown(key: str) -> None:
     with pytest.raises(UsageError, match="wants the name") as caught:

@@ -36,7 +36,14 @@ def single(folder: Path) -> Path:
     """What `feval run` writes under a price list of the user's own."""
     prices = {"id": MINE.id, "date": MINE.date, "source": MINE.source, "prices": {"alpha": [1, 2]}}
     (folder.parent / "mine.json").write_text(json.dumps(prices))
-    options = ["--recording", folder, "--prices", folder.parent / "mine.json", "--out", folder.parent / "single"]
+    options = [
+        "--recording",
+        folder,
+        "--prices",
+        folder.parent / "mine.json",
+        "--out",
+        folder.parent / "single",
+    ]
     assert run_feval("run", "single-call", *options).exit_code == 0
     (folder.parent / "single" / "drawn.png").write_bytes(b"\x89PNG")
     return folder.parent / "single"
@@ -51,8 +58,13 @@ def page(release: Release) -> str:
 def test_results_are_shown_with_their_picture_and_receipt(folder: Path, single: Path) -> None:
     release = prepare(folder, Seen(REPO), results=[single])
     block = shown_results(page(release))["single"]
-    assert block.startswith("### single\n\n`feval run`: single-call with alpha on toy, 3 questions.")
-    assert "![Accuracy and cost: single-call with alpha on toy, 3 questions](results/single/drawn.png)" in block
+    assert block.startswith(
+        "### single\n\n`feval run`: single-call with alpha on toy, 3 questions."
+    )
+    assert (
+        "![Accuracy and cost: single-call with alpha on toy, 3 questions](results/single/drawn.png)"
+        in block
+    )
     assert "Priced by `mine`." in block
     assert "[receipt](results/single/receipt.json)" in block
     assert f"`feval verify hf://{REPO}/results/single/receipt.json`" in block
@@ -70,10 +82,14 @@ def test_own_prices_are_those_of_the_page(tmp_path: Path, named: str) -> None:
     assert "Price list `mine` of 2026-01-31" in section
     assert "| `alpha` | 1 | 2 |" in section
     names = (
-        "It names one." if named == "mine" else f"It names {'none' if named == 'none' else f'`{named}`'}; dollars here"
+        "It names one."
+        if named == "mine"
+        else f"It names {'none' if named == 'none' else f'`{named}`'}; dollars here"
     )
     assert names in section
-    assert release.notes == ("The price list 'mine' has no beta@t=0.8: the page has no dollars there.",)
+    assert release.notes == (
+        "The price list 'mine' has no beta@t=0.8: the page has no dollars there.",
+    )
 
 
 def test_results_stay_on_the_page_as_long_as_their_files(folder: Path, single: Path) -> None:
@@ -115,9 +131,13 @@ def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
 def test_a_page_that_feval_did_not_write_keeps_its_text(page: str) -> None:
     assert with_results(page, {}) == page
     first = with_results(page, {"a": "### a"})
-    assert first.startswith(page.replace("\r\n", "\n").rstrip("\n") + "\n\n<!-- feval:results-begin")
+    assert first.startswith(
+        page.replace("\r\n", "\n").rstrip("\n") + "\n\n<!-- feval:results-begin"
+    )
     assert first.endswith("### a\n\n<!-- feval:results-end -->\n")
-    assert with_results(first.rstrip("\n"), {"a": "### a"}) == first, "an editor took the last end of line"
+    assert with_results(first.rstrip("\n"), {"a": "### a"}) == first, (
+        "an editor took the last end of line"
+    )
     edited = first + "\nMore words.\n"
     second = with_results(edited, {"b": "### b"})
     assert shown_results(second) == {"b": "### b"}

@@ -1,4 +1,6 @@
-"""Answers worked out elsewhere: graded against hand-counted values, and what cannot be graded is said."""
+"""Answers worked out elsewhere: graded against hand-counted values, and what cannot be graded is
+said.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from feval.report.tables.results import grade_table
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
-PRICED = "gpt-3.5-turbo"  # 0.5 and 1.5 USD per million tokens in the price list 2025-06-02; prompts have 7 tokens
+# 0.5 and 1.5 USD per million tokens in the price list 2025-06-02; prompts have 7 tokens
+PRICED = "gpt-3.5-turbo"
 
 Loaded = tuple[Dataset, list[LLM]]
 
@@ -36,7 +39,9 @@ def loaded(toy: Path) -> Loaded:
 
 
 def first(question: int, samples: int, requests: int = 1, llm: str = PRICED) -> Consumption:
-    return Consumption(llm=llm, question=f"toy/{question}", requests=requests, samples=tuple(range(samples)))
+    return Consumption(
+        llm=llm, question=f"toy/{question}", requests=requests, samples=tuple(range(samples))
+    )
 
 
 ASKED = [first(0, 2), first(1, 3, 3), first(2, 1)]
@@ -47,12 +52,17 @@ def test_accuracy_and_cost_by_hand(loaded: Loaded) -> None:
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None).to_dict()
     output = (10 + 11) + (10 + 11 + 12) + 10
-    assert (result["questions"], result["correct"], result["accuracy"]) == (3, 2, pytest.approx(2 / 3))
+    assert (result["questions"], result["correct"], result["accuracy"]) == (
+        3,
+        2,
+        pytest.approx(2 / 3),
+    )
     assert (result["requests"], result["samples"], result["tokens"]) == (5, 6, 3 * 7 + output)
     assert result["usd"] == pytest.approx(1e-6 * (0.5 * 21 + 1.5 * output), rel=1e-12)
     assert result["usd_per_question"] == pytest.approx(result["usd"] / 3)
     assert result["by_llm"][PRICED] == {
-        "requests": 5, "samples": 6, "prompt_tokens": 21, "output_tokens": output, "usd": result["usd"],
+        "requests": 5, "samples": 6, "prompt_tokens": 21, "output_tokens": output,
+        "usd": result["usd"],
     }  # fmt: skip
     assert (result["dataset_questions"], result["unanswered"], result["as_drawn"]) == (4, 0, True)
     assert result["accuracy_low"] <= result["accuracy"] <= result["accuracy_high"]
@@ -71,7 +81,9 @@ def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
     consumed, answers = [], {}
     for question in dataset.question_ids:
         handed = llm(question, 3, replicate=0)
-        consumed.append(Consumption(llm=llm.name, question=question, requests=1, samples=handed.samples))
+        consumed.append(
+            Consumption(llm=llm.name, question=question, requests=1, samples=handed.samples)
+        )
         answers[question] = plurality(handed.answers)
     result = grade_answers(dataset, [llm], consumed, answers, replicate=0)
     usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1)
@@ -99,9 +111,16 @@ def test_costs_by_different_token_counters_are_marked(toy: Path, tmp_path: Path)
     other = write_toy(tmp_path / "other", {"b": POOLS}, GOLDS, counter="usage")
     dataset, llms = load("toy", [PRICED, "b"], recording=merge([toy, other], tmp_path / "both"))
     for asked, marks in (((PRICED, "b"), 1), ((PRICED,), 0)):
-        result = grade_answers(dataset, llms, [first(0, 2, llm=llm) for llm in asked], {"toy/0": "a"})
-        assert sum("counted by different counters (words; usage)" in each for each in result.remarks()) == marks
-        assert ("tokens/question *" in [column.name for column in grade_table(result).columns]) == bool(marks)
+        result = grade_answers(
+            dataset, llms, [first(0, 2, llm=llm) for llm in asked], {"toy/0": "a"}
+        )
+        assert (
+            sum("counted by different counters (words; usage)" in each for each in result.remarks())
+            == marks
+        )
+        assert (
+            "tokens/question *" in [column.name for column in grade_table(result).columns]
+        ) == bool(marks)
 
 
 def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> None:
@@ -113,8 +132,12 @@ def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> No
 def test_all_right_of_three_leaves_room(loaded: Loaded) -> None:
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/1": "y"})
-    # 1, 1, 1 and imaginary 1 and 0: mean 4/5, standard error 1/5, Student's quantile with 4 degrees of freedom 2.776.
-    assert (result.accuracy_low, result.accuracy_high) == (pytest.approx(0.8 - 2.776445 / 5, abs=1e-6), 1.0)
+    # 1, 1, 1 and imaginary 1 and 0: mean 4/5, standard error 1/5, Student's quantile with 4 degrees
+    # of freedom 2.776.
+    assert (result.accuracy_low, result.accuracy_high) == (
+        pytest.approx(0.8 - 2.776445 / 5, abs=1e-6),
+        1.0,
+    )
 
 
 def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
@@ -122,15 +145,24 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
 
     with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="none") as writer:
         writer.add_dataset(
-            DatasetInfo("sums", "Sums", "number", "test-1"), [Question("one", "1/4 + 1/4?", "0.5", "0.5")]
+            DatasetInfo("sums", "Sums", "number", "test-1"),
+            [Question("one", "1/4 + 1/4?", "0.5", "0.5")],
         )
-        writer.add_pools("sums", LLMInfo("m"), "words", [PoolRows("one", ["1/2"], ["1/2"], ["0.5"], [3], ["stop"])])
+        writer.add_pools(
+            "sums",
+            LLMInfo("m"),
+            "words",
+            [PoolRows("one", ["1/2"], ["1/2"], ["0.5"], [3], ["stop"])],
+        )
     dataset, llms = load("sums", recording=tmp_path / "sums")
     for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
         answers = answers_by_id(dataset, {"one": written})
         assert (
             grade_answers(
-                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+                dataset,
+                llms,
+                [Consumption(llm="m", question="one", requests=1, samples=(0,))],
+                answers,
             ).accuracy
             == 1
         )
@@ -138,12 +170,18 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
         answers = answers_by_id(dataset, {"one": thought})
         assert (
             grade_answers(
-                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+                dataset,
+                llms,
+                [Consumption(llm="m", question="one", requests=1, samples=(0,))],
+                answers,
             ).accuracy
             == 0
         )
     result = grade_answers(
-        dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], {"one": "many"}
+        dataset,
+        llms,
+        [Consumption(llm="m", question="one", requests=1, samples=(0,))],
+        {"one": "many"},
     )
     assert (result.accuracy, result.to_dict()["answered"], result.to_dict()["usd"]) == (0, 0, None)
     assert any("no dollars" in sentence for sentence in result.remarks())
@@ -157,13 +195,24 @@ def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded: Loaded) -
         {"id": "toy/3", "answer": None},
         {"question_id": "Answer this. What is question 2? Think first.", "answer": 7},
     ]
-    assert answers_by_id(dataset, posted) == {"toy/0": "a", "toy/1": "y", "toy/3": None, "toy/2": "7"}
-    assert answers_by_id(dataset, {"toy/0": "a", "What is question 1?": None}) == {"toy/0": "a", "toy/1": None}
+    assert answers_by_id(dataset, posted) == {
+        "toy/0": "a",
+        "toy/1": "y",
+        "toy/3": None,
+        "toy/2": "7",
+    }
+    assert answers_by_id(dataset, {"toy/0": "a", "What is question 1?": None}) == {
+        "toy/0": "a",
+        "toy/1": None,
+    }
 
 
 def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded: Loaded) -> None:
     dataset, _ = loaded
-    twice = [{"question": "toy/0", "answer": "a"}, {"question": "What is question 0?", "answer": "a"}]
+    twice = [
+        {"question": "toy/0", "answer": "a"},
+        {"question": "What is question 0?", "answer": "a"},
+    ]
     assert answers_by_id(dataset, twice) == {"toy/0": "a"}
     with pytest.raises(ConflictError, match=r"'toy/0' has two answers, 'a' and 'b'\. Keep one"):
         answers_by_id(dataset, [*twice, {"question": "toy/0", "answer": "b"}])
@@ -194,13 +243,21 @@ def test_what_cannot_be_graded(loaded: Loaded) -> None:
     dataset, llms = loaded
     with pytest.raises(UsageError, match="'mine' asked nothing about toy"):
         grade_answers(dataset, llms, [], {}, run="mine")
-    with pytest.raises(UsageError, match="1 question was answered that the run 'mine' never asked, such as 'toy/3'"):
+    with pytest.raises(
+        UsageError, match="1 question was answered that the run 'mine' never asked, such as 'toy/3'"
+    ):
         grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": "d"}, run="mine")
     with pytest.raises(UnknownNameError, match="'toy/9'"):
         grade_answers(dataset, llms, ASKED, {"toy/9": "d"})
     with pytest.raises(ConflictError, match="twice"):
         grade_answers(dataset, llms, [*ASKED, first(0, 1)], ANSWERS)
-    for wrong in (first(0, 5), first(0, 1, 2), first(0, 1, 0), first(9, 1), first(0, 1, llm="gpt-4")):
+    for wrong in (
+        first(0, 5),
+        first(0, 1, 2),
+        first(0, 1, 0),
+        first(9, 1),
+        first(0, 1, llm="gpt-4"),
+    ):
         with pytest.raises(NotRecordedError, match="Give the recording that was served"):
             grade_answers(dataset, llms, [wrong], {})
 
@@ -213,7 +270,9 @@ def test_recycled_cots_are_paid_again(loaded: Loaded) -> None:
 
 
 def test_a_question_without_a_gold_is_never_right_and_said(tmp_path: Path) -> None:
-    dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {PRICED: POOLS[:2]}, ["a", None]))
+    dataset, llms = load(
+        "toy", recording=write_toy(tmp_path / "toy", {PRICED: POOLS[:2]}, ["a", None])
+    )
     result = grade_answers(dataset, llms, ASKED[:2], {"toy/0": "a", "toy/1": "y"})
     assert (result.accuracy, result.to_dict()["without_gold"]) == (0.5, 1)
     assert any("without a gold answer" in sentence for sentence in result.remarks())
@@ -230,7 +289,9 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
     found = verify_receipt(path)
     assert (found.equal, found.kind, found.notes) == (True, "grade", ())
     path.write_text(json.dumps(receipt | {"numbers": receipt["numbers"] | {"correct": 3}}))
-    assert [str(each) for each in verify_receipt(path).differences] == ["correct: the receipt says 3, now 2, -1"]
+    assert [str(each) for each in verify_receipt(path).differences] == [
+        "correct: the receipt says 3, now 2, -1"
+    ]
     cheaper = receipt["request"] | {"consumed": receipt["request"]["consumed"][1:]}
     path.write_text(json.dumps(receipt | {"request": cheaper}))
     with pytest.raises(UsageError, match="never asked"):
@@ -249,7 +310,9 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
         {"seed": 0.5},
     ],
 )
-def test_a_damaged_receipt_is_refused(part: dict[str, object], loaded: Loaded, tmp_path: Path) -> None:
+def test_a_damaged_receipt_is_refused(
+    part: dict[str, object], loaded: Loaded, tmp_path: Path
+) -> None:
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS)
     receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)

@@ -1,4 +1,6 @@
-"""Changed plans and receipts: whatever they say, a `FevalError` or a result comes, and it comes soon."""
+"""Changed plans and receipts: whatever they say, a `FevalError` or a result comes, and it comes
+soon.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,22 @@ LONGEST = 10.0  # of one case; the toy has three questions
 LLM = "gpt-3.5-turbo"
 COMMANDS = {
     "run": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "3"],
-    "learning": ["run", "cascade", *("--set", "samples=1", "--set", "score=vote-share", "--train-fraction", "0.5")],
+    "learning": [
+        "run",
+        "cascade",
+        *("--set", "samples=1", "--set", "score=vote-share", "--train-fraction", "0.5"),
+    ],
     "curve": ["curve", "early-stopping", "--sweep", "window=1,2", "--set", "budget=4"],
     "plain curve": ["curve", "self-consistency", "--n", "1..4"],
-    "estimate": ["estimate", "--g", "3", "--m", "1..4", "--method", "exact,monte-carlo,two-call,unbiased"],
+    "estimate": [
+        "estimate",
+        "--g",
+        "3",
+        "--m",
+        "1..4",
+        "--method",
+        "exact,monte-carlo,two-call,unbiased",
+    ],
     "compare": ["compare", "plan.toml"],
 }
 PLAN = f"""dataset = "toy"
@@ -65,10 +79,14 @@ llms = ["{LLM}", "gpt-4o-mini"]
 fields = {{ samples = 2 }}
 """
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 3.5, -0.0, 1e308, 1e-308, 2**31, 2**63, 2**64, -(2**63), 10**30, 10**400, 10**9,),
-    *("", " ", "a", "self-consistency", "oracle", "x.py:f", "/dev/zero", "../toy", "\x00", "\x1b[31m", "\u202e", "\ud800"),
-    *("inf", "-inf", "nan", "1", "0.5", "none", "hf://a/b", "exact", "seeded", "usd", "toy", "a" * 100_000, "9" * 5000),
-    *([], [[]], {}, {"": 1}, [None], [1, "a"], {"n": [1]}, {"a": {"b": [1.5, {}]}}, list(range(2000)), [0.5] * 3, ["a"] * 2000),
+    *(None, True, False, 0, 1, -1, 2, 3.5, -0.0, 1e308, 1e-308, 2**31, 2**63, 2**64, -(2**63),
+    10**30, 10**400, 10**9,),
+    *("", " ", "a", "self-consistency", "oracle", "x.py:f", "/dev/zero", "../toy", "\x00",
+    "\x1b[31m", "\u202e", "\ud800"),
+    *("inf", "-inf", "nan", "1", "0.5", "none", "hf://a/b", "exact", "seeded", "usd", "toy",
+    "a" * 100_000, "9" * 5000),
+    *([], [[]], {}, {"": 1}, [None], [1, "a"], {"n": [1]}, {"a": {"b": [1.5, {}]}},
+    list(range(2000)), [0.5] * 3, ["a"] * 2000),
 )  # fmt: skip
 TOKENS = (
     "[",
@@ -98,7 +116,12 @@ TOKENS = (
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("fuzz")
-    pools = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+    pools = [
+        ["a", "a", "b", "a"],
+        ["x", "y", None, "y"],
+        ["b", "b", "b", "b"],
+        ["c", "d", "c", None],
+    ]
     write_toy(base / "toy", {LLM: pools, "gpt-4o-mini": pools[::-1]}, ["a", "y", "b", "d"])
     (base / "plan.toml").write_text(PLAN)
     for name, command in COMMANDS.items():
@@ -113,7 +136,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every holder of a value, with the key or index of the value in it."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in list(items):
         yield value, key
         yield from places(inner)
@@ -233,4 +262,6 @@ CASES: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_changes_found_before_stay_sentences(case: int, base: Path) -> None:
-    survives(partial(compared, base, Plan.read(base / "plan.toml").to_dict() | CASES[case]), CASES[case])
+    survives(
+        partial(compared, base, Plan.read(base / "plan.toml").to_dict() | CASES[case]), CASES[case]
+    )

@@ -1,4 +1,6 @@
-"""Receipts: written by run and curve, verified, and what happens when something is not as it was."""
+"""Receipts: written by run and curve, verified, and what happens when something is not as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +31,56 @@ GOLDS = ["a", "y", "b", "d"]
 MINE = "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
 RUNS: dict[str, list[str]] = {
     "exact": ["run", "self-consistency", "--set", "n=3"],
-    "seeded": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "7", "--seed", "5"],
-    "recorded": ["run", "self-consistency", "--set", "n=2", "--order", "recorded", "--billing", "per_sample"],
+    "seeded": [
+        "run",
+        "self-consistency",
+        "--set",
+        "n=2",
+        "--order",
+        "seeded",
+        "--replicates",
+        "7",
+        "--seed",
+        "5",
+    ],
+    "recorded": [
+        "run",
+        "self-consistency",
+        "--set",
+        "n=2",
+        "--order",
+        "recorded",
+        "--billing",
+        "per_sample",
+    ],
     "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5"],
     "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
     "oracle": ["run", "oracle", "--set", "n=2"],
     "estimate": [
         "estimate",
-        *["--g", "3", "--m", "1..4", "--method", "exact,monte-carlo,two-call,unbiased", "--seed", "4"],
+        *[
+            "--g",
+            "3",
+            "--m",
+            "1..4",
+            "--method",
+            "exact,monte-carlo,two-call,unbiased",
+            "--seed",
+            "4",
+        ],
     ],
     "curve": ["curve", "self-consistency", "--n", "1..4"],
     "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
-    "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
+    "curve-seeded": [
+        "curve",
+        "self-consistency",
+        "--n",
+        "1,3",
+        "--order",
+        "seeded",
+        "--replicates",
+        "9",
+    ],
 }
 
 
@@ -61,7 +101,9 @@ def call(*arguments: object) -> Any:
 def test_a_receipt_keeps_the_number_of_replicates_that_was_used(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody says how many, and a version that takes another number by default computes the same."""
+    """Nobody says how many, and a version that takes another number by default computes the
+    same.
+    """
     monkeypatch.chdir(tmp_path)
     write_toy(Path("toy"), {"gpt-4o-mini": POOLS}, GOLDS)
     method = '[[method]]\nname = "self-consistency"\nllms = ["gpt-4o-mini"]\nbudgets = {n = [2]}\n'
@@ -171,7 +213,9 @@ def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
     assert list(Path().iterdir()) == []
 
 
-def test_reading_works_where_nothing_can_be_written(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_works_where_nothing_can_be_written(
+    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = toy.parent / "here"
     here.mkdir()
     (here / "feval-receipts").write_bytes(b"in the way of the folder of earlier versions")
@@ -185,7 +229,9 @@ def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> No
     none = call("verify", "--last")
     assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
-        printed = json.loads(call(*RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout)
+        printed = json.loads(
+            call(*RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout
+        )
         for old in state.glob("*/receipt.json"):
             if str(old) != printed["receipt"]:
                 os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
@@ -200,7 +246,9 @@ def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> No
 
 def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
     def place(*options: object) -> Any:
-        return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)["receipt"]
+        return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)[
+            "receipt"
+        ]
 
     alone, out = toy.parent / "mine.json", toy.parent / "out"
     assert place("--receipt", alone) == str(alone)
@@ -212,7 +260,9 @@ def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
     assert place() is None
 
 
-def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_differs_gets_a_receipt_of_its_own(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
     for seed in (1, 2):
         assert call(*RUNS["seeded"], "--seed", seed, "--recording", toy).exit_code == 0
@@ -220,16 +270,30 @@ def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["exact", "compare"])
-def test_links_on_the_way_to_a_receipt_or_a_recording(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_on_the_way_to_a_receipt_or_a_recording(
+    name: str, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = toy.parent
     (base / "far" / "away").mkdir(parents=True)
-    for link, there in {"kept": "far", "plans": "far/away", "recordings": ".", "latest": "toy"}.items():
+    for link, there in {
+        "kept": "far",
+        "plans": "far/away",
+        "recordings": ".",
+        "latest": "toy",
+    }.items():
         (base / link).symlink_to(base / there)
     monkeypatch.setenv("FEVAL_RECEIPTS", "kept/receipts")
     monkeypatch.chdir(base)
-    for number, place in enumerate(("toy", base / "recordings" / "toy", "latest", "plans/../../toy"), 1):
+    for number, place in enumerate(
+        ("toy", base / "recordings" / "toy", "latest", "plans/../../toy"), 1
+    ):
         if name == "compare":
-            assert call("compare", "plans/plan.toml", "--init", "--recording", place, "--force").exit_code == 0
+            assert (
+                call(
+                    "compare", "plans/plan.toml", "--init", "--recording", place, "--force"
+                ).exit_code
+                == 0
+            )
             done = call("compare", "plans/plan.toml")
         else:
             done = call(*RUNS[name], "--recording", place)
@@ -288,7 +352,9 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
 
-def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receipt_that_cannot_be_kept_is_a_remark(
+    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -312,7 +378,9 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monke
     assert "lies inside the recording" in done.stderr
 
 
-def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy: Path, state: Path) -> None:
+def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
+    toy: Path, state: Path
+) -> None:
     assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
     [path] = state.glob("*/receipt.json")
     path.write_text("mine")
@@ -351,9 +419,13 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path:
     toy = write_rows(tmp_path / "toy", ["a"], (LLMInfo("gpt-4o"), [row]))
     read = json.loads(write_receipt(toy, "exact").read_text())
     assert read["served"] == {"gpt-4o": {"gpt-4o-mini": 1, "gpt-4o": 1}}
-    [sentence] = [each for each in read["numbers"]["warnings"] if "more than one model answered" in each]
+    [sentence] = [
+        each for each in read["numbers"]["warnings"] if "more than one model answered" in each
+    ]
     assert sentence in json.loads(call("info", toy, "--json").stdout)["served"]
-    with_card = prepare(toy, Seen("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")).files["README.md"]
+    with_card = prepare(toy, Seen("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")).files[
+        "README.md"
+    ]
     assert isinstance(with_card, bytes)
     assert "more than one model answered, as the replies say: gpt-4o (1 CoT)" in with_card.decode()
     assert sentence in view_page(open_recording(toy), {"toy": ["gpt-4o"]}).html
@@ -366,7 +438,10 @@ def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None
     assert read["counters"] == {"gpt-3.5-turbo": "words"}
     assert read["draws"] == "draws-v1"
     assert read["recordings"] == [
-        {"hash": json.loads((toy / "manifest.json").read_text())["recording_hash"], "path": "../toy"}
+        {
+            "hash": json.loads((toy / "manifest.json").read_text())["recording_hash"],
+            "path": "../toy",
+        }
     ]
     assert read["prices"]["id"] == "2025-06-02"
     assert len(read["prices"]["digest"]) == 64
@@ -423,7 +498,9 @@ def test_a_whole_number_is_the_same_however_it_is_written(toy: Path) -> None:
     path = receipt(toy)
     numbers = json.loads(path.read_text())["numbers"]
     assert type(numbers["questions"]) is int
-    assert verify_receipt(changed(path, numbers=numbers | {"questions": float(numbers["questions"])})).equal
+    assert verify_receipt(
+        changed(path, numbers=numbers | {"questions": float(numbers["questions"])})
+    ).equal
     assert not verify_receipt(changed(path, numbers=numbers | {"questions": True})).equal
 
 
@@ -460,7 +537,9 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
     done = call("run", f"{mine}:first", "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
     path = out / "receipt.json"
-    with pytest.raises(MethodError, match=r"never runs code by itself: pass --method FILE\.py:first\."):
+    with pytest.raises(
+        MethodError, match=r"never runs code by itself: pass --method FILE\.py:first\."
+    ):
         verify_receipt(path)
     assert verify_receipt(path, methods=[f"{mine}:first"]).equal
     mine.write_text(MINE + "\nraise SystemExit('must not run')\n")
@@ -474,8 +553,14 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "not a receipt"),
-        ('{"feval_receipt": 1, "draws": "draws-v1"}', r"scheme 1 with 'draws-v1'.*: compute its numbers again\.$"),
-        (f'{{"feval_receipt": {SCHEME}, "draws": "draws-v2"}}', r"'draws-v2', and .* with 'draws-v1': compute"),
+        (
+            '{"feval_receipt": 1, "draws": "draws-v1"}',
+            r"scheme 1 with 'draws-v1'.*: compute its numbers again\.$",
+        ),
+        (
+            f'{{"feval_receipt": {SCHEME}, "draws": "draws-v2"}}',
+            r"'draws-v2', and .* with 'draws-v1': compute",
+        ),
         (f'{{"feval_receipt": {SCHEME}}}', "damaged receipt.*lacks the field 'kind'"),
     ],
 )
@@ -511,9 +596,18 @@ def test_differences_of_words() -> None:
 @pytest.mark.parametrize(
     ("name", "part", "value"),
     [
-        *(("curve-method", *pair) for pair in (("llms", 7), ("order", 3), ("settings", [1]), ("values", ["x"]))),
-        *(("curve-method", *pair) for pair in (("seed", "0"), ("replicates", "many"), ("billing", None))),
-        *(("estimate", *pair) for pair in (("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12))),
+        *(
+            ("curve-method", *pair)
+            for pair in (("llms", 7), ("order", 3), ("settings", [1]), ("values", ["x"]))
+        ),
+        *(
+            ("curve-method", *pair)
+            for pair in (("seed", "0"), ("replicates", "many"), ("billing", None))
+        ),
+        *(
+            ("estimate", *pair)
+            for pair in (("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12))
+        ),
     ],
 )
 def test_a_malformed_request_is_named(name: str, part: str, value: Any, toy: Path) -> None:
@@ -565,7 +659,9 @@ def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
 def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy: Path) -> None:
     path = receipt(toy, "estimate")
     numbers = json.loads(path.read_text())["numbers"]
-    point = next(point for each in numbers["estimates"] for point in each["points"] if point["reason"])
+    point = next(
+        point for each in numbers["estimates"] for point in each["points"] if point["reason"]
+    )
     point["reason"] = "worded otherwise"
     assert verify_receipt(changed(path, numbers=numbers)).equal
     point["reason"] = None

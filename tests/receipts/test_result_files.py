@@ -40,13 +40,18 @@ def call(*arguments: object) -> Any:
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toy(tmp_path_factory.mktemp("results") / "toy", {"gpt-3.5-turbo": POOLS}, ["a", "y", "b"])
+    return write_toy(
+        tmp_path_factory.mktemp("results") / "toy", {"gpt-3.5-turbo": POOLS}, ["a", "y", "b"]
+    )
 
 
 @pytest.fixture(scope="module")
 def drawn(toy: Path) -> Path:
     out = toy.parent / "out"
-    assert call("curve", "self-consistency", "--n", "1..3", "--recording", toy, "--out", out).exit_code == 0
+    assert (
+        call("curve", "self-consistency", "--n", "1..3", "--recording", toy, "--out", out).exit_code
+        == 0
+    )
     return out
 
 
@@ -62,7 +67,8 @@ def test_a_receipt_pins_every_file_beside_it(curve: Path) -> None:
     files = json.loads((curve / "receipt.json").read_text())["files"]
     assert set(files) == {path.name for path in curve.iterdir()} - {"receipt.json"}
     assert call("verify", curve).exit_code == 0
-    (curve / "notes.txt").write_text("mine")  # lists what is of the result, not what is in the folder
+    # lists what is of the result, not what is in the folder
+    (curve / "notes.txt").write_text("mine")
     assert call("verify", curve).exit_code == 0
 
 
@@ -86,11 +92,16 @@ def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve: Path) -> Non
     check = verify_receipt(curve / "receipt.json")
     assert check.equal
     assert check.notes == (
-        "Files of this result that do not lie beside the receipt: curve.csv, curve.parquet, curve.json, curve.png, curve.svg.",
+        (
+            "Files of this result that do not lie beside the receipt: curve.csv, curve.parquet,"
+            " curve.json, curve.png, curve.svg."
+        ),
     )
 
 
-@pytest.mark.parametrize("name", ["../toy/manifest.json", "/etc/passwd", "..", "", "a\\b", "C:a", "\x1b[31m"])
+@pytest.mark.parametrize(
+    "name", ["../toy/manifest.json", "/etc/passwd", "..", "", "a\\b", "C:a", "\x1b[31m"]
+)
 def test_a_receipt_names_no_file_elsewhere(name: str, curve: Path) -> None:
     path = curve / "receipt.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"files": {name: "0" * 64}}))
@@ -132,7 +143,9 @@ def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(
         with monkeypatch.context() as patch, suppress(_Killed):
             kill_after(steps, patch)
             save_files(tmp_path, new, replace=True)
-        there = {name: (tmp_path / name).read_bytes() for name in names if (tmp_path / name).exists()}
+        there = {
+            name: (tmp_path / name).read_bytes() for name in names if (tmp_path / name).exists()
+        }
         states.append("old" if there == old else "new" if there == new else "receipt.json" in there)
     assert states == ["old", False, False, False, False, "new"]
 
@@ -148,7 +161,9 @@ def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy: Path) -> 
         (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
     check = verify_receipt(copy / "receipt.json")
     assert (check.files, check.equal) == ((), True)
-    (out / "comparison.json").write_text((out / "comparison.json").read_text().replace("toy", "joy", 1))
+    (out / "comparison.json").write_text(
+        (out / "comparison.json").read_text().replace("toy", "joy", 1)
+    )
     for path, content in result_files([out], hash_).items():
         (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
     [changed] = verify_receipt(copy / "receipt.json").files

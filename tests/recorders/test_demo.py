@@ -47,7 +47,9 @@ def _interrupt(*_: object, **__: object) -> None:
 
 @pytest.fixture(scope="module")
 def shown(demo: Path) -> list[str]:
-    """The lines that a second run prints, which uses the same recordings and leaves other files alone."""
+    """The lines that a second run prints, which uses the same recordings and leaves other files
+    alone.
+    """
     before = (demo / "recording" / "manifest.json").stat().st_mtime_ns
     mine = demo / "notes.txt"
     mine.write_text("mine")
@@ -93,12 +95,18 @@ def test_the_bundled_samples_are_what_the_models_say() -> None:
 
 
 def test_the_bundled_probes_are_what_the_model_answers() -> None:
-    """Some recorded probes are asked for again: CoTs are those of the other recording, cut after a number of tokens."""
+    """Some recorded probes are asked for again: CoTs are those of the other recording, cut after a
+    number of tokens.
+    """
     with bundled_recording("depth") as folder, bundled_recording() as other:
         recording, whole = open_recording(folder), open_recording(other)
         assert recording.hash == DEPTH_HASH
         assert recording.texts(DATASET, LIVE_LLM, 3) == whole.texts(DATASET, LIVE_LLM, 3)[:20]
-        probes = next(each for each in recording.probe_rows(DATASET, LIVE_LLM) if each.question_id == "tiny_sums/3")
+        probes = next(
+            each
+            for each in recording.probe_rows(DATASET, LIVE_LLM)
+            if each.question_id == "tiny_sums/3"
+        )
         question, model = load_questions(DATASET)[3].text, load_model(LIVE_LLM)
         decoding, cots = (
             Decoding(temperature=0.0, max_tokens=20),
@@ -108,10 +116,15 @@ def test_the_bundled_probes_are_what_the_model_answers() -> None:
             tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
             begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
             assert probes.texts is not None
-            assert sample(model, question, [0], decoding, beginning=begun)[0].text == probes.texts[place]
+            assert (
+                sample(model, question, [0], decoding, beginning=begun)[0].text
+                == probes.texts[place]
+            )
 
 
-def test_the_demo_shows_votes_over_width_and_depth(demo: Path, account: dict[str, Any], shown: list[str]) -> None:
+def test_the_demo_shows_votes_over_width_and_depth(
+    demo: Path, account: dict[str, Any], shown: list[str]
+) -> None:
     assert any(line.startswith("width x depth on tiny_sums, feval/tiny-42k") for line in shown)
     frontier = account["depth"]["frontier"]
     accuracies = [point["accuracy"] for point in frontier]
@@ -123,7 +136,13 @@ def test_the_demo_shows_votes_over_width_and_depth(demo: Path, account: dict[str
 def test_the_demo_shows_each_llm_at_each_count(shown: list[str]) -> None:
     assert shown[0].startswith("Three small language models that come with feval")
     for llm in LLMS:
-        assert [line.split()[1] for line in shown if line.startswith(llm)] == ["1", "5", "10", "20", "40"]
+        assert [line.split()[1] for line in shown if line.startswith(llm)] == [
+            "1",
+            "5",
+            "10",
+            "20",
+            "40",
+        ]
 
 
 def test_the_demo_as_json(account: dict[str, Any]) -> None:
@@ -150,10 +169,13 @@ def test_the_live_batch_is_a_recording_of_its_own(demo: Path) -> None:
     assert feval("verify", demo / "live").exit_code == 0
     with bundled_recording() as folder:
         bundled = open_recording(folder).texts(DATASET, LIVE_LLM, 0)
-    assert open_recording(demo / "live").texts(DATASET, LIVE_LLM, 0) != bundled[:10]  # other seeds, other samples
+    # other seeds, other samples
+    assert open_recording(demo / "live").texts(DATASET, LIVE_LLM, 0) != bundled[:10]
 
 
-def test_what_it_says_to_try_works(shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_says_to_try_works(
+    shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands = [line.strip() for line in shown[shown.index("Try next:") + 1 :]]
     assert len(commands) >= 4
     monkeypatch.chdir(tmp_path)
@@ -183,9 +205,15 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_demo_is_not_believed(demo: Path, tmp_path: Path) -> None:
     shutil.copytree(demo, tmp_path / "demo")
-    readme, manifest = tmp_path / "demo" / "recording" / "README.md", tmp_path / "demo" / "live" / "manifest.json"
+    readme, manifest = (
+        tmp_path / "demo" / "recording" / "README.md",
+        tmp_path / "demo" / "live" / "manifest.json",
+    )
     manifest.rename(tmp_path / "kept")
-    with pytest.raises(DamagedRecordingError, match=r"live is no longer .* Delete the folder and run the demo again"):
+    with pytest.raises(
+        DamagedRecordingError,
+        match=r"live is no longer .* Delete the folder and run the demo again",
+    ):
         run_demo(tmp_path / "demo")
     (tmp_path / "kept").rename(manifest)
     readme.write_text("changed")

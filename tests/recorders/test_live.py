@@ -15,7 +15,13 @@ from feval import SelfConsistency, load
 from feval.answers import equality
 from feval.cards.billing import usd
 from feval.cards.prices import price_list
-from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.errors import (
+    AnswerError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    UnknownNameError,
+    UsageError,
+)
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
@@ -36,7 +42,9 @@ class Scripted:
 
     name, takes_seed = "scripted", True
 
-    def __init__(self, at_once: int = 10, faults: Sequence[BackendError] = (), usage: bool = True) -> None:
+    def __init__(
+        self, at_once: int = 10, faults: Sequence[BackendError] = (), usage: bool = True
+    ) -> None:
         self.at_once, self.faults, self.usage = at_once, list(faults), usage
         self.asked: list[list[int]] = []
         self.closed = False
@@ -46,7 +54,9 @@ class Scripted:
         if self.faults:
             raise self.faults.pop(0)
         counts = {"output_tokens": 10, "prompt_tokens": 7} if self.usage else {}
-        return [Completion(TEXTS[i % len(TEXTS)], "stop", **counts) for i in samples[: self.at_once]]
+        return [
+            Completion(TEXTS[i % len(TEXTS)], "stop", **counts) for i in samples[: self.at_once]
+        ]
 
     async def aclose(self) -> None:
         self.closed = True
@@ -59,7 +69,9 @@ async def no_wait(seconds: float) -> None:
     waits.append(seconds)
 
 
-def test_live_of_recorders_is_the_package_however_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_of_recorders_is_the_package_however_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(recorders, "live")  # as before anything imports it
     for _ in range(2):
         assert (recorders.live.__name__, recorders.live.live) == ("recorders.live", live)
@@ -71,7 +83,9 @@ def test_the_same_method_runs_live_and_replayed(tmp_path: Path) -> None:
     replayed = recorded.ask("toy/0")
     with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
         metered = llm.ask("2 + 2?")
-        assert SelfConsistency(4)("2 + 2?", metered) == SelfConsistency(4)("2 + 2?", replayed) == "4"
+        assert (
+            SelfConsistency(4)("2 + 2?", metered) == SelfConsistency(4)("2 + 2?", replayed) == "4"
+        )
         assert (metered.rounds, metered.cots) == (replayed.rounds, replayed.cots) == (1, 4)
         assert metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 40 * 1.5), rel=1e-14)
 
@@ -107,9 +121,13 @@ def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() ->
 
 def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
     waits.clear()
-    with live(Scripted(faults=[RateLimited(7200.0)]), "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+    with live(
+        Scripted(faults=[RateLimited(7200.0)]), "gpt-3.5-turbo", answer_kind="number", wait=no_wait
+    ) as llm:
         metered = llm.ask("2 + 2?")
-        with pytest.raises(StoppedError, match="it asks to wait 2 h, and feval waits 10 min at most"):
+        with pytest.raises(
+            StoppedError, match="it asks to wait 2 h, and feval waits 10 min at most"
+        ):
             metered.sample(2)
     assert waits == []
 
@@ -166,7 +184,9 @@ def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
     async def cell() -> list[str | None]:
         with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
             here = [SelfConsistency(3)("2 + 2?", llm.ask("2 + 2?"))]
-            others = [asyncio.to_thread(SelfConsistency(3), "2 + 2?", llm.ask("2 + 2?")) for _ in range(4)]
+            others = [
+                asyncio.to_thread(SelfConsistency(3), "2 + 2?", llm.ask("2 + 2?")) for _ in range(4)
+            ]
             return here + await asyncio.gather(*others)
 
     assert asyncio.run(cell()) == ["4"] * 5
@@ -183,7 +203,11 @@ def test_what_a_method_sees_is_called_as_in_the_replay(tmp_path: Path) -> None:
         public = {name for name in dir(ours) if not name.startswith("_")}
         missing = {name for name in dir(theirs) if not name.startswith("_")} - public
         assert missing <= NOT_LIVE, missing
-    assert twin.dollar_cost == metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 20 * 1.5), rel=1e-14)
+    assert (
+        twin.dollar_cost
+        == metered.dollar_cost
+        == pytest.approx(1e-6 * (7 * 0.5 + 20 * 1.5), rel=1e-14)
+    )
     assert twin.request.raw_text == '[{"role": "user", "content": "2 + 2?"}]'
     assert (twin.request.tokens, twin.request.dollar_cost) == (7, pytest.approx(3.5e-6))
     assert [(cot.sample, cot.metadata.tokens) for cot in twin.cots] == [(0, 10), (1, 10)]
@@ -211,10 +235,18 @@ def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
     assert decodings == [(0.7, 2048), (None, 2048)]
 
 
-@pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+@pytest.mark.skipif(
+    equality.version() is None, reason="math-verify is not installed (the extra `math`)"
+)
 def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("test_live.TEXTS", ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."])
-    with live(Scripted(), "a", answer_kind="latex") as one, live(Scripted(), "b", answer_kind="latex") as other:
+    monkeypatch.setattr(
+        "test_live.TEXTS",
+        ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."],
+    )
+    with (
+        live(Scripted(), "a", answer_kind="latex") as one,
+        live(Scripted(), "b", answer_kind="latex") as other,
+    ):
         assert one.ask("What?").sample(4).answers == ["x+1", "x+1", "x+2", "x+2"]
         assert other.ask("What?").sample(2).answers == ["x+1", "x+1"]
     with live(Scripted(), "a", answer_kind="latex", equality="normal-form") as plain:
@@ -268,15 +300,24 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
         backend = OpenAICompatible(Endpoint(server.url))
         with live(backend, name, answer_kind="number", decoding=decoding) as llm:
             for question in questions:
-                replayed, metered = recorded.ask(question.id, replicate=None), llm.ask(question.text)
-                answers = [controller["converged"](question.text, each) for each in (replayed, metered)]
+                replayed, metered = (
+                    recorded.ask(question.id, replicate=None),
+                    llm.ask(question.text),
+                )
+                answers = [
+                    controller["converged"](question.text, each) for each in (replayed, metered)
+                ]
                 assert answers[0] == answers[1]
-                assert [getattr(metered, field) for field in ledger] == [getattr(replayed, field) for field in ledger]
+                assert [getattr(metered, field) for field in ledger] == [
+                    getattr(replayed, field) for field in ledger
+                ]
                 assert metered.dollar_cost == pytest.approx(replayed.dollar_cost, rel=1e-12)
 
 
 def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
-    with live(Tiny(), "feval/tiny-42k", answer_kind="number", decoding=Decoding(1.0, max_tokens=30)) as llm:
+    with live(
+        Tiny(), "feval/tiny-42k", answer_kind="number", decoding=Decoding(1.0, max_tokens=30)
+    ) as llm:
         metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
         first, second = metered.start(2, limit=9)
         with pytest.raises(UsageError, match="cannot be probed: advance it first"):

@@ -1,4 +1,6 @@
-"""What a method asks live becomes a recording, through a journal, and the recording replays the method as it ran."""
+"""What a method asks live becomes a recording, through a journal, and the recording replays the
+method as it ran.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ from recorders.work.settings import RecordingSettings, make_task
 from recorders.work.task import RecordingTask
 
 NAMES = ("alpha@debate", "beta@debate")
-QUESTIONS = [Question(f"sums/{number}", f"{number} + 1?", str(number + 1), str(number + 1)) for number in range(6)]
+QUESTIONS = [
+    Question(f"sums/{number}", f"{number} + 1?", str(number + 1), str(number + 1))
+    for number in range(6)
+]
 AGREED = 3
 """Questions from here on are answered alike by both LLMs from the start."""
 
@@ -41,7 +46,10 @@ def answer(request: Request, sample: int) -> Completion:
     value = number + 1 if number >= AGREED else (number + sample + said + len(request.model)) % 5
     text = f"<think>\nWell</think>\n\n{request.model} says {sample}. The answer is {value}."
     return Completion(
-        text, "stop", output_tokens=10 + value, prompt_tokens=20 + said % 7 + 9 * len(request.conversation)
+        text,
+        "stop",
+        output_tokens=10 + value,
+        prompt_tokens=20 + said % 7 + 9 * len(request.conversation),
     )
 
 
@@ -52,7 +60,10 @@ def debate(question: str, *llms: Any) -> str | None:
         if len({cot.answer for cot in cots}) == 1:
             break
         texts = [cot.text for cot in cots]
-        replies = [llm.reply(cot, f"Others: {text}", k) for llm, cot, text in zip(llms, cots, texts[::-1], strict=True)]
+        replies = [
+            llm.reply(cot, f"Others: {text}", k)
+            for llm, cot, text in zip(llms, cots, texts[::-1], strict=True)
+        ]
         cots = [reply.cots[-1] for reply in replies]
     return plurality([cot.answer for cot in cots])
 
@@ -76,13 +87,16 @@ class Stopping(FakeBackend):
 
 def tasks(questions: Sequence[Question] = QUESTIONS) -> list[RecordingTask]:
     return [
-        make_task(RecordingSettings("sums", name, prompt="none", answer_kind="number"), questions) for name in NAMES
+        make_task(RecordingSettings("sums", name, prompt="none", answer_kind="number"), questions)
+        for name in NAMES
     ]
 
 
 def recorded(out: Path, backends: Sequence[Backend], **options: Any) -> Recording:
     options = {"prices": "none", "now": lambda: "2026-11-23T00:00:00Z", **options}
-    return open_recording(record_method(options.pop("method", debate), tasks(), backends, out, **options))
+    return open_recording(
+        record_method(options.pop("method", debate), tasks(), backends, out, **options)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +113,33 @@ def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
         lived.append(debate(question, *asked))
         return lived[-1]
 
-    record_method(noted, tasks(), [Stopping(), Stopping()], debated.path.parent / "noted", at_once=1, prices="none")
+    record_method(
+        noted,
+        tasks(),
+        [Stopping(), Stopping()],
+        debated.path.parent / "noted",
+        at_once=1,
+        prices="none",
+    )
     asked = [[llm.ask(question.id, replicate=None) for llm in llms] for question in QUESTIONS]
-    assert [debate(question.text, *own) for question, own in zip(QUESTIONS, asked, strict=True)] == lived
+    assert [
+        debate(question.text, *own) for question, own in zip(QUESTIONS, asked, strict=True)
+    ] == lived
     assert [own[0].cots for own in asked] == [4] * AGREED + [1] * (len(QUESTIONS) - AGREED)
     for llm, name in zip(llms, NAMES, strict=True):
         pools = list(debated.pools("sums", name))
-        assert sum(len(pool.texts) for pool in pools) == sum(own[NAMES.index(name)].cots for own in asked)
+        assert sum(len(pool.texts) for pool in pools) == sum(
+            own[NAMES.index(name)].cots for own in asked
+        )
         assert pools[0].parents == [None, 0, 1, 1]
-        policy = {"name": "debate", "sha256": sha256(inspect.getsource(debate).encode()).hexdigest()}
-        assert (debated.llm_info(name).decoding["protocol"], llm.pool.smallest) == ({"policy": policy}, 1)
+        policy = {
+            "name": "debate",
+            "sha256": sha256(inspect.getsource(debate).encode()).hexdigest(),
+        }
+        assert (debated.llm_info(name).decoding["protocol"], llm.pool.smallest) == (
+            {"policy": policy},
+            1,
+        )
     result = evaluate(debate, dataset, llms, replicates=2)
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 
@@ -152,14 +183,21 @@ def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) 
     backends = [Stopping(), Stopping()]
     with pytest.raises(StorageError, match="exists already; name another folder"):
         recorded(debated.path, backends)
-    with pytest.raises(UsageError, match="asks alpha@debate for CoTs and replies alone; traces were asked for"):
+    with pytest.raises(
+        UsageError, match="asks alpha@debate for CoTs and replies alone; traces were asked for"
+    ):
         recorded(tmp_path / "t", backends, method=tracing)
     with pytest.raises(RecorderError, match="failed on the question 'sums/0' \\(ValueError: no\\)"):
         recorded(tmp_path / "r", backends, method=failing, at_once=1)
     with pytest.raises(JournalError, match="policy name is 'failing', not 'other'"):
         recorded(tmp_path / "r", backends, method=other)
     with pytest.raises(ConflictError, match="Two questions of sums ask alpha@debate the same"):
-        record_method(debate, tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]), backends, tmp_path / "s")
+        record_method(
+            debate,
+            tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]),
+            backends,
+            tmp_path / "s",
+        )
     with pytest.raises(ConflictError, match="need names of their own"):
         record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
     with pytest.raises(OutOfRangeError, match="1 question or more at once; 0 were asked for"):
@@ -175,7 +213,11 @@ def test_the_examples_record_and_run(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    examples, refined, debated = ROOT / "examples", str(tmp_path / "refined"), str(tmp_path / "debated")
+    examples, refined, debated = (
+        ROOT / "examples",
+        str(tmp_path / "refined"),
+        str(tmp_path / "debated"),
+    )
     asked = ["--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--first", "4", "--samples", "2"]
     feval("record", *asked, "--protocol", str(examples / "self_refine.md"), "--out", refined)
     result = feval(
@@ -188,12 +230,23 @@ def test_the_examples_record_and_run(tmp_path: Path) -> None:
         "--receipt",
         "none",
     )
-    assert 3 <= result["samples_per_question"] <= 5  # a solution, and feedback and refinement once or twice
+    # a solution, and feedback and refinement once or twice
+    assert 3 <= result["samples_per_question"] <= 5
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, str(examples / "debate.py"), debated], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, str(examples / "debate.py"), debated], check=True, env=environment
+    )
     names = [f"--llm=feval/tiny-{size}@debate" for size in ("42k", "160k")]
     result = feval(
-        "run", f"{examples}/debate.py:debate", "--recording", debated, *names, "--replicates", "2", "--receipt", "none"
+        "run",
+        f"{examples}/debate.py:debate",
+        "--recording",
+        debated,
+        *names,
+        "--replicates",
+        "2",
+        "--receipt",
+        "none",
     )
     assert 2 < result["samples_per_question"] <= 2 * 3
 

@@ -1,4 +1,6 @@
-"""A search replayed on a full recorded tree, in recorded order, does what it did live on the same model."""
+"""A search replayed on a full recorded tree, in recorded order, does what it did live on the same
+model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 DATASET, MODEL, SEED, DEPTH = "tiny_sums", "feval/tiny-42k", 5, 4
-LEDGER = ("rounds", "cots", "output_tokens", "sequential_tokens", "longest_trace_tokens", "tokens_billed")
+LEDGER = (
+    "rounds",
+    "cots",
+    "output_tokens",
+    "sequential_tokens",
+    "longest_trace_tokens",
+    "tokens_billed",
+)
 DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 
 
@@ -40,9 +49,20 @@ class Noted:
 
     def expand(self, nodes: Any = None, k: int = 1) -> Any:
         steps = self.llm.expand(nodes, k)
-        for step in steps if nodes is None or not isinstance(nodes, list) else [s for own in steps for s in own]:
+        for step in (
+            steps
+            if nodes is None or not isinstance(nodes, list)
+            else [s for own in steps for s in own]
+        ):
             self.steps.append(
-                (step.text, step.tokens, step.ends, step.depth, step.score("likes"), step.score(None, "min"))
+                (
+                    step.text,
+                    step.tokens,
+                    step.ends,
+                    step.depth,
+                    step.score("likes"),
+                    step.score(None, "min"),
+                )
             )
         return steps
 
@@ -54,7 +74,9 @@ def scorer() -> FunctionScorer:
 @pytest.mark.slow
 def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Path) -> None:
     questions = load_questions(DATASET, first=3)
-    settings = RecordingSettings(DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH)
+    settings = RecordingSettings(
+        DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH
+    )
     record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
     run_scoring(CoTScoring.of(tmp_path / "r", scorer()), tmp_path / "scored")
     _, [recorded] = load(DATASET, f"{MODEL}@steps", tmp_path / "scored")
@@ -65,7 +87,12 @@ def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Pat
         ParticleFiltering(3, rounds=DEPTH, answer="sampled", seed=7),
     ]
     with live(
-        Tiny(), f"{MODEL}@steps", answer_kind="number", decoding=DECODING, step_depth=DEPTH, scorer=scorer()
+        Tiny(),
+        f"{MODEL}@steps",
+        answer_kind="number",
+        decoding=DECODING,
+        step_depth=DEPTH,
+        scorer=scorer(),
     ) as llm:
         for question in questions:
             for method in methods:
@@ -82,12 +109,20 @@ def test_live_steps_are_nodes_and_wrong_ones_are_refused() -> None:
     with live(Tiny(), MODEL, answer_kind="number", decoding=DECODING, step_depth=2) as llm:
         metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
         [first] = metered.expand()
-        with pytest.raises(NotRecordedError, match="steps of the live feval/tiny-42k, and it has none"):
+        with pytest.raises(
+            NotRecordedError, match="steps of the live feval/tiny-42k, and it has none"
+        ):
             first.score()
         assert metered.expand([]) == []
         [(second,), (third,)] = metered.expand([first, first])
         assert second.path == [first, second]
-        assert (third.index, third.depth, third.ends, metered.rounds, metered.cots) == (2, 2, True, 2, 3)
+        assert (third.index, third.depth, third.ends, metered.rounds, metered.cots) == (
+            2,
+            2,
+            True,
+            2,
+            3,
+        )
         assert metered.longest_trace_tokens == max(second.path_tokens, third.path_tokens)
         with pytest.raises(UsageError, match="ends a solution"):
             metered.expand(third)

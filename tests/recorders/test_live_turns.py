@@ -18,7 +18,8 @@ from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 DATASET, MODEL, SEED, TURNS = "tiny_sums", "feval/tiny-42k", 5, 3
 LEDGER = (
-    "rounds", "cots", "output_tokens", "sequential_tokens", "longest_trace_tokens", "tokens_billed", "auxiliary_calls",
+    "rounds", "cots", "output_tokens", "sequential_tokens", "longest_trace_tokens", "tokens_billed",
+    "auxiliary_calls",
     "auxiliary_prompt_tokens", "auxiliary_output_tokens",
 )  # fmt: skip
 DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
@@ -32,7 +33,9 @@ def chains(llm: Any, width: int) -> list[Any]:
     responses = [response, llm.sample(1)]
     for _ in range(TURNS - 1):
         for place, response in enumerate(responses):
-            seen += [(cot.raw_text, cot.answer, cot.tokens, cot.finish_reason) for cot in response.cots]
+            seen += [
+                (cot.raw_text, cot.answer, cot.tokens, cot.finish_reason) for cot in response.cots
+            ]
             said = [SAY.format(answer=cot.answer) for cot in response.cots]
             responses[place] = llm.reply(response, said if place == 0 else said[0])
             seen.append((response.tokens, response.request.tokens, response.dollar_cost))
@@ -45,10 +48,14 @@ def test_recorded_turns_replay_as_the_live_run_did(billing: str, tmp_path: Path)
     protocol = tmp_path / "revise.md"
     protocol.write_text(f"---\nname: revise\n---\n{SAY}\n")
     questions, width = load_questions(DATASET, first=3), 3
-    settings = RecordingSettings(DATASET, MODEL, decoding=DECODING, samples=width, protocol=protocol, turns=TURNS)
+    settings = RecordingSettings(
+        DATASET, MODEL, decoding=DECODING, samples=width, protocol=protocol, turns=TURNS
+    )
     record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
     _, [recorded] = load(DATASET, f"{MODEL}@revise", tmp_path / "r", billing=billing)
-    with live(Tiny(), f"{MODEL}@revise", answer_kind="number", decoding=DECODING, billing=billing) as llm:
+    with live(
+        Tiny(), f"{MODEL}@revise", answer_kind="number", decoding=DECODING, billing=billing
+    ) as llm:
         for question in questions:
             replayed, lived = recorded.ask(question.id, replicate=None), llm.ask(question.text)
             assert chains(lived, width) == chains(replayed, width)
@@ -67,7 +74,10 @@ class Noted(FakeBackend):
     def _reply(self, request: Request, sample: int) -> Completion:
         self.seen.append(([message.content for message in request.sent], sample))
         return Completion(
-            "<think>\nso</think>\n\nIt is 4.", "stop", output_tokens=9, prompt_tokens=len(self.seen[-1][0])
+            "<think>\nso</think>\n\nIt is 4.",
+            "stop",
+            output_tokens=9,
+            prompt_tokens=len(self.seen[-1][0]),
         )
 
 
@@ -78,7 +88,8 @@ def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None
         first = metered.sample(2)
         second = metered.reply(first.cots[1], "Sure?", 2)
         [third] = metered.reply(
-            [second.cots[0]], [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]]
+            [second.cots[0]],
+            [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]],
         ).cots
         again = metered.reply([first.cots[0], first.cots[0]], ["a", "b"])
         said = [texts for texts, _ in backend.seen]
@@ -87,9 +98,17 @@ def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None
         ]
         assert len({seed for _, seed in backend.seen}) == len(backend.seen) == 7
         assert (third.answer, third.reasoning, again.answers) == ("4", "so", ["4", "4"])
-        assert (metered.rounds, metered.cots, metered.output_tokens, metered.sequential_tokens) == (5, 7, 63, 36)
+        assert (metered.rounds, metered.cots, metered.output_tokens, metered.sequential_tokens) == (
+            5,
+            7,
+            63,
+            36,
+        )
         assert metered.reply([], "?").cots == []
-        assert (metered.longest_trace_tokens, metered.auxiliary_prompt_tokens) == (27, 2 + 5 + 2 * 2)
+        assert (metered.longest_trace_tokens, metered.auxiliary_prompt_tokens) == (
+            27,
+            2 + 5 + 2 * 2,
+        )
 
 
 def test_wrong_replies_are_refused() -> None:
@@ -98,11 +117,19 @@ def test_wrong_replies_are_refused() -> None:
         [cot] = metered.sample().cots
         other.sample()
         for ask, error, sentence in (
-            (lambda: other.reply(cot, "?"), UsageError, "was not handed out by gpt-4o-mini on this question"),
+            (
+                lambda: other.reply(cot, "?"),
+                UsageError,
+                "was not handed out by gpt-4o-mini on this question",
+            ),
             (lambda: metered.reply("4", "?"), UsageError, "was not handed out"),  # type: ignore[arg-type]
             (lambda: metered.reply(cot), UsageError, "with a text or messages; none were given"),
             (lambda: metered.reply(cot, [{"text": "?"}]), UsageError, "list of messages"),
-            (lambda: metered.reply(cot, [{"role": "user", "content": 4}]), UsageError, "with messages of text"),
+            (
+                lambda: metered.reply(cot, [{"role": "user", "content": 4}]),
+                UsageError,
+                "with messages of text",
+            ),
             (lambda: metered.reply(cot, "?", 0), OutOfRangeError, "0 were asked for"),
         ):
             with pytest.raises(error, match=sentence):

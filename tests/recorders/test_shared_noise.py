@@ -1,4 +1,6 @@
-"""Coupled sampling: the noise as its page defines it, what it does to samples, and that nothing else is taken for it."""
+"""Coupled sampling: the noise as its page defines it, what it does to samples, and that nothing
+else is taken for it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ from recorders import tiny
 from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
+from recorders.shared_noise import (
+    END_OF_ANSWER,
+    TokenNoise,
+    question_noise,
+    shared_tokens,
+    token_texts,
+)
 
 
 def questions(count: int) -> list[str]:
@@ -39,14 +47,18 @@ def questions(count: int) -> list[str]:
 
 def asked(model: str, text: str, number: int = 0, **decoding: Any) -> Request:
     settings = {"temperature": 1.0, "max_tokens": 60, "noise_seed": 7} | decoding
-    return Request("tiny_sums", f"tiny_sums/{number}", (Message("user", text),), model, Decoding(**settings))
+    return Request(
+        "tiny_sums", f"tiny_sums/{number}", (Message("user", text),), model, Decoding(**settings)
+    )
 
 
 def drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
     return completions(Tiny(), request, samples)
 
 
-def plain_noise(seed: int, dataset: str, question: str, sample: int, position: int, text: str) -> float:
+def plain_noise(
+    seed: int, dataset: str, question: str, sample: int, position: int, text: str
+) -> float:
     """The scheme once more, in Python's integers."""
 
     def mix(x: int) -> int:
@@ -85,7 +97,9 @@ def test_tokens_go_by_their_text_whatever_the_vocabulary() -> None:
 def test_noise_is_exponential_and_independent_between_samples_positions_and_questions() -> None:
     noise = TokenNoise([f"token {n}" for n in range(400)])
     starts = [question_noise(3, "d", f"q{n}") for n in range(2)]
-    tables = [noise.exponentials(start, range(50), position) for start in starts for position in (0, 1)]
+    tables = [
+        noise.exponentials(start, range(50), position) for start in starts for position in (0, 1)
+    ]
     everything = np.concatenate([table.ravel() for table in tables])
     assert stats.kstest(everything, "expon").pvalue > 1e-3
     flat = np.stack([table.ravel() for table in tables])
@@ -121,8 +135,12 @@ def test_samples_follow_the_softmax() -> None:
     for word, share in zip(texts, law, strict=True):
         expected[word] += share * count
     likely = [word for word in expected if expected[word] >= 5]
-    observed = np.array([counts[word] for word in likely] + [count - sum(counts[word] for word in likely)])
-    wanted = np.array([expected[word] for word in likely] + [count - sum(expected[word] for word in likely)])
+    observed = np.array(
+        [counts[word] for word in likely] + [count - sum(counts[word] for word in likely)]
+    )
+    wanted = np.array(
+        [expected[word] for word in likely] + [count - sum(expected[word] for word in likely)]
+    )
     assert len(likely) >= 20
     assert stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-3
 
@@ -132,7 +150,9 @@ def test_one_model_under_two_names_gives_one_chain() -> None:
     request = asked("feval/tiny-42k", text)
     together = drawn(request, range(40))
     assert [drawn(request, [sample])[0] for sample in (0, 19)] == [together[0], together[19]]
-    assert len({completion.text for completion in together}) > 5, "different samples have noise of their own"
+    assert len({completion.text for completion in together}) > 5, (
+        "different samples have noise of their own"
+    )
     other = drawn(asked("feval/tiny-42k", text, noise_seed=8), range(40))
     assert [c.text for c in other] != [c.text for c in together]
     apart = drawn(asked("feval/tiny-42k", text, number=1), range(40))
@@ -142,7 +162,10 @@ def test_one_model_under_two_names_gives_one_chain() -> None:
 def test_models_that_share_noise_agree_more_often() -> None:
     shared = alone = 0
     for number, text in enumerate(questions(6)):
-        small, large = (drawn(asked(name, text, number), range(20)) for name in ("feval/tiny-42k", "feval/tiny-90k"))
+        small, large = (
+            drawn(asked(name, text, number), range(20))
+            for name in ("feval/tiny-42k", "feval/tiny-90k")
+        )
         shared += sum(a.text == b.text for a, b in zip(small, large, strict=True))
         alone += sum(a.text == b.text for a, b in zip(small, large[1:] + large[:1], strict=True))
     assert shared > alone + 5
@@ -169,7 +192,18 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
 
 
 def recorded(out: Path, llm: str, *options: str) -> Recording:
-    named = ("--dataset", "tiny_sums", "--llm", llm, "--max-tokens", "40", "--temperature", "1", "--out", str(out))
+    named = (
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        llm,
+        "--max-tokens",
+        "40",
+        "--temperature",
+        "1",
+        "--out",
+        str(out),
+    )
     result = CliRunner().invoke(app, ["record", *named, *options, "--quiet"])
     assert result.exit_code == 0, result.output
     return open_recording(out)
@@ -180,15 +214,23 @@ def texts_of(recording: Recording) -> list[list[str]]:
     return [llm.texts(row) for row in range(len(dataset))]
 
 
-def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path: Path) -> None:
+def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(
+    tmp_path: Path,
+) -> None:
     coupled = ("--coupled", *settings_file(tmp_path, "noise_seed = 7"))
-    whole = recorded(tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled)
+    whole = recorded(
+        tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled
+    )
     part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
     assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]
     begun = ("--from", str(tmp_path / "part"))
-    more = recorded(tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun)
+    more = recorded(
+        tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun
+    )
     assert texts_of(more) == texts_of(whole)
-    other = recorded(tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled)
+    other = recorded(
+        tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled
+    )
     merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "both")
     select(tmp_path / "both", tmp_path / "few", samples=4)
     for folder in ("both", "few"):
@@ -197,7 +239,8 @@ def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_mad
         told = couple(dataset, llms, samples=3, resamples=20)
         assert told.pairs[0].calls == (6 if folder == "both" else 4)
     assert texts_of(other) != texts_of(whole)
-    # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a coupled one.
+    # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a
+    # coupled one.
     apart = recorded(tmp_path / "apart", "feval/tiny-30k", "--first", "2", "--samples", "3")
     assert texts_of(apart) != texts_of(part)
 
@@ -241,7 +284,13 @@ def test_of_several_ends_the_one_of_replies_is_shared() -> None:
             return [spelled[n] for n in ids]
 
     backend._tokenizer = Tokenizer()
-    assert backend.vocabulary() == ["\x00<|end_of_text|>", END_OF_ANSWER, " word", "x", "\x00<unused 4>"]
+    assert backend.vocabulary() == [
+        "\x00<|end_of_text|>",
+        END_OF_ANSWER,
+        " word",
+        "x",
+        "\x00<unused 4>",
+    ]
 
 
 def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
@@ -250,7 +299,9 @@ def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
     folder = exported("feval/tiny-30k", tmp_path, torch, transformers)
 
     async def run(request: Request) -> list[Completion]:
-        backend = TransformersLocal(str(folder), device="cpu", dtype="float64", local_files_only=True)
+        backend = TransformersLocal(
+            str(folder), device="cpu", dtype="float64", local_files_only=True
+        )
         try:
             return await backend.complete(request, range(16))
         finally:
@@ -266,7 +317,9 @@ def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
 
 
 def exported(name: str, folder: Path, torch: Any, transformers: Any) -> Path:
-    """A tiny model as a Hugging Face folder: its weights have Llama's names, its vocabulary is a list of words."""
+    """A tiny model as a Hugging Face folder: its weights have Llama's names, its vocabulary is a
+    list of words.
+    """
     import tokenizers
 
     from recorders.tiny.model import read_arrays, weights_file
@@ -284,14 +337,18 @@ def exported(name: str, folder: Path, torch: Any, transformers: Any) -> Path:
     model.add_special_tokens(list(SPECIAL))
     names = {"eos_token": "<end>", "pad_token": "<pad>", "unk_token": "<unknown>"}
     others = ["<question>", "<answer>"]
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=model, additional_special_tokens=others, **names)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=model, additional_special_tokens=others, **names
+    )
     fast.chat_template = "<question> {{ messages[-1]['content'] }}<answer>"
     fast.save_pretrained(folder)
     shape = tiny.FAMILY[name]
     config = transformers.LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=shape.width, intermediate_size=shape.hidden,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.heads,
-        max_position_embeddings=shape.context, rope_theta=shape.rotary_base, head_dim=shape.head_width, tie_word_embeddings=True,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=shape.context, rope_theta=shape.rotary_base,
+        head_dim=shape.head_width, tie_word_embeddings=True,
         eos_token_id=4, pad_token_id=0, bos_token_id=None, rms_norm_eps=1e-5,
     )  # fmt: skip
     llama = transformers.LlamaForCausalLM(config)

@@ -1,4 +1,6 @@
-"""Equal answers of a recording: compared when it is sealed, voting together ever after, whatever is installed or opened."""
+"""Equal answers of a recording: compared when it is sealed, voting together ever after, whatever is
+installed or opened.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ from feval.recording.verify import verify_recording
 from feval.report.tables.info import info_dict, info_tables
 from feval.report.tables.tables import plain
 
-pytestmark = pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+pytestmark = pytest.mark.skipif(
+    equality.version() is None, reason="math-verify is not installed (the extra `math`)"
+)
 
 ANSWERS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
 
@@ -55,10 +59,20 @@ def recorded(
     **options: Any,
 ) -> Path:
     source = out.with_suffix(".jsonl")
-    samples = [{"text": f"The answer is ${answer}$.", "answer": answer, "tokens": 5} for answer in answers]
-    row = {"id": "q", "question": "What is it?", "answer": gold, "prompt_tokens": 3, "samples": samples}
+    samples = [
+        {"text": f"The answer is ${answer}$.", "answer": answer, "tokens": 5} for answer in answers
+    ]
+    row = {
+        "id": "q",
+        "question": "What is it?",
+        "answer": gold,
+        "prompt_tokens": 3,
+        "samples": samples,
+    }
     source.write_text(json.dumps(row))
-    return import_recording("jsonl", source, out, dataset="maths", llm=llm, answer_kind=kind, prices="none", **options)
+    return import_recording(
+        "jsonl", source, out, dataset="maths", llm=llm, answer_kind=kind, prices="none", **options
+    )
 
 
 def accuracy(recording: Path | list[Path], n: int = 5, llms: list[str] | None = None) -> float:
@@ -79,7 +93,9 @@ def test_two_right_votes_lose_against_three_equal_wrong_ones(tmp_path: Path) -> 
     assert accuracy(recorded(tmp_path / "three-of-five", gold="x+2")) == 1
 
 
-def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(tmp_path: Path) -> None:
+def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(
+    tmp_path: Path,
+) -> None:
     recording = recorded(tmp_path / "rec")
     samples = pq.read_table(recording / "samples/maths/some-llm.parquet").to_pydict()
     assert samples["answer"] == ANSWERS
@@ -129,25 +145,37 @@ def test_a_reader_needs_no_math_verify(tmp_path: Path, monkeypatch: pytest.Monke
 def test_parties_do_not_depend_on_which_llms_are_opened(tmp_path: Path) -> None:
     """The form that stands for a party may be one that only another LLM gave."""
     both = merge(
-        [recorded(tmp_path / "a", ["x+2", "2+x"], llm="a"), recorded(tmp_path / "b", ["1+1+x"], llm="b")],
+        [
+            recorded(tmp_path / "a", ["x+2", "2+x"], llm="a"),
+            recorded(tmp_path / "b", ["1+1+x"], llm="b"),
+        ],
         tmp_path / "both",
     )
     assert verify_recording(both).ok
     _, [alone] = load("maths", ["a"], both)
     _, [first, second] = load("maths", ["a", "b"], both)
-    assert alone("q", n=2).answers == first("q", n=2).answers == 2 * second("q", n=1).answers == ["1+1+x"] * 2
+    assert (
+        alone("q", n=2).answers
+        == first("q", n=2).answers
+        == 2 * second("q", n=1).answers
+        == ["1+1+x"] * 2
+    )
 
 
 def test_a_merge_compares_the_answers_of_all(tmp_path: Path) -> None:
     parts = [recorded(tmp_path / "a", ["x+1"], llm="a"), recorded(tmp_path / "b", ["1+x"], llm="b")]
-    with pytest.warns(SeparateAnswersWarning, match=r"2 recordings of maths are opened together.*`feval merge`"):
+    with pytest.warns(
+        SeparateAnswersWarning, match=r"2 recordings of maths are opened together.*`feval merge`"
+    ):
         _, opened = load("maths", None, parts)
     assert [llm("q", n=1).answers for llm in opened] == [["x+1"], ["1+x"]]
     _, opened = load("maths", None, merge(parts, tmp_path / "both"))
     assert [llm("q", n=1).answers for llm in opened] == [["1+x"], ["1+x"]]
 
 
-def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(tmp_path: Path) -> None:
+def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(
+    tmp_path: Path,
+) -> None:
     parts = [
         recorded(tmp_path / "a", ["x+1", "1+x", "7"], llm="a", gold=None),
         recorded(tmp_path / "b", ["x+1", "\\frac{2x+2}{2}"], llm="b", gold="x+1"),
@@ -162,9 +190,13 @@ def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(
 
 
 def test_recordings_of_different_equality_are_not_opened_together(tmp_path: Path) -> None:
-    parts = [recorded(tmp_path / "a", llm="a"), recorded(tmp_path / "b", llm="b", equality="normal-form")]
+    parts = [
+        recorded(tmp_path / "a", llm="a"),
+        recorded(tmp_path / "b", llm="b", equality="normal-form"),
+    ]
     with pytest.raises(
-        ConflictError, match=r"equality of answers 'math-verify-.*' in .* but 'normal-form'.*feval extract"
+        ConflictError,
+        match=r"equality of answers 'math-verify-.*' in .* but 'normal-form'.*feval extract",
     ):
         load("maths", None, parts)
     with pytest.raises(ConflictError, match="--equality NAME"):
@@ -177,15 +209,23 @@ def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with math_verify_gone(monkeypatch):
-        with pytest.raises(AnswerError, match=r"not installed\. Install it.*--equality normal-form"):
+        with pytest.raises(
+            AnswerError, match=r"not installed\. Install it.*--equality normal-form"
+        ):
             recorded(tmp_path / "rec")
         assert not (tmp_path / "rec").exists()
-        assert accuracy(recorded(tmp_path / "plain", equality="normal-form"), n=1) == pytest.approx(0.2)
+        assert accuracy(recorded(tmp_path / "plain", equality="normal-form"), n=1) == pytest.approx(
+            0.2
+        )
 
 
-def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_without_a_verdict_are_counted_in_notes_and_info(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(equality, "equal", lambda *_: None)
-    monkeypatch.setattr(parties, "monotonic", partial(next, count(0, parties.SECONDS_PER_QUESTION / 3)))
+    monkeypatch.setattr(
+        parties, "monotonic", partial(next, count(0, parties.SECONDS_PER_QUESTION / 3))
+    )
     recording = open_recording(recorded(tmp_path / "rec"))
     counts = info_dict(recording)["datasets"][0]["equality"]
     assert (counts["undecided"], counts["not_asked"]) == (3, 7)
@@ -194,7 +234,9 @@ def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path: Path, m
     notes = recording.manifest.raw["notes"]
     assert any("3 pairs of answers could not be compared in time" in note for note in notes)
     assert any("7 pairs of answers were beyond the budget" in note for note in notes)
-    assert "(10 pairs without a verdict)" in "".join(plain(table) for table in info_tables(recording))
+    assert "(10 pairs without a verdict)" in "".join(
+        plain(table) for table in info_tables(recording)
+    )
 
 
 def test_extracting_again_changes_nothing_and_compares_nothing_twice(
@@ -220,7 +262,11 @@ def test_extraction_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
     plainly = recorded(tmp_path / "plain", ["x+1", "1+x", "x+2"], "1+x", equality="normal-form")
     equal = extract(plainly, tmp_path / "equal", source="stored")
     back = extract(equal.path, tmp_path / "back", source="stored", equality="normal-form")
-    counts = [(llm.right_before, llm.right_after) for made in (equal, back) for llm in made.datasets[0].llms]
+    counts = [
+        (llm.right_before, llm.right_after)
+        for made in (equal, back)
+        for llm in made.datasets[0].llms
+    ]
     assert counts == [(1, 2), (2, 1)]
 
 
@@ -229,12 +275,16 @@ def test_an_import_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
     source = tmp_path / "x.jsonl"
     source.write_text(json.dumps({"id": "q", "question": "?", "gold": "x+1", "samples": samples}))
     made = import_recording("jsonl", source, tmp_path / "made", dataset="math_500", llm="m")
-    assert any("m: 75.0 % and 25.0 %" in note for note in open_recording(made).manifest.raw["notes"])
+    assert any(
+        "m: 75.0 % and 25.0 %" in note for note in open_recording(made).manifest.raw["notes"]
+    )
 
 
 def test_a_tolerance_is_an_equality_of_the_recording(tmp_path: Path) -> None:
     numbers = ["3.14159", "3.1416", "3.2"]
-    recording = recorded(tmp_path / "rec", numbers, "3.141592", kind="number", equality="tolerance-1e-4")
+    recording = recorded(
+        tmp_path / "rec", numbers, "3.141592", kind="number", equality="tolerance-1e-4"
+    )
     assert open_recording(recording).dataset_info("maths").equality == "tolerance-0.0001"
     assert accuracy(recording, n=3) == 1
     assert verify_recording(recording).ok
@@ -251,13 +301,20 @@ def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
     rows[0][column] = not rows[0][column] if column == "equal" else "3"
     pq.write_table(type(table).from_pylist(rows, table.schema), path)
     restate(recording, "equality/maths.parquet")
-    assert any("Leaf maths / equality" in problem for problem in verify_recording(recording).problems)
+    assert any(
+        "Leaf maths / equality" in problem for problem in verify_recording(recording).problems
+    )
 
 
-def written(out: Path, kind: str, extractor: str, gold: str, answers: list[str], **fields: Any) -> Path:
+def written(
+    out: Path, kind: str, extractor: str, gold: str, answers: list[str], **fields: Any
+) -> Path:
     """A recording with these normal forms."""
     with RecordingWriter(out, operation={"name": "import"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("maths", "Maths", kind, extractor), [Question("q", "What is it?", gold, gold)])
+        writer.add_dataset(
+            DatasetInfo("maths", "Maths", kind, extractor),
+            [Question("q", "What is it?", gold, gold)],
+        )
         size = len(answers)
         pool = PoolRows("q", [None] * size, answers, answers, [5] * size, ["stop"] * size, **fields)
         writer.add_pools("maths", LLMInfo("some-llm"), "usage", [pool])
@@ -266,8 +323,13 @@ def written(out: Path, kind: str, extractor: str, gold: str, answers: list[str],
 
 def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
     old = written(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
-    new = recorded(tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number")
-    with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-3 in .*feval extract"):
+    new = recorded(
+        tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number"
+    )
+    with pytest.warns(
+        SeparateAnswersWarning,
+        match=r"feval-answers-1 in .*old, feval-answers-3 in .*feval extract",
+    ):
         load("maths", None, [old, new])
 
 
@@ -294,8 +356,12 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str
 
 
 def judged(dataset: Any, llm: Any, answer: str) -> tuple[bool, list[str]]:
-    """Whether `evaluate`, `grade` and `is_right`, which agree, find an answer to "q" right, and the cautions of the first two."""
-    evaluated = evaluate(lambda _q, llm: llm.sample(1) and answer, dataset, llm, replicates=3, confidence=None)
+    """Whether `evaluate`, `grade` and `is_right`, which agree, find an answer to "q" right, and the
+    cautions of the first two.
+    """
+    evaluated = evaluate(
+        lambda _q, llm: llm.sample(1) and answer, dataset, llm, replicates=3, confidence=None
+    )
     asked = [Consumption(llm="some-llm", question="q", requests=1, samples=(0,))]
     graded = grade_answers(dataset, [llm], asked, {"q": answer}, run="r", confidence=None)
     assert evaluated.accuracy == graded.accuracy == dataset.is_right("q", answer)
@@ -340,9 +406,14 @@ def test_the_golds_own_text_is_right_under_every_equality(
         ("nothing", False),
     ],
 )
-def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(tmp_path: Path, answer: str, right: bool) -> None:
-    # 1 %: within 1 of the gold, or of the recorded 100.9, which votes with it: 101.9 - 100.9 = 1 <= 1.019.
-    rec = recorded(tmp_path / "rec", ["100.9", "7"], "100", kind="number", equality="tolerance-0.01")
+def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(
+    tmp_path: Path, answer: str, right: bool
+) -> None:
+    # 1 %: within 1 of the gold, or of the recorded 100.9, which votes with it: 101.9 - 100.9 = 1 <=
+    # 1.019.
+    rec = recorded(
+        tmp_path / "rec", ["100.9", "7"], "100", kind="number", equality="tolerance-0.01"
+    )
     dataset, [llm] = load("maths", None, rec)
     assert judged(dataset, llm, answer) == (right, [])
     assert dataset.answer_key("q", "7.07") == "7"
@@ -354,14 +425,18 @@ def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path: Path)
     assert not right
     assert "in a spelling of LaTeX that nobody recorded: 3 of 3." in evaluated
     assert "in a spelling of LaTeX that nobody recorded: 1 of 1." in graded
-    plainly, [llm] = load("maths", None, recorded(tmp_path / "plain", gold="x+2", equality="normal-form"))
+    plainly, [llm] = load(
+        "maths", None, recorded(tmp_path / "plain", gold="x+2", equality="normal-form")
+    )
     assert judged(plainly, llm, "\\frac{4+2x}{2}") == (False, [])
     numbers, [llm] = load("maths", None, recorded(tmp_path / "numbers", ["7"], gold="0.5"))
     assert judged(numbers, llm, "\\frac{1}{3}") == (False, [])  # two numbers differ for good
 
 
 def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path: Path) -> None:
-    """98.5 and 99 differ by less than 1 %, as 99 and 100 do, 98.5 and 100 by more: A alone is right, beside B wrong."""
+    """98.5 and 99 differ by less than 1 %, as 99 and 100 do, 98.5 and 100 by more: A alone is
+    right, beside B wrong.
+    """
     options: dict[str, Any] = {"gold": "98.5", "kind": "number", "equality": "tolerance-0.01"}
     first, second = (
         recorded(tmp_path / "a", ["99"] * 2, llm="a", **options),
@@ -384,7 +459,11 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
     )
     for sentences in results:
         assert (
-            sum(sentence.startswith("On 1 of 1 questions, answers that equal the gold") for sentence in sentences) == 1
+            sum(
+                sentence.startswith("On 1 of 1 questions, answers that equal the gold")
+                for sentence in sentences
+            )
+            == 1
         )
     assert "vote together with others that do not" in result._repr_html_()
     assert evaluate(SingleCall(), dataset, other).accuracy == 0
@@ -392,8 +471,19 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
 
 def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) -> None:
     dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
-    for answer, right in (("\\dfrac{2x+4}{2}", 1), ("2+x", 1), ("x + 2", 1), ("x+1", 0), ("nothing", 0)):
-        assert evaluate(lambda _q, llm, a=answer: llm.sample(1) and a, dataset, llm, confidence=None).accuracy == right
+    for answer, right in (
+        ("\\dfrac{2x+4}{2}", 1),
+        ("2+x", 1),
+        ("x + 2", 1),
+        ("x+1", 0),
+        ("nothing", 0),
+    ):
+        assert (
+            evaluate(
+                lambda _q, llm, a=answer: llm.sample(1) and a, dataset, llm, confidence=None
+            ).accuracy
+            == right
+        )
 
 
 def test_one_call_counts_every_answer_of_the_golds_party(tmp_path: Path) -> None:
@@ -424,14 +514,22 @@ def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> N
 
 def test_times_are_timestamps_and_hash_as_they_did(tmp_path: Path) -> None:
     times = ["2026-11-22T14:31:41Z", "2026-11-22T15:31:41.5+01:00", "2026-11-22"]
-    recording = written(tmp_path / "rec", "number", "new", "1", ["1"] * 3, extra={"recorded_at": times})
+    recording = written(
+        tmp_path / "rec", "number", "new", "1", ["1"] * 3, extra={"recorded_at": times}
+    )
     schema = pq.read_schema(recording / "samples/maths/some-llm.parquet")
     assert schema.field("recorded_at").type == pa.timestamp("us", "UTC")
     [read] = open_recording(recording).pools("maths", "some-llm")
-    assert read.extra["recorded_at"] == ["2026-11-22T14:31:41Z", "2026-11-22T14:31:41.500000Z", "2026-11-22T00:00:00Z"]
+    assert read.extra["recorded_at"] == [
+        "2026-11-22T14:31:41Z",
+        "2026-11-22T14:31:41.500000Z",
+        "2026-11-22T00:00:00Z",
+    ]
     assert verify_recording(recording).ok
 
 
 def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"some-llm on maths, question 'q': A time should be ISO 8601.*'yesterday'"):
+    with pytest.raises(
+        UsageError, match=r"some-llm on maths, question 'q': A time should be ISO 8601.*'yesterday'"
+    ):
         written(tmp_path / "rec", "number", "new", "1", ["1"], extra={"recorded_at": ["yesterday"]})

@@ -1,4 +1,6 @@
-"""Answers extracted again: what changes is counted, what stays is linked, and the parent is never touched."""
+"""Answers extracted again: what changes is counted, what stays is linked, and the parent is never
+touched.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from typer.testing import CliRunner
 
 from feval.answers import EXTRACTOR_VERSION
 from feval.cli import app
-from feval.errors import AnswerError, DamagedRecordingError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    AnswerError,
+    DamagedRecordingError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -35,15 +43,26 @@ QUESTIONS = [
 ]
 # text -> the answer that some older extraction read in it
 COTS: list[list[tuple[str | None, str | None]]] = [
-    [("The answer is 0.5.", "0.5"), ("The answer is 1/2.", "1/2"), ("I cannot say.", "2"), (None, "0.50")],
+    [
+        ("The answer is 0.5.", "0.5"),
+        ("The answer is 1/2.", "1/2"),
+        ("I cannot say.", "2"),
+        (None, "0.50"),
+    ],
     [("The answer is 4.", None), ("The answer is 5.", "4"), ("The answer is unknown.", None)],
     [],
 ]
 
 
-def write(out: Path, *, kind: str = "verbatim", dataset: str = "sums", more: tuple[str, str] | None = None) -> Path:
-    """A recording whose stored answers are an older extraction's; `more` adds a dataset of another kind."""
-    with RecordingWriter(out, operation={"name": "test"}, notes=["Odd."], licences={"outputs": "MIT"}) as writer:
+def write(
+    out: Path, *, kind: str = "verbatim", dataset: str = "sums", more: tuple[str, str] | None = None
+) -> Path:
+    """A recording whose stored answers are an older extraction's; `more` adds a dataset of another
+    kind.
+    """
+    with RecordingWriter(
+        out, operation={"name": "test"}, notes=["Odd."], licences={"outputs": "MIT"}
+    ) as writer:
         for name, answer_kind in filter(None, [(dataset, kind), more]):
             writer.add_dataset(DatasetInfo(name, "Sums", answer_kind, "old-1", "Think."), QUESTIONS)
             for llm in ("alpha", "org/beta"):
@@ -75,23 +94,32 @@ def old(tmp_path: Path) -> Path:
 
 def linked(one: Path, other: Path) -> set[str]:
     """The files that two recordings share on the disk."""
-    return {path for path in content(one) if (other / path).exists() and (one / path).samefile(other / path)}
+    return {
+        path
+        for path in content(one)
+        if (other / path).exists() and (one / path).samefile(other / path)
+    }
 
 
 def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path: Path) -> None:
     before, steps = content(old), list[tuple[int, int]]()
-    extraction = extract(old, tmp_path / "new", answer_kind="number", progress=lambda *done: steps.append(done))
+    extraction = extract(
+        old, tmp_path / "new", answer_kind="number", progress=lambda *done: steps.append(done)
+    )
     assert content(old) == before
     assert steps == [(done, 6) for done in range(7)]  # pools
     assert linked(old, tmp_path / "new") == {
-        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", "org--beta")
+        f"{part}/sums/{llm}.parquet"
+        for part in ("requests", "texts")
+        for llm in ("alpha", "org--beta")
     }
     [sums] = extraction.datasets
     alpha, beta = sums.llms
     assert (alpha.llm, beta.llm) == ("alpha", "org/beta")
     assert (alpha.cots, alpha.without_text) == (7, 1)
     assert (alpha.gained, alpha.lost, alpha.changed) == (1, 1, 3)
-    # before: "1/2" and one "4" equal the golds as strings; now the three halves and the first four do
+    # before: "1/2" and one "4" equal the golds as strings; now the three halves and the first four
+    # do
     assert (alpha.right_before, alpha.right_after) == (2, 4)
     assert alpha.examples == (
         AnswerChange("q/1", 0, None, "4", None, "4"),
@@ -101,10 +129,15 @@ def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path:
         AnswerChange("q/1", 1, "4", "5", "4", "5"),
     )
     assert replace(beta, llm="alpha") == alpha
-    assert (sums.golds_changed, sums.gold_examples) == (1, (GoldChange("q/0", "1/2", "1/2", "0.5"),))
+    assert (sums.golds_changed, sums.gold_examples) == (
+        1,
+        (GoldChange("q/0", "1/2", "1/2", "0.5"),),
+    )
     assert (sums.answer_kind_before, sums.answer_kind) == ("verbatim", "number")
     assert (sums.extractor_before, sums.extractor) == ("old-1", EXTRACTOR_VERSION)
-    assert extraction.notes == ("sums: 2 CoTs have no text; their raw answers are those of the parent.",)
+    assert extraction.notes == (
+        "sums: 2 CoTs have no text; their raw answers are those of the parent.",
+    )
 
 
 def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_path: Path) -> None:
@@ -123,11 +156,19 @@ def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_
     }
     assert raw["notes"] == ["Before answers were extracted again: Odd.", *extraction.notes]
     assert raw["licences"]["outputs"] == "MIT"
-    assert made.dataset_info("sums") == DatasetInfo("sums", "Sums", "number", EXTRACTOR_VERSION, "Think.")
+    assert made.dataset_info("sums") == DatasetInfo(
+        "sums", "Sums", "number", EXTRACTOR_VERSION, "Think."
+    )
     assert made.llm_info("org/beta") == parent.llm_info("org/beta")
-    for mine, theirs in zip(made.pools("sums", "alpha"), parent.pools("sums", "alpha"), strict=True):
+    for mine, theirs in zip(
+        made.pools("sums", "alpha"), parent.pools("sums", "alpha"), strict=True
+    ):
         assert replace(mine, raw_answers=theirs.raw_answers, answers=theirs.answers) == theirs
-    assert [pool.answers for pool in made.pools("sums", "alpha")] == [["0.5", "0.5", None, "0.5"], ["4", "5", None], []]
+    assert [pool.answers for pool in made.pools("sums", "alpha")] == [
+        ["0.5", "0.5", None, "0.5"],
+        ["4", "5", None],
+        [],
+    ]
     assert made.votes("sums").gold.tolist() == [0, 0, -1]
 
 
@@ -135,10 +176,15 @@ def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
     once = extract(old, tmp_path / "once", answer_kind="number")
     twice = extract(once.path, tmp_path / "twice")
     assert twice.recording_hash == once.recording_hash
-    assert [(llm.gained, llm.lost, llm.changed) for llm in twice.datasets[0].llms] == [(0, 0, 0)] * 2
+    assert [(llm.gained, llm.lost, llm.changed) for llm in twice.datasets[0].llms] == [
+        (0, 0, 0)
+    ] * 2
     assert twice.datasets[0].golds_changed == 0
     # All but README.md and the manifest: golds, answers and votes are the same bytes.
-    assert content(once.path).keys() - linked(once.path, twice.path) == {"README.md", "manifest.json"}
+    assert content(once.path).keys() - linked(once.path, twice.path) == {
+        "README.md",
+        "manifest.json",
+    }
     assert verify_recording(twice.path).ok
     notes = open_recording(twice.path).manifest.raw["notes"]
     assert notes == [
@@ -148,7 +194,9 @@ def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_where_disks_do_not_link_files_are_copied(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_disks_do_not_link_files_are_copied(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
@@ -158,7 +206,9 @@ def test_where_disks_do_not_link_files_are_copied(old: Path, tmp_path: Path, mon
     assert verify_recording(tmp_path / "new").ok
 
 
-def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(old: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(
+    old: Path, tmp_path: Path
+) -> None:
     texts = old / "texts" / "sums" / "alpha.parquet"
     texts.rename(tmp_path / "blob")
     texts.symlink_to(tmp_path / "blob")
@@ -178,14 +228,17 @@ def test_a_damaged_parent_leaves_nothing(old: Path, tmp_path: Path, part: str) -
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_damage_that_is_copied_is_seen(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_that_is_copied_is_seen(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
     path = old / "requests" / "sums" / "alpha.parquet"
     data = path.read_bytes()
-    path.write_bytes(data.replace(b"parquet-cpp-arrow", b"parquet-cpp-ARROW"))  # no checksum of Parquet's covers it
+    # no checksum of Parquet's covers it
+    path.write_bytes(data.replace(b"parquet-cpp-arrow", b"parquet-cpp-ARROW"))
     assert path.read_bytes() != data
     with pytest.raises(DamagedRecordingError, match="requests/sums/alpha"):
         extract(old, tmp_path / "new", answer_kind="number")
@@ -237,14 +290,22 @@ def test_the_command_shows_what_changed(old: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{out}: 14 CoTs, 2 LLMs, 1 dataset, hash ")
     assert "sums     org/beta     7       1     1        3             2          4" in done.stdout
-    assert f"sums: answer kind number (was verbatim), extractor {EXTRACTOR_VERSION} (was old-1)." in done.stdout
+    assert (
+        f"sums: answer kind number (was verbatim), extractor {EXTRACTOR_VERSION} (was old-1)."
+        in done.stdout
+    )
     assert "golds that changed: 1" in done.stdout
-    assert done.stderr == "note: sums: 2 CoTs have no text; their raw answers are those of the parent.\n"
+    assert (
+        done.stderr
+        == "note: sums: 2 CoTs have no text; their raw answers are those of the parent.\n"
+    )
 
 
 def test_the_command_prints_json(old: Path, tmp_path: Path) -> None:
     out = tmp_path / "new"
-    done = CliRunner().invoke(app, ["extract", str(old), "--answer-kind", "number", "--out", str(out), "--json"])
+    done = CliRunner().invoke(
+        app, ["extract", str(old), "--answer-kind", "number", "--out", str(out), "--json"]
+    )
     account = json.loads(done.stdout)
     assert (account["path"], account["recording_hash"]) == (str(out), open_recording(out).hash)
     assert account["datasets"][0]["llms"][0]["examples"][0]["after"] == "4"

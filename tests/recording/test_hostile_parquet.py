@@ -18,13 +18,17 @@ from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.parquet.bounds import Bounds
 
-TEXTS, SAMPLES, REQUESTS = (f"{part}/toy/alpha.parquet" for part in ("texts", "samples", "requests"))
+TEXTS, SAMPLES, REQUESTS = (
+    f"{part}/toy/alpha.parquet" for part in ("texts", "samples", "requests")
+)
 QUESTIONS = "questions/toy.parquet"
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_toy(tmp_path_factory.mktemp("parquet") / "toy", {"alpha": [["4", None], ["7", "5"]]}, ["4", "5"])
+    return write_toy(
+        tmp_path_factory.mktemp("parquet") / "toy", {"alpha": [["4", None], ["7", "5"]]}, ["4", "5"]
+    )
 
 
 @pytest.fixture
@@ -61,7 +65,9 @@ def test_texts_are_not_read_from_a_bomb(toy: Path) -> None:
     """The file of the issue: 1,148 bytes that stand for 8 GB."""
     data, rows = bomb("dictionary", "text")
     recording = replace(toy, TEXTS, data, rows)
-    with pytest.raises(DamagedRecordingError, match=r"has [0-9,]+ bytes and would expand to 8,\d+,\d+,\d+ bytes"):
+    with pytest.raises(
+        DamagedRecordingError, match=r"has [0-9,]+ bytes and would expand to 8,\d+,\d+,\d+ bytes"
+    ):
         list(recording.scan_texts("toy", "alpha"))
     assert any("would expand to" in problem for problem in verify_recording(toy).problems)
     with pytest.raises(DamagedRecordingError, match="has 8000 texts, and the votes have 4 CoTs"):
@@ -93,12 +99,22 @@ def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy: Path
 
 
 def test_every_page_of_a_sound_file_is_found() -> None:
-    """Pages of both versions, with and without dictionaries, statistics and checksums, of several row groups."""
+    """Pages of both versions, with and without dictionaries, statistics and checksums, of several
+    row groups.
+    """
     texts = ["one", None, "two" * 50, ""] * 500
-    table = pa.table({"text": texts, "number": range(2000), "list": [[], None, ["a", "b"], ["c"]] * 500})
+    table = pa.table(
+        {"text": texts, "number": range(2000), "list": [[], None, ["a", "b"], ["c"]] * 500}
+    )
     for version in ("1.0", "2.0"):
-        for options in ({"use_dictionary": False}, {"write_statistics": False}, {"write_page_checksum": True}):
-            data = parquet(table, data_page_version=version, data_page_size=300, row_group_size=700, **options)
+        for options in (
+            {"use_dictionary": False},
+            {"write_statistics": False},
+            {"write_page_checksum": True},
+        ):
+            data = parquet(
+                table, data_page_version=version, data_page_size=300, row_group_size=700, **options
+            )
             metadata = pq.read_metadata(pa.BufferReader(data))
             bounds = Bounds("it", data, metadata)
             bounds.check()
@@ -119,18 +135,23 @@ def retyped(path: Path, column: str, change: Callable[[pa.Table], Any]) -> bytes
 @pytest.mark.parametrize(
     ("path", "column", "values", "words"),
     [
-        (TEXTS, "text", pa.array([1, 2, 3, 4]), "the column 'text' should hold text, found integer"),
+        (TEXTS, "text", pa.array([1, 2, 3, 4]),
+        "the column 'text' should hold text, found integer"),
         (TEXTS, "text", pa.array([b"a", b"b", b"c", b"d"]), "should hold text, found binary"),
         (TEXTS, "text", pa.array([["a"], ["b"], [], None]), "should hold text, found list of text"),
-        (TEXTS, "text", pa.array([{"a": "b"}] * 4), r"should hold text, found struct of a \(text\)"),
+        (TEXTS, "text", pa.array([{"a": "b"}] * 4),
+        r"should hold text, found struct of a \(text\)"),
         (TEXTS, "sample_index", pa.array(["0", "1", "0", "1"]), "should hold integer, found text"),
         (TEXTS, "question_id", pa.array([["q"]] * 4), "should hold text, found list of text"),
         (SAMPLES, "output_tokens", pa.array([1.5] * 4), "should hold integer, found number"),
-        (SAMPLES, "output_tokens", pa.array([1, -1, 1, 1]), "'output_tokens' should be 0 to 2147483647"),
+        (SAMPLES, "output_tokens", pa.array([1, -1, 1, 1]),
+        "'output_tokens' should be 0 to 2147483647"),
         (SAMPLES, "output_tokens", pa.array([1, 2**40, 1, 1]), "'output_tokens' should be 0 to"),
-        (SAMPLES, "output_tokens", pa.array([1, None, 1, 1]), "1 values of 'output_tokens' are missing"),
+        (SAMPLES, "output_tokens", pa.array([1, None, 1, 1]),
+        "1 values of 'output_tokens' are missing"),
         (SAMPLES, "recorded_at", pa.array([1, 2, 3, 4]), "found integer"),
-        (SAMPLES, "finish_reason", pa.array(["stop", None] * 2), "2 values of 'finish_reason' are missing"),
+        (SAMPLES, "finish_reason", pa.array(["stop", None] * 2),
+        "2 values of 'finish_reason' are missing"),
         (QUESTIONS, "question", pa.array(["What?", None]), "1 values of 'question' are missing"),
         (QUESTIONS, "choices", pa.array(["A", "B"]), "should hold list of struct of label"),
         (QUESTIONS, "answer_key", pa.array([4, 5]), "should hold text, found integer"),
@@ -141,7 +162,11 @@ def test_a_column_of_a_wrong_type_is_a_sentence(
 ) -> None:
     recording = replace(toy, path, retyped(toy / path, column, lambda _: values))
     with pytest.raises(DamagedRecordingError, match=words):
-        recording.questions("toy") if path.startswith("questions") else list(recording.pools("toy", "alpha"))
+        (
+            recording.questions("toy")
+            if path.startswith("questions")
+            else list(recording.pools("toy", "alpha"))
+        )
     assert not verify_recording(toy).ok
 
 
@@ -165,10 +190,14 @@ def test_files_of_other_questions_are_a_sentence(toy: Path) -> None:
     assert "cannot be read ('answer')" in verify_recording(toy).problems[0]
 
 
-@pytest.mark.parametrize("type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_how_another_writer_holds_texts_is_its_own_affair(toy: Path, type_: pa.DataType) -> None:
     before = list(open_recording(toy).pools("toy", "alpha"))
-    recording = replace(toy, TEXTS, retyped(toy / TEXTS, "text", lambda table: table.column("text").cast(type_)))
+    recording = replace(
+        toy, TEXTS, retyped(toy / TEXTS, "text", lambda table: table.column("text").cast(type_))
+    )
     assert list(recording.pools("toy", "alpha")) == before
 
 

@@ -1,4 +1,6 @@
-"""Votes files made by hand, whose bytes agree with the manifest: what they say of themselves is checked before it is used."""
+"""Votes files made by hand, whose bytes agree with the manifest: what they say of themselves is
+checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -88,13 +90,19 @@ def test_what_is_not_changed_is_read(toy: Path) -> None:
     ("part", "change"),
     [
         # Offsets and shapes.
-        *(("votes", place("codes.0", 2, offset)) for offset in (-64, -(2**40), 2**62, 2**63, 2**64, 0, 64, True, 64.0)),
+        *(
+            ("votes", place("codes.0", 2, offset))
+            for offset in (-64, -(2**40), 2**62, 2**63, 2**64, 0, 64, True, 64.0)
+        ),
         *(("votes", place("codes.0", 2, offset)) for offset in (None, "64", [64])),
         *(
             ("votes", place("gold", 1, shape))
             for shape in ([2**61], [2**64 + 2], [-2], [2.0], [], [2, 1], "2", 2, None)
         ),
-        *(("votes", place("codes.0", 1, shape)) for shape in ([-2, -3], [2, 2**62], [2**32, 2**32], [True, 3], [6])),
+        *(
+            ("votes", place("codes.0", 1, shape))
+            for shape in ([-2, -3], [2, 2**62], [2**32, 2**32], [True, 3], [6])
+        ),
         ("details", place("candidates", 2, -64)),
         ("details", place("candidates", 1, [2**40])),
         # A type or name of another array.
@@ -128,7 +136,9 @@ def test_a_header_or_an_index_that_leads_elsewhere_is_refused(
     toy: Path, part: str, change: Callable[[bytearray, Arrays], object]
 ) -> None:
     rewrite(toy, part, change)
-    with pytest.raises(DamagedRecordingError, match=r"toy\.\w+ is not a votes file of this format: "):
+    with pytest.raises(
+        DamagedRecordingError, match=r"toy\.\w+ is not a votes file of this format: "
+    ):
         read(toy)
 
 
@@ -141,5 +151,7 @@ def test_a_header_that_goes_on_behind_the_file_is_refused(toy: Path) -> None:
     lengthen(data, {})
     path.write_bytes(data)
     restate(toy, "votes/toy.votes")
-    with pytest.raises(DamagedRecordingError, match="its header should end at byte 9223372036854775824"):
+    with pytest.raises(
+        DamagedRecordingError, match="its header should end at byte 9223372036854775824"
+    ):
         read(toy)

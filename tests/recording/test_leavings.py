@@ -1,4 +1,6 @@
-"""What killed processes leave beside a target is removed when it is written again; what a living one uses is not."""
+"""What killed processes leave beside a target is removed when it is written again; what a living
+one uses is not.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,16 @@ def toy(out: Path) -> Path:
     return write_toy(out, {"alpha": [["1", "2"]]}, ["1"])
 
 
-def test_folders_of_dead_writers_are_removed_when_the_recording_is_written_again(tmp_path: Path) -> None:
-    left(tmp_path / "r[1]", ".r[1].partial-0123abcd", ".r[1].partial-ffffffff", ".r1.partial-0123abcd", ".r.partial-1")
+def test_folders_of_dead_writers_are_removed_when_the_recording_is_written_again(
+    tmp_path: Path,
+) -> None:
+    left(
+        tmp_path / "r[1]",
+        ".r[1].partial-0123abcd",
+        ".r[1].partial-ffffffff",
+        ".r1.partial-0123abcd",
+        ".r.partial-1",
+    )
     assert verify_recording(toy(tmp_path / "r[1]")).ok
     assert names(tmp_path) == [".r.partial-1", ".r1.partial-0123abcd", "r[1]"]
 
@@ -50,7 +60,9 @@ def test_the_folder_of_a_living_writer_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["r"]
 
 
-def test_a_link_and_a_disk_without_locks_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_and_a_disk_without_locks_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     elsewhere, *_ = left(tmp_path / "elsewhere" / "x", "mine")
     (tmp_path / ".r.partial-1").symlink_to(elsewhere)
     NewFolder(tmp_path / "r").remove()
@@ -75,7 +87,9 @@ def test_files_of_dead_writers_are_removed_when_the_report_is_written_again(tmp_
     assert (tmp_path / "curve.csv").read_bytes() == b"whole"
 
 
-def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -96,7 +110,10 @@ new = NewFolder(Path(sys.argv[1]))
 os.kill(os.getpid(), 9)
 """
     for _ in range(20):
-        assert subprocess.run([sys.executable, "-c", program, tmp_path / "r"], check=False).returncode == -9
+        assert (
+            subprocess.run([sys.executable, "-c", program, tmp_path / "r"], check=False).returncode
+            == -9
+        )
         assert len(names(tmp_path)) == 1
     toy(tmp_path / "r")
     assert names(tmp_path) == ["r"]

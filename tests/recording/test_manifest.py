@@ -1,4 +1,6 @@
-"""A manifest that was changed is seen: by its checksum when it is opened, by its counts when it is verified."""
+"""A manifest that was changed is seen: by its checksum when it is opened, by its counts when it is
+verified.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,18 @@ def at(manifest: Any, place: Sequence[str | int]) -> Any:
 def another(value: Any) -> Any:
     if isinstance(value, str):
         return f"{value[:-1]}{'0' if value.endswith('1') else '1'}"
-    return [*value, "one"] if isinstance(value, list) else {"one": 1} if isinstance(value, dict) else (value or 0) + 1
+    return (
+        [*value, "one"]
+        if isinstance(value, list)
+        else {"one": 1}
+        if isinstance(value, dict)
+        else (value or 0) + 1
+    )
 
 
-def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(scored: Path, tmp_path: Path) -> None:
+def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(
+    scored: Path, tmp_path: Path
+) -> None:
     manifest = stated(scored)
     places = list(values(manifest))
     assert len(places) > 150
@@ -84,7 +94,9 @@ def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(scored: Pat
 def test_every_missing_field_of_a_manifest_is_seen(scored: Path, tmp_path: Path) -> None:
     manifest = stated(scored)
     for name in manifest.keys() - {"checksum"}:
-        (tmp_path / "manifest.json").write_bytes(orjson.dumps({k: v for k, v in manifest.items() if k != name}))
+        (tmp_path / "manifest.json").write_bytes(
+            orjson.dumps({k: v for k, v in manifest.items() if k != name})
+        )
         with pytest.raises(FevalError, match=r"manifest\.json"):
             read_manifest(tmp_path)
 
@@ -98,14 +110,19 @@ def test_a_changed_price_is_an_error_when_numbers_are_loaded(scored: Path, tmp_p
     folder = Path(shutil.copytree(scored, tmp_path / "changed"))
     manifest = stated(folder) | {"prices": "none"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DamagedRecordingError, match=r"was changed after it was written.*checksum.*Fetch or make"):
+    with pytest.raises(
+        DamagedRecordingError, match=r"was changed after it was written.*checksum.*Fetch or make"
+    ):
         load("toy", recording=folder)
 
 
 COUNTS: list[Place] = [
     *(("datasets", 0, name) for name in ("questions", "with_gold")),
     *(("pairs", 1, name) for name in ("cots", "smallest_pool", "largest_pool", "no_answer")),
-    *(("scores", 0, name) for name in ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")),
+    *(
+        ("scores", 0, name)
+        for name in ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")
+    ),
 ]
 
 
@@ -122,7 +139,9 @@ def test_every_count_is_compared_with_the_data(changed: Callable[..., Path], pla
 def test_counts_of_thoughts_and_empty_replies_are_compared_with_the_data(
     changed: Callable[..., Path], name: str
 ) -> None:
-    [problem] = verify_recording(changed(lambda manifest: manifest["pairs"][0].update({name: 1}))).problems
+    [problem] = verify_recording(
+        changed(lambda manifest: manifest["pairs"][0].update({name: 1}))
+    ).problems
     assert problem.startswith("manifest.json: the counts of alpha on toy should be")
 
 

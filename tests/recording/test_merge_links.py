@@ -1,4 +1,6 @@
-"""Merging by links: recordings of one LLM on different questions become one, and files are not written again."""
+"""Merging by links: recordings of one LLM on different questions become one, and files are not
+written again.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,23 @@ def shard(
     counter: str = "words",
     others: Iterable[int] = (),
 ) -> Path:
-    """A recording of some questions with thoughts, log-probabilities and scores; of `others` with a request and no CoT."""
+    """A recording of some questions with thoughts, log-probabilities and scores; of `others` with a
+    request and no CoT.
+    """
     rows = list(rows)
     everything = sorted({*rows, *others}) if others else rows
     made = {row: scored_pool("alpha", row, ANSWERS[row]) for row in rows}
     thoughts = {0: ["Hm", None, "Ah"], 4: ["z"]}
-    pools = [replace(made[row][0], reasoning=thoughts.get(row)) if row in made else pool(row, []) for row in everything]
+    pools = [
+        replace(made[row][0], reasoning=thoughts.get(row)) if row in made else pool(row, [])
+        for row in everything
+    ]
     info = DatasetInfo("toy", "Toy", "number", "test-1", equality=equality)
     scores = {llm.name: [made[row][1] for row in everything if row in made] for llm in llms}
     own = {row: golds[row] for row in everything}
-    return write_rows(out, own, *((llm, pools) for llm in llms), info=info, counter=counter, scores=scores)
+    return write_rows(
+        out, own, *((llm, pools) for llm in llms), info=info, counter=counter, scores=scores
+    )
 
 
 def inodes(folder: Path) -> dict[str, int]:
@@ -53,15 +62,22 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shard(tmp_path_factory.mktemp("whole") / "whole", range(6))
 
 
-def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(whole: Path, tmp_path: Path) -> None:
-    parents = [shard(tmp_path / "one", [0, 1, 2]), in_parts(shard(tmp_path / "t", [3]), tmp_path / "two", {"texts": 1})]
+def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(
+    whole: Path, tmp_path: Path
+) -> None:
+    parents = [
+        shard(tmp_path / "one", [0, 1, 2]),
+        in_parts(shard(tmp_path / "t", [3]), tmp_path / "two", {"texts": 1}),
+    ]
     parents.append(shard(tmp_path / "three", [4, 5]))
     before = [content(parent) for parent in parents]
     merged = merge(parents, tmp_path / "merged")
     recording = open_recording(merged)
     assert recording.hash == open_recording(whole).hash
     assert verify_recording(merged).problems == ()
-    assert recording.files("texts", "toy", "alpha") == [f"texts/toy/alpha/part-0000{n}.parquet" for n in range(3)]
+    assert recording.files("texts", "toy", "alpha") == [
+        f"texts/toy/alpha/part-0000{n}.parquet" for n in range(3)
+    ]
     assert len(recording.files("reasoning", "toy", "alpha")) == 2
     assert [open_recording(each).manifest.raw["features"] for each in (parents[0], merged)] == [
         ["logprobs", "reasoning", "scores"],
@@ -69,7 +85,13 @@ def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(whole:
     ]
     own, linked = inodes(merged), {node for parent in parents for node in inodes(parent).values()}
     written = {name for name, node in own.items() if node not in linked}
-    assert written == {"manifest.json", "README.md", "questions/toy.parquet", "votes/toy.votes", "votes/toy.details"}
+    assert written == {
+        "manifest.json",
+        "README.md",
+        "questions/toy.parquet",
+        "votes/toy.votes",
+        "votes/toy.details",
+    }
     assert [content(parent) for parent in parents] == before
     assert recording.manifest.pairs == open_recording(whole).manifest.pairs
     assert recording.manifest.raw["scores"] == open_recording(whole).manifest.raw["scores"]
@@ -78,7 +100,9 @@ def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(whole:
 def test_questions_keep_the_order_of_the_first_recording(tmp_path: Path) -> None:
     parents = [shard(tmp_path / "one", [3, 4, 5]), shard(tmp_path / "two", [0, 1, 2])]
     merged = open_recording(merge(parents, tmp_path / "merged"))
-    assert [each.id for each in merged.questions("toy")] == [f"toy/{row}" for row in (3, 4, 5, 0, 1, 2)]
+    assert [each.id for each in merged.questions("toy")] == [
+        f"toy/{row}" for row in (3, 4, 5, 0, 1, 2)
+    ]
     assert merged.texts("toy", "alpha", 0)[0] == "Thinking about 3, sample 0. The answer is 4."
     assert verify_recording(tmp_path / "merged").ok
 
@@ -96,7 +120,10 @@ def test_questions_in_any_order_are_joined(
     whole: Path, tmp_path: Path, rows: tuple[list[int], list[int]], others: Sequence[int]
 ) -> None:
     """Where both recordings have `others` too, without a CoT, the pool that has any is taken."""
-    merged = merge([shard(tmp_path / f"{n}", own, others=others) for n, own in enumerate(rows)], tmp_path / "merged")
+    merged = merge(
+        [shard(tmp_path / f"{n}", own, others=others) for n, own in enumerate(rows)],
+        tmp_path / "merged",
+    )
     assert verify_recording(merged).problems == ()
     recording = open_recording(merged)
     for row, name in enumerate(recording.votes("toy").question_ids):
@@ -116,7 +143,10 @@ def test_an_llm_that_one_recording_has_is_linked_beside_others(tmp_path: Path) -
             own = {name: node for name, node in inodes(parent).items() if f"/{llm}" in name}
             assert own.items() <= inodes(merged).items()
     assert open_recording(merged).manifest.pairs["toy", "beta"]["smallest_pool"] == 0
-    pairs = [open_recording(folder).manifest.leaves["toy", "alpha", "texts"] for folder in (alone, merged)]
+    pairs = [
+        open_recording(folder).manifest.leaves["toy", "alpha", "texts"]
+        for folder in (alone, merged)
+    ]
     assert pairs[0] == pairs[1]
 
 
@@ -124,29 +154,49 @@ def test_a_gold_from_another_recording_changes_the_samples_only(tmp_path: Path) 
     without = shard(tmp_path / "one", range(6))
     before = content(without)
     merged = merge(
-        [without, shard(tmp_path / "two", [3], llms=[LLMInfo("beta")], golds=[None, None, None, "4"])], tmp_path / "m"
+        [
+            without,
+            shard(tmp_path / "two", [3], llms=[LLMInfo("beta")], golds=[None, None, None, "4"]),
+        ],
+        tmp_path / "m",
     )
     assert verify_recording(merged).problems == ()
-    changed = {name for name, node in inodes(merged).items() if inodes(without).get(name) not in {None, node}}
+    changed = {
+        name
+        for name, node in inodes(merged).items()
+        if inodes(without).get(name) not in {None, node}
+    }
     assert {name for name in changed if "/alpha" in name} == {"samples/toy/alpha.parquet"}
     assert content(without) == before
 
 
 def test_answers_of_joined_recordings_are_compared(tmp_path: Path) -> None:
-    """Where an equality other than normal forms joins answers, samples are written anew if one is correct by it."""
-    parents = [shard(tmp_path / f"{n}", rows, equality="tolerance-1") for n, rows in enumerate(([0, 1, 2], [3, 4, 5]))]
+    """Where an equality other than normal forms joins answers, samples are written anew if one is
+    correct by it.
+    """
+    parents = [
+        shard(tmp_path / f"{n}", rows, equality="tolerance-1")
+        for n, rows in enumerate(([0, 1, 2], [3, 4, 5]))
+    ]
     merged = merge(parents, tmp_path / "merged")
     assert verify_recording(merged).problems == ()
     direct = shard(tmp_path / "direct", range(6), equality="tolerance-1")
     assert open_recording(merged).hash == open_recording(direct).hash
-    assert inodes(merged)["texts/toy/alpha/part-00001.parquet"] == inodes(parents[1])["texts/toy/alpha.parquet"]
+    assert (
+        inodes(merged)["texts/toy/alpha/part-00001.parquet"]
+        == inodes(parents[1])["texts/toy/alpha.parquet"]
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "fields", "words"),
     [
         ([4], {"counter": "characters"}, "with another decoding or token counter, in"),
-        ([4], {"llms": [LLMInfo("alpha", temperature=0.1)]}, "with another decoding or token counter, in"),
+        (
+            [4],
+            {"llms": [LLMInfo("alpha", temperature=0.1)]},
+            "with another decoding or token counter, in",
+        ),
     ],
 )
 def test_contradicting_recordings_of_one_llm_are_not_joined(
@@ -158,7 +208,9 @@ def test_contradicting_recordings_of_one_llm_are_not_joined(
     assert not (tmp_path / "merged").exists()
 
 
-def test_files_are_copied_where_disks_have_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_where_disks_have_no_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(18, "another device")
 
@@ -194,5 +246,7 @@ def test_a_linked_file_without_a_column_is_damage(tmp_path: Path) -> None:
     (one / path).unlink()
     pq.write_table(table, one / path)
     restate(one, path)
-    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet cannot be read \('answer'\)"):
+    with pytest.raises(
+        DamagedRecordingError, match=r"samples/toy/alpha\.parquet cannot be read \('answer'\)"
+    ):
         merge([one, other], tmp_path / "merged")

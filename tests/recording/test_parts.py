@@ -35,8 +35,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         replace(rich, reasoning=thoughts.get(row), extra={"seed": [*range(len(rich.texts))]})
         for row, (rich, _) in enumerate(rows)
     ]
-    write_rows(folder / "plain", GOLDS, ("alpha", pools), ("org/beta", [pool(1, ["5"]), pool(4, ["8", "8"])]))
-    return add_scores(folder / "plain", folder / "whole", SCORER, {("toy", "alpha"): [scored for _, scored in rows]})
+    write_rows(
+        folder / "plain",
+        GOLDS,
+        ("alpha", pools),
+        ("org/beta", [pool(1, ["5"]), pool(4, ["8", "8"])]),
+    )
+    return add_scores(
+        folder / "plain",
+        folder / "whole",
+        SCORER,
+        {("toy", "alpha"): [scored for _, scored in rows]},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +60,26 @@ def everything(folder: Path) -> list[Any]:
     recording = open_recording(folder)
     result: list[Any] = [recording.hash]
     for llm in recording.llm_names("toy"):
-        result += [list(recording.pools("toy", llm)), recording.prompts("toy", llm), recording.channels("toy", llm)]
+        result += [
+            list(recording.pools("toy", llm)),
+            recording.prompts("toy", llm),
+            recording.channels("toy", llm),
+        ]
         result += [[text for group in recording.scan_texts("toy", llm) for text in group]]
         result += [recording.texts("toy", llm, row) for row in range(len(GOLDS))]
         result += [recording.texts_near("toy", llm, row)[row] for row in range(len(GOLDS))]
         result += [recording.reasoning("toy", llm, row) for row in range(len(GOLDS))]
-        result += [list(recording.scan_channel("toy", llm, part)) for part in recording.channels("toy", llm)]
-        result += [list(recording.score_rows("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)]
-        result += [repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)]
+        result += [
+            list(recording.scan_channel("toy", llm, part))
+            for part in recording.channels("toy", llm)
+        ]
+        result += [
+            list(recording.score_rows("toy", llm, scorer))
+            for scorer in recording.scorers("toy", llm)
+        ]
+        result += [
+            repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)
+        ]
         if "logprobs" in recording.channels("toy", llm):
             result.append(repr(recording.logprobs("toy", llm)))
         view = load("toy", [llm], folder, prices="none")[1][0]
@@ -67,7 +89,11 @@ def everything(folder: Path) -> list[Any]:
 
 def test_parts_in_several_files_are_read_like_one(whole: Path, cut: Path) -> None:
     assert len(open_recording(cut).files("texts", "toy", "alpha")) == 4
-    assert open_recording(cut).files("scores/judge:toy", "toy", "alpha")[-1].endswith("/part-00002.parquet")
+    assert (
+        open_recording(cut)
+        .files("scores/judge:toy", "toy", "alpha")[-1]
+        .endswith("/part-00002.parquet")
+    )
     assert everything(cut) == everything(whole)
 
 
@@ -85,28 +111,47 @@ def test_several_recordings_open_together_in_parts(whole: Path, cut: Path, tmp_p
     for folder in (whole, cut):
         _, llms = load("toy", ["alpha", "gamma"], [tmp_path / "gamma", folder], prices="none")
         assert llms[1].texts(3) == []
-        assert [llm.texts(4)[0] for llm in llms] == ["Thinking about 4, sample 0. The answer is 8."] * 2
+        assert [llm.texts(4)[0] for llm in llms] == [
+            "Thinking about 4, sample 0. The answer is 8."
+        ] * 2
         assert llms[0].reasoning(4) == ["z"]
         assert llms[1].reasoning(4) is None
 
 
 @pytest.mark.parametrize(
-    "old", ["texts/toy/alpha/part-00001.parquet", "scores/toy/alpha/judge_toy-13e54c5e/part-00000.parquet"]
+    "old",
+    [
+        "texts/toy/alpha/part-00001.parquet",
+        "scores/toy/alpha/judge_toy-13e54c5e/part-00000.parquet",
+    ],
 )
 @pytest.mark.parametrize("new", ["gap", "file", "beyond"])
-def test_parts_that_do_not_follow_each_other_are_refused(cut: Path, tmp_path: Path, old: str, new: str) -> None:
+def test_parts_that_do_not_follow_each_other_are_refused(
+    cut: Path, tmp_path: Path, old: str, new: str
+) -> None:
     """A gap in the numbers, one file beside several, a number without a place."""
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
     manifest = json.loads((folder / "manifest.json").read_text())
-    [old] = [path for path in manifest["files"] if path.startswith(old[:20]) and path.endswith(old[-18:])]
+    [old] = [
+        path for path in manifest["files"] if path.startswith(old[:20]) and path.endswith(old[-18:])
+    ]
     stem = old.rpartition("/")[0]
-    path = {"gap": f"{stem}/part-00017.parquet", "file": f"{stem}.parquet", "beyond": f"{stem}/part-4.parquet"}[new]
+    path = {
+        "gap": f"{stem}/part-00017.parquet",
+        "file": f"{stem}.parquet",
+        "beyond": f"{stem}/part-4.parquet",
+    }[new]
     manifest["files"][path] = manifest["files"].pop(old)
     (folder / old).rename(folder / path)
     put_manifest(folder, manifest)
-    with pytest.raises(DamagedRecordingError, match="a part is one file, or several numbered from 0 without a gap"):
+    with pytest.raises(
+        DamagedRecordingError, match="a part is one file, or several numbered from 0 without a gap"
+    ):
         listed_parts(open_recording(folder).manifest)
-    assert any("which no recording of its datasets and LLMs has" in each for each in verify_recording(folder).problems)
+    assert any(
+        "which no recording of its datasets and LLMs has" in each
+        for each in verify_recording(folder).problems
+    )
 
 
 def test_files_in_another_order_are_found(cut: Path, tmp_path: Path) -> None:
@@ -135,7 +180,9 @@ def test_a_pool_that_two_files_share_is_found(whole: Path, tmp_path: Path) -> No
     put_manifest(folder, manifest)
     for number in (0, 1):
         restate(folder, path.replace("00000", f"0000{number}"))
-    assert verify_recording(folder).problems == (f"{path}: it ends before all CoTs of its last question.",)
+    assert verify_recording(folder).problems == (
+        f"{path}: it ends before all CoTs of its last question.",
+    )
 
 
 def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -> None:
@@ -155,13 +202,25 @@ def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -
 
 def test_the_page_of_a_recording_lists_all_files_of_a_split(whole: Path, cut: Path) -> None:
     configs = [configs_of(open_recording(folder)) for folder in (whole, cut)]
-    splits = [[(c.name, s.name, s.rows, s.nulls) for c in each for s in c.splits] for each in configs]
+    splits = [
+        [(c.name, s.name, s.rows, s.nulls) for c in each for s in c.splits] for each in configs
+    ]
     assert splits[0] == splits[1]
     paths = {path for config in configs[1] for split in config.splits for path in split.paths}
-    assert paths == {path for path in open_recording(cut).manifest.files if path.endswith(".parquet")}
+    assert paths == {
+        path for path in open_recording(cut).manifest.files if path.endswith(".parquet")
+    }
     fields = front_matter(
-        open_recording(cut), configs[1], title="t", licence=Licence("mit"), licence_details="", languages=[], kept={}
+        open_recording(cut),
+        configs[1],
+        title="t",
+        licence=Licence("mit"),
+        licence_details="",
+        languages=[],
+        kept={},
     )
     [texts] = [config for config in fields["configs"] if config["config_name"] == "toy-texts"]
     assert len(texts["data_files"]) == 2
-    assert texts["data_files"][0]["path"] == [f"texts/toy/alpha/part-0000{number}.parquet" for number in range(4)]
+    assert texts["data_files"][0]["path"] == [
+        f"texts/toy/alpha/part-0000{number}.parquet" for number in range(4)
+    ]

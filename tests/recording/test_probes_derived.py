@@ -73,7 +73,9 @@ def test_a_selection_of_questions_and_cots_has_theirs(probed: Path, tmp_path: Pa
 
 
 def test_whole_datasets_are_merged_by_links(probed: Path, tmp_path: Path) -> None:
-    other = write_toy(tmp_path / "other", {"gamma": [["8"], ["4"], ["1"], ["6"]]}, ["4", "5", None, "2"])
+    other = write_toy(
+        tmp_path / "other", {"gamma": [["8"], ["4"], ["1"], ["6"]]}, ["4", "5", None, "2"]
+    )
     recording = sound(merge([other, probed], tmp_path / "both"))
     assert probe_words(recording, "alpha") == as_words(ALPHA)
     assert probe_words(recording, "org/beta") == as_words(BETA)
@@ -86,23 +88,31 @@ def halves(tmp_path: Path, first: list[int], cue: str | None = CUE) -> tuple[Pat
     """Two recordings of one LLM, with probes, on some of four questions and on the others."""
     rows = [ProbeRows(f"toy/{i}", [0, 1], [5, 5], [str(i)] * 2, [str(i), None]) for i in range(4)]
     paths = []
-    for name, own, own_cue in (("a", first, CUE), ("b", [i for i in range(4) if i not in first], cue)):
+    for name, own, own_cue in (
+        ("a", first, CUE),
+        ("b", [i for i in range(4) if i not in first], cue),
+    ):
         pools, probes = [pool(i, ["4", "5"]) for i in own], {"alpha": [rows[i] for i in own]}
-        paths.append(write_rows(tmp_path / name, ["4"] * 4, ("alpha", pools), probes=probes, cue=own_cue))
+        paths.append(
+            write_rows(tmp_path / name, ["4"] * 4, ("alpha", pools), probes=probes, cue=own_cue)
+        )
     return paths[0], paths[1]
 
 
 @pytest.mark.parametrize("first", [[0, 1], [0, 2], [3]])
 def test_probes_on_different_questions_are_joined(tmp_path: Path, first: list[int]) -> None:
     recording = sound(merge(halves(tmp_path, first), tmp_path / "joined"))
-    assert [rows.question_id for rows in recording.probe_rows("toy", "alpha")] == [f"toy/{i}" for i in range(4)]
+    assert [rows.question_id for rows in recording.probe_rows("toy", "alpha")] == [
+        f"toy/{i}" for i in range(4)
+    ]
     assert recording.probes("toy", "alpha").interval == 5
     assert len(recording.files("probes", "toy", "alpha")) == (1 if first == [0, 2] else 2)
 
 
 def test_probes_with_different_cues_are_not_joined(tmp_path: Path) -> None:
     with pytest.raises(
-        ConflictError, match=r"was probed with the cue '</think>\\nThe answer is' in .* and with None in"
+        ConflictError,
+        match=r"was probed with the cue '</think>\\nThe answer is' in .* and with None in",
     ):
         merge(halves(tmp_path, [0, 1], cue=None), tmp_path / "joined")
 
@@ -126,7 +136,9 @@ def test_extracting_anew_without_a_change_links_them(probed: Path, tmp_path: Pat
 
 def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path: Path) -> None:
     texts = [" 4.", "\\boxed{12}", None, "<think>5"]
-    rows = ProbeRows("toy/0", [0] * 4, [5, 10, 15, 20], ["x", "x", "1,000", "x"], ["x", "x", "x", "x"], texts)
+    rows = ProbeRows(
+        "toy/0", [0] * 4, [5, 10, 15, 20], ["x", "x", "1,000", "x"], ["x", "x", "x", "x"], texts
+    )
     source = write_probed(tmp_path / "r", {"alpha": [rows]})
     extraction = extract(source, tmp_path / "new", answer_kind="number")
     [read] = sound(tmp_path / "new").probe_rows("toy", "alpha")
@@ -147,8 +159,16 @@ def seeded(index: int, answers: list[str], seeds: list[int]) -> PoolRows:
 def write_seeded(
     out: Path, answers: list[str], seeds: list[int], rows: list[ProbeRows], cue: str | None = CUE
 ) -> Recording:
-    pools = [replace(seeded(0, answers, seeds), texts=[f"Reply {seed}." for seed in seeds], output_tokens=seeds)]
-    return open_recording(write_rows(out, ["4"], ("alpha", pools), probes={"alpha": rows} if rows else {}, cue=cue))
+    pools = [
+        replace(
+            seeded(0, answers, seeds),
+            texts=[f"Reply {seed}." for seed in seeds],
+            output_tokens=seeds,
+        )
+    ]
+    return open_recording(
+        write_rows(out, ["4"], ("alpha", pools), probes={"alpha": rows} if rows else {}, cue=cue)
+    )
 
 
 OLD = [ProbeRows("toy/0", [1, 1], [5, 10], ["a", "b"], ["a", "b"], output_tokens=[1, 1])]
@@ -156,13 +176,18 @@ NEW = [ProbeRows("toy/0", [0, 1, 1, 2], [5, 5, 10, 5], ["c", "a", "b", "d"], ["c
 
 
 @pytest.mark.parametrize("probed", [[], OLD])
-def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(tmp_path: Path, probed: list[ProbeRows]) -> None:
+def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(
+    tmp_path: Path, probed: list[ProbeRows]
+) -> None:
     base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], probed)
     more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], NEW)
     for number, parents in enumerate(((base, more), (more, base))):
         recording = sound(merge([each.path for each in parents], tmp_path / f"{number}"))
         [pool] = recording.pools("toy", "alpha")
-        assert (pool.answers, pool.raw_texts()) == (["4", "5", "6"], ["Reply 1.", "Reply 2.", "Reply 3."])
+        assert (pool.answers, pool.raw_texts()) == (
+            ["4", "5", "6"],
+            ["Reply 1.", "Reply 2.", "Reply 3."],
+        )
         assert [probe[1:] for probe in probe_words(recording, "alpha")] == [
             (0, 5, "c"),
             (1, 5, "a"),
@@ -174,9 +199,14 @@ def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(tmp_path: P
 def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path: Path) -> None:
     base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
     more = write_seeded(
-        tmp_path / "more", ["4", "5", "6"], [1, 2, 3], [replace(NEW[0], answers=["c", "other", "b", "d"])]
+        tmp_path / "more",
+        ["4", "5", "6"],
+        [1, 2, 3],
+        [replace(NEW[0], answers=["c", "other", "b", "d"])],
     )
-    with pytest.raises(ConflictError, match=r"probes of alpha on toy, with other content on 'toy/0'"):
+    with pytest.raises(
+        ConflictError, match=r"probes of alpha on toy, with other content on 'toy/0'"
+    ):
         merge([base.path, more.path], tmp_path / "out")
 
 
@@ -197,7 +227,10 @@ def test_a_renamed_llm_keeps_everything_but_its_name(probed: Path, tmp_path: Pat
     recording = sound(select(probed, tmp_path / "r", rename={"alpha": "org/gamma@2"}))
     assert recording.llm_names("toy") == ["org/gamma@2", "org/beta"]
     assert as_words(list(recording.probe_rows("toy", "org/gamma@2"))) == as_words(ALPHA)
-    old, new = load("toy", ["alpha"], probed)[1][0], load("toy", ["org/gamma@2"], tmp_path / "r")[1][0]
+    old, new = (
+        load("toy", ["alpha"], probed)[1][0],
+        load("toy", ["org/gamma@2"], tmp_path / "r")[1][0],
+    )
     assert (old.pool.codes == new.pool.codes).all()
     assert (old.texts(0), old.info.temperature) == (new.texts(0), new.info.temperature)
     assert recording.manifest.raw["operation"]["rename"] == {"alpha": "org/gamma@2"}
@@ -210,7 +243,9 @@ def test_a_renamed_llm_keeps_everything_but_its_name(probed: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("pairs", [("alpha",), ("alpha=",), ("alpha=x", "alpha=y")])
-def test_new_names_come_behind_old_ones(pairs: tuple[str, ...], probed: Path, tmp_path: Path) -> None:
+def test_new_names_come_behind_old_ones(
+    pairs: tuple[str, ...], probed: Path, tmp_path: Path
+) -> None:
     options = [part for pair in pairs for part in ("--rename", pair)]
     done = CliRunner().invoke(app, ["select", str(probed), "--out", str(tmp_path / "r"), *options])
     assert done.exit_code == 2

@@ -1,4 +1,6 @@
-"""Probes in a recording: what is added is read, hashed and verified, in every derived recording too."""
+"""Probes in a recording: what is added is read, hashed and verified, in every derived recording
+too.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,21 @@ from small import content, pool, put_manifest, question, restate, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import ConflictError, DamagedRecordingError, FevalError, NotRecordedError, UsageError
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording, verify_recording
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    FevalError,
+    NotRecordedError,
+    UsageError,
+)
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    ProbeRows,
+    RecordingWriter,
+    open_recording,
+    verify_recording,
+)
 from feval.recording.layout.flat import FlatArray, pack
 
 
@@ -41,7 +56,9 @@ def test_probes_are_read_as_arrays(probed: Path) -> None:
     assert probe_words(recording, "org/beta") == as_words(BETA)
     assert probes.output_tokens is not None
     assert probes.output_tokens.tolist() == [2, 2, -1, -1, -1, -1, -1]
-    np.testing.assert_array_equal(probes.confidences, np.array([0.5, np.nan, 0.25] + [np.nan] * 4, np.float32))
+    np.testing.assert_array_equal(
+        probes.confidences, np.array([0.5, np.nan, 0.25] + [np.nan] * 4, np.float32)
+    )
     beta = recording.probes("toy", "org/beta")
     assert (beta.interval, beta.output_tokens, beta.confidences) == (None, None, None)
 
@@ -56,7 +73,13 @@ def test_the_manifest_counts_them(probed: Path) -> None:
     manifest = open_recording(probed).manifest.raw
     assert manifest["features"] == ["probes"]
     counts = {"traces": 4, "probes": 7, "no_answer": 1, "output_tokens": 4}
-    assert manifest["probes"][0] == {"dataset": "toy", "llm": "alpha", "cue": CUE, "interval": 5, **counts}
+    assert manifest["probes"][0] == {
+        "dataset": "toy",
+        "llm": "alpha",
+        "cue": CUE,
+        "interval": 5,
+        **counts,
+    }
     assert manifest["probes"][1]["interval"] is None
     assert verify_recording(probed).problems == ()
 
@@ -69,13 +92,16 @@ def test_answers_of_cots_keep_their_codes(probed: Path, tmp_path: Path) -> None:
     assert without.manifest.raw["features"] == []
     assert without.manifest.raw["probes"] == []
     for llm in ANSWERS:
-        np.testing.assert_array_equal(with_probes.votes("toy").llms[llm].codes, without.votes("toy").llms[llm].codes)
+        np.testing.assert_array_equal(
+            with_probes.votes("toy").llms[llm].codes, without.votes("toy").llms[llm].codes
+        )
 
 
 def test_the_order_of_adding_does_not_matter(probed: Path, tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "other", operation={"name": "test"}) as writer:
         writer.add_dataset(
-            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, g) for i, g in enumerate(GOLDS)]
+            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"),
+            [question(i, g) for i, g in enumerate(GOLDS)],
         )
         for llm, own in ANSWERS.items():
             rows = [pool(i, each) for i, each in enumerate(own)]
@@ -91,7 +117,9 @@ def test_the_order_of_adding_does_not_matter(probed: Path, tmp_path: Path) -> No
 def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
     rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.50", "3"], ["0.50", "3"])]
     equality = {"kind": "number", "equality": "tolerance-0.001"}
-    out = write_probed(tmp_path / "r", {"alpha": rows}, {"alpha": [["0.5", "7"]]}, golds=["3.0001"], **equality)
+    out = write_probed(
+        tmp_path / "r", {"alpha": rows}, {"alpha": [["0.5", "7"]]}, golds=["3.0001"], **equality
+    )
     recording = open_recording(out)
     votes, probes = recording.votes("toy"), recording.probes("toy", "alpha")
     assert probes.codes.tolist() == [votes.llms["alpha"].codes[0, 0], votes.gold[0]]
@@ -99,7 +127,9 @@ def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
 
 
 def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None:
-    """Within 0.3, the probe's 0.9 would be the first of a party with 1.1, and leave 1.3 apart, if it came first."""
+    """Within 0.3, the probe's 0.9 would be the first of a party with 1.1, and leave 1.3 apart, if
+    it came first.
+    """
     rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.9", "1.7"], ["0.9", "1.7"])]
     number, answers = {"kind": "number", "equality": "tolerance-0.3"}, {"alpha": [["1.3", "1.1"]]}
     out = write_probed(tmp_path / "r", {"alpha": rows}, answers, golds=["1.3"], **number)
@@ -119,7 +149,11 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("rows", "error", "sentence"),
     [
-        (ProbeRows("toy/9", [0], [5], ["4"], ["4"]), ConflictError, "'toy/9' is no recorded question"),
+        (
+            ProbeRows("toy/9", [0], [5], ["4"], ["4"]),
+            ConflictError,
+            "'toy/9' is no recorded question",
+        ),
         (
             replace(ALPHA[0], sample_indices=[0, 0, 3]),
             ConflictError,
@@ -130,8 +164,16 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None
             ConflictError,
             "CoT 0 was probed after 5 tokens, behind a probe of CoT 0",
         ),
-        (replace(ALPHA[0], sample_indices=[2, 2, 0]), ConflictError, "CoT 0 was probed after 5 .* CoT 2 after 10"),
-        (replace(ALPHA[0], offsets=[0, 10, 5]), UsageError, "CoT 0 was probed after 0 tokens; that should be 1 to"),
+        (
+            replace(ALPHA[0], sample_indices=[2, 2, 0]),
+            ConflictError,
+            "CoT 0 was probed after 5 .* CoT 2 after 10",
+        ),
+        (
+            replace(ALPHA[0], offsets=[0, 10, 5]),
+            UsageError,
+            "CoT 0 was probed after 0 tokens; that should be 1 to",
+        ),
         (
             replace(ALPHA[0], offsets=[5, 2.5, 5]),
             UsageError,
@@ -143,10 +185,18 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None
             r"CoT \[0\] after \[10\] .* finite .* found nan",
         ),
         (replace(ALPHA[0], confidences=[0.5, 1e39, 1]), UsageError, "finite numbers of 32 bits"),
-        (replace(ALPHA[0], output_tokens=[-1, 2, 3]), UsageError, "output_tokens should hold whole numbers"),
+        (
+            replace(ALPHA[0], output_tokens=[-1, 2, 3]),
+            UsageError,
+            "output_tokens should hold whole numbers",
+        ),
         (replace(ALPHA[0], answers=["4"]), UsageError, "different lengths"),
         (replace(ALPHA[0], texts=[None]), UsageError, "different lengths"),
-        (replace(ALPHA[0], answers=[3, "4", None]), UsageError, "answers should hold text or None, found 3"),
+        (
+            replace(ALPHA[0], answers=[3, "4", None]),
+            UsageError,
+            "answers should hold text or None, found 3",
+        ),
         (
             replace(ALPHA[0], raw_answers=["\ud800", "4", None]),
             UsageError,
@@ -154,7 +204,9 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None
         ),
     ],
 )
-def test_bad_probes_are_refused(tmp_path: Path, rows: ProbeRows, error: type[FevalError], sentence: str) -> None:
+def test_bad_probes_are_refused(
+    tmp_path: Path, rows: ProbeRows, error: type[FevalError], sentence: str
+) -> None:
     with pytest.raises(error, match=sentence):
         write_probed(tmp_path / "r", {"alpha": [rows]})
     assert not list(tmp_path.iterdir())
@@ -164,24 +216,42 @@ def test_bad_probes_are_refused(tmp_path: Path, rows: ProbeRows, error: type[Fev
     ("add", "error", "sentence"),
     [
         (lambda w: w.add_probes("toy", "nobody", []), UsageError, "whose CoTs were not added"),
-        (lambda w: (w.add_probes("toy", "alpha", []), w.add_probes("toy", "alpha", [])), ConflictError, "added twice"),
-        (lambda w: w.add_probes("toy", "alpha", ALPHA[::-1]), ConflictError, "'toy/0' comes twice or out of order"),
+        (
+            lambda w: (w.add_probes("toy", "alpha", []), w.add_probes("toy", "alpha", [])),
+            ConflictError,
+            "added twice",
+        ),
+        (
+            lambda w: w.add_probes("toy", "alpha", ALPHA[::-1]),
+            ConflictError,
+            "'toy/0' comes twice or out of order",
+        ),
         (lambda w: w.add_probes("toy", "alpha", [], cue="\ud800"), UsageError, "cannot be stored"),
     ],
 )
 def test_probes_out_of_place_are_refused(
     tmp_path: Path, add: Callable[[RecordingWriter], object], error: type[FevalError], sentence: str
 ) -> None:
-    with pytest.raises(error, match=sentence), RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, g) for i, g in enumerate(GOLDS)])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(i, a) for i, a in enumerate(ANSWERS["alpha"])])
+    with (
+        pytest.raises(error, match=sentence),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "verbatim", "1"),
+            [question(i, g) for i, g in enumerate(GOLDS)],
+        )
+        writer.add_pools(
+            "toy", LLMInfo("alpha"), "words", [pool(i, a) for i, a in enumerate(ANSWERS["alpha"])]
+        )
         add(writer)
 
 
 def test_what_has_no_probes_says_so(tmp_path: Path) -> None:
     recording = open_recording(write_toy(tmp_path / "r", ANSWERS, GOLDS))
     assert not recording.has_probes("toy", "alpha")
-    with pytest.raises(NotRecordedError, match=r"holds no probes of alpha on toy.*Import a source that has probes"):
+    with pytest.raises(
+        NotRecordedError, match=r"holds no probes of alpha on toy.*Import a source that has probes"
+    ):
         recording.probes("toy", "alpha")
     with pytest.raises(NotRecordedError, match="holds no CoTs of 'gamma'"):
         recording.probes("toy", "gamma")
@@ -194,14 +264,26 @@ def stores(draw: st.DrawFn) -> tuple[list[list[str | None]], list[ProbeRows]]:
     pools = draw(st.lists(st.lists(answer, max_size=4), min_size=1, max_size=4))
     rows = []
     for index, own in enumerate(pools):
-        probes = sorted(draw(st.sets(st.tuples(st.integers(0, len(own) - 1), st.integers(1, 9))))) if own else []
+        probes = (
+            sorted(draw(st.sets(st.tuples(st.integers(0, len(own) - 1), st.integers(1, 9)))))
+            if own
+            else []
+        )
         size = len(probes)
         answers = draw(st.lists(answer, min_size=size, max_size=size))
-        optional = [st.sampled_from([None, "", "4"]), st.sampled_from([None, 0, 40_000]), st.sampled_from([None, 0.1])]
-        texts, tokens, confidences = (draw(st.none() | st.lists(o, min_size=size, max_size=size)) for o in optional)
+        optional = [
+            st.sampled_from([None, "", "4"]),
+            st.sampled_from([None, 0, 40_000]),
+            st.sampled_from([None, 0.1]),
+        ]
+        texts, tokens, confidences = (
+            draw(st.none() | st.lists(o, min_size=size, max_size=size)) for o in optional
+        )
         if size:
             columns = [list(column) for column in zip(*probes, strict=True)]
-            rows.append(ProbeRows(f"toy/{index}", *columns, answers, answers, texts, tokens, confidences))
+            rows.append(
+                ProbeRows(f"toy/{index}", *columns, answers, answers, texts, tokens, confidences)
+            )
     return pools, rows
 
 
@@ -209,9 +291,14 @@ def plain(rows: ProbeRows) -> ProbeRows:
     """As reading gives it back: columns without any value are `None`, confidences have 32 bits."""
     names = ("texts", "output_tokens", "confidences")
     values = {name: getattr(rows, name) for name in names}
-    values = {name: v if v is not None and any(each is not None for each in v) else None for name, v in values.items()}
+    values = {
+        name: v if v is not None and any(each is not None for each in v) else None
+        for name, v in values.items()
+    }
     if values["confidences"] is not None:
-        values["confidences"] = [None if c is None else float(np.float32(c)) for c in values["confidences"]]
+        values["confidences"] = [
+            None if c is None else float(np.float32(c)) for c in values["confidences"]
+        ]
     return replace(rows, **values)
 
 
@@ -221,13 +308,23 @@ def plain(rows: ProbeRows) -> ProbeRows:
 def test_any_probes_come_back(drawn: tuple[list[list[str | None]], list[ProbeRows]]) -> None:
     pools, rows = drawn
     with TemporaryDirectory() as folder:
-        out = write_probed(Path(folder) / "r", {"alpha": rows}, {"alpha": pools}, golds=["2"] * len(pools))
+        out = write_probed(
+            Path(folder) / "r", {"alpha": rows}, {"alpha": pools}, golds=["2"] * len(pools)
+        )
         recording = open_recording(out)
         assert list(recording.probe_rows("toy", "alpha")) == [plain(each) for each in rows]
         assert probe_words(recording, "alpha") == as_words(rows)
         probes = recording.probes("toy", "alpha")
-        tokens = [-1 if t is None else t for each in rows for t in each.output_tokens or [None] * len(each.offsets)]
-        assert (probes.output_tokens.tolist() if probes.output_tokens is not None else [-1] * len(tokens)) == tokens
+        tokens = [
+            -1 if t is None else t
+            for each in rows
+            for t in each.output_tokens or [None] * len(each.offsets)
+        ]
+        assert (
+            probes.output_tokens.tolist()
+            if probes.output_tokens is not None
+            else [-1] * len(tokens)
+        ) == tokens
         regular = {(q, s): [] for q, s, _, _ in as_words(rows)}
         for q, s, offset, _ in as_words(rows):
             regular[q, s].append(offset)
@@ -248,14 +345,17 @@ def copy(probed: Path, tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def rewrite(folder: Path, change: Callable[[Arrays], object], header: dict[str, str] | None = None) -> None:
+def rewrite(
+    folder: Path, change: Callable[[Arrays], object], header: dict[str, str] | None = None
+) -> None:
     """Change the arrays of the flat file of alpha's probes, and let the manifest agree with it."""
     probes = open_recording(folder).probes("toy", "alpha")
     names = ("starts", "offsets", "codes", "output_tokens", "confidences")
     arrays = {name: getattr(probes, name).copy() for name in names}
     change(arrays)
     blocks = pack(
-        {"dataset": "toy", "llm": "alpha", **(header or {})}, {name: FlatArray.of(a) for name, a in arrays.items()}
+        {"dataset": "toy", "llm": "alpha", **(header or {})},
+        {name: FlatArray.of(a) for name, a in arrays.items()},
     )
     (folder / FLAT).unlink()
     (folder / FLAT).write_bytes(b"".join(blocks))
@@ -291,7 +391,11 @@ def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
         (lambda a: a.update(codes=a["codes"][:-1]), {}, "different lengths"),
         (lambda a: a.pop("codes"), {}, "should have"),
         (lambda a: a.update(gold=a["codes"]), {}, "'gold' has the wrong form"),
-        (lambda a: a.update({"codes.1": a["codes"]}), {}, "should have 5 arrays, found 6; 'codes.1' is odd"),
+        (
+            lambda a: a.update({"codes.1": a["codes"]}),
+            {},
+            "should have 5 arrays, found 6; 'codes.1' is odd",
+        ),
         (lambda a: None, {"llm": "org/beta"}, "is of 'org/beta' on 'toy'"),
     ],
 )
@@ -313,12 +417,23 @@ def test_damaged_bytes_are_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [put("codes", 0, 0), put("output_tokens", 2, 3), put("confidences", 0, 0.75), put("confidences", 1, 0.5)]
+    "change",
+    [
+        put("codes", 0, 0),
+        put("output_tokens", 2, 3),
+        put("confidences", 0, 0.75),
+        put("confidences", 1, 0.5),
+    ],
 )
-def test_a_flat_file_that_contradicts_the_parquet_file_is_found(copy: Path, change: Callable[[Arrays], object]) -> None:
+def test_a_flat_file_that_contradicts_the_parquet_file_is_found(
+    copy: Path, change: Callable[[Arrays], object]
+) -> None:
     rewrite(copy, change)
     [problem] = verify_recording(copy).problems
-    assert problem == f"{FLAT}: it contradicts the Parquet files (probes on 'toy/0'); merge or import again."
+    assert (
+        problem
+        == f"{FLAT}: it contradicts the Parquet files (probes on 'toy/0'); merge or import again."
+    )
 
 
 def test_a_flat_file_with_more_probes_than_the_parquet_file_is_found(copy: Path) -> None:
@@ -345,11 +460,23 @@ def change_rows(folder: Path, name: str, change: Callable[[list[Any]], list[Any]
 @pytest.mark.parametrize(
     ("column", "change", "sentence"),
     [
-        ("offset", lambda v: [10, 5, *v[2:]], "CoT 0 was probed after 5 tokens, behind a probe of CoT 0 after 10"),
+        (
+            "offset",
+            lambda v: [10, 5, *v[2:]],
+            "CoT 0 was probed after 5 tokens, behind a probe of CoT 0 after 10",
+        ),
         ("offset", lambda v: [None, *v[1:]], "1 values of 'offset' are missing"),
         ("offset", lambda v: [-5, *v[1:]], "'offset' should be 0 to"),
-        ("offset", lambda v: [str(n) for n in v], "the column 'offset' should hold integer, found text"),
-        ("sample_index", lambda v: [0, 0, 7, *v[3:]], "CoT 7 was probed after 5 tokens, and the question has 3 CoTs"),
+        (
+            "offset",
+            lambda v: [str(n) for n in v],
+            "the column 'offset' should hold integer, found text",
+        ),
+        (
+            "sample_index",
+            lambda v: [0, 0, 7, *v[3:]],
+            "CoT 7 was probed after 5 tokens, and the question has 3 CoTs",
+        ),
         ("question_id", lambda v: [*v[:6], "toy/0"], "'toy/0'.* comes twice or out of order"),
         ("confidence", lambda v: [float("nan"), *v[1:]], "confidences should hold finite numbers"),
         ("answer_raw", lambda v: ["other", *v[1:]], "Leaf toy / alpha / probes"),
@@ -383,9 +510,18 @@ def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
             lambda m: m["probes"].insert(0, m["probes"][0] | {"cue": "other"}),
             "two entries for the same in the field 'probes'",
         ),
-        (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
-        (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
-        (lambda m: m.update(features=[]), r"states the features \[\], and lists files and leaves of \['probes'\]"),
+        (
+            lambda m: m["probes"][0].update(llm="gamma"),
+            "has probes of .gamma. on .toy., and no CoTs of it",
+        ),
+        (
+            lambda m: m.update(pairs=m["pairs"][1:]),
+            "has probes of 'alpha' on 'toy', and no CoTs of it",
+        ),
+        (
+            lambda m: m.update(features=[]),
+            r"states the features \[\], and lists files and leaves of \['probes'\]",
+        ),
         (lambda m: m["files"].pop(FLAT), "votes/toy/alpha.probes: not listed"),
         (
             lambda m: m["probes"].clear(),
@@ -413,7 +549,10 @@ def run(*words: object) -> str:
 
 
 def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
-    assert json.loads(run("info", probed, "--json"))["probes"] == open_recording(probed).manifest.raw["probes"]
+    assert (
+        json.loads(run("info", probed, "--json"))["probes"]
+        == open_recording(probed).manifest.raw["probes"]
+    )
     page = run("info", probed)
     assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
     assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+-\s+</think>", page)
@@ -428,6 +567,15 @@ def test_a_cue_steers_no_terminal_from_the_readme(tmp_path: Path) -> None:
 
 
 def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path) -> None:
-    options = ["--llm", "org/beta", "--prices", "none", "--unlabelled", "drop", "--out", tmp_path / "o"]
+    options = [
+        "--llm",
+        "org/beta",
+        "--prices",
+        "none",
+        "--unlabelled",
+        "drop",
+        "--out",
+        tmp_path / "o",
+    ]
     run("run", "self-consistency", "--set", "n=1", "--recording", probed, *options)
     assert "receipt" in run("verify", tmp_path / "o" / "receipt.json", "--recording", probed)

@@ -1,4 +1,6 @@
-"""Recordings are read and read again in blocks of questions: by rows, in another order, by several workers."""
+"""Recordings are read and read again in blocks of questions: by rows, in another order, by several
+workers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ QUESTIONS = [Question(f"q{row}", f"{row} + {row}?", str(2 * row), str(2 * row)) 
 
 
 def pool(row: int, size: int, *, thoughts: bool = False) -> PoolRows:
-    """Some CoTs on a question: stored answers that no text gives, a text that is missing, and thoughts on each third question."""
+    """Some CoTs on a question: stored answers that no text gives, a text that is missing, and
+    thoughts on each third question.
+    """
     reasoning = [f"Hm, {row}."] * size if row % 3 == 0 and size else None
     texts: list[str | None] = [f"The answer is {2 * row + place % 2}." for place in range(size)]
     if thoughts and row == 7 and size:
@@ -44,13 +48,17 @@ def pool(row: int, size: int, *, thoughts: bool = False) -> PoolRows:
     answers = ["7"] * size
     seeds = {"seed": [100 * row + place for place in range(size)]}
     reasons = ["stop"] * size
-    return PoolRows(f"q{row}", texts, answers, answers, [5] * size, reasons, "[]", 3, seeds, reasoning=reasoning)
+    return PoolRows(
+        f"q{row}", texts, answers, answers, [5] * size, reasons, "[]", 3, seeds, reasoning=reasoning
+    )
 
 
 def write(out: Path, *, thoughts: bool = False) -> Recording:
     with RecordingWriter(out, operation={"name": "test"}) as writer:
         writer.add_dataset(DatasetInfo("sums", "Sums", "number", "old"), QUESTIONS)
-        pools = [pool(row, (row * 5) % 4 + (row != 8), thoughts=thoughts) for row in range(9) if row != 5]
+        pools = [
+            pool(row, (row * 5) % 4 + (row != 8), thoughts=thoughts) for row in range(9) if row != 5
+        ]
         writer.add_pools("sums", LLMInfo("alpha"), "words", pools)
         writer.add_pools("sums", LLMInfo("beta"), "words", [])
     return open_recording(out)
@@ -70,9 +78,13 @@ def test_the_pools_of_some_rows_are_those_of_all(tmp_path: Path) -> None:
     pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
     for first in range(10):
         for stop in range(first, 10):
-            expected = [pools[question.id] for question in QUESTIONS[first:stop] if question.id in pools]
+            expected = [
+                pools[question.id] for question in QUESTIONS[first:stop] if question.id in pools
+            ]
             assert list(recording.pools("sums", "alpha", range(first, stop))) == expected
-            assert list(recording.scan_questions("sums", range(first, stop))) == QUESTIONS[first:stop]
+            assert (
+                list(recording.scan_questions("sums", range(first, stop))) == QUESTIONS[first:stop]
+            )
     assert list(recording.pools("sums", "beta", range(2, 5))) == []
 
 
@@ -95,7 +107,8 @@ def test_workers_extract_the_same_answers(
     assert asdict(together) | {"path": alone.path} == asdict(alone)
     dated = {"README.md", "manifest.json"}
     mine, theirs = (
-        {path: data for path, data in content(r.path).items() if path not in dated} for r in (together, alone)
+        {path: data for path, data in content(r.path).items() if path not in dated}
+        for r in (together, alone)
     )
     assert mine == theirs
 
@@ -104,7 +117,9 @@ def test_workers_extract_the_same_answers(
 def test_the_command_line_takes_workers(tmp_path: Path) -> None:
     recording = write(tmp_path / "r", thoughts=True)
     alone = extract(recording.path, tmp_path / "alone").recording_hash
-    run = CliRunner().invoke(app, ["extract", str(recording.path), "--out", str(tmp_path / "new"), "--workers", "2"])
+    run = CliRunner().invoke(
+        app, ["extract", str(recording.path), "--out", str(tmp_path / "new"), "--workers", "2"]
+    )
     assert run.exit_code == 0, run.output
     assert open_recording(tmp_path / "new").hash == alone
 
@@ -121,13 +136,26 @@ def test_a_selection_links_what_stays_whole(tmp_path: Path) -> None:
     select(recording.path, tmp_path / "all", datasets=["sums"])
     select(recording.path, tmp_path / "one", llms=["alpha"])
     written = open_recording(
-        select(recording.path, tmp_path / "written", llms=["alpha"], questions=[q.id for q in QUESTIONS[:8]])
+        select(
+            recording.path,
+            tmp_path / "written",
+            llms=["alpha"],
+            questions=[q.id for q in QUESTIONS[:8]],
+        )
     )
     both, one = open_recording(tmp_path / "all"), open_recording(tmp_path / "one")
     assert both.hash == recording.hash != one.hash != written.hash
     for made in (both, one):
-        linked = [path for path in made.manifest.files if (made.path / path).samefile(recording.path / path)]
-        assert {"texts/sums/alpha.parquet", "samples/sums/alpha.parquet", "reasoning/sums/alpha.parquet"} <= {*linked}
+        linked = [
+            path
+            for path in made.manifest.files
+            if (made.path / path).samefile(recording.path / path)
+        ]
+        assert {
+            "texts/sums/alpha.parquet",
+            "samples/sums/alpha.parquet",
+            "reasoning/sums/alpha.parquet",
+        } <= {*linked}
         assert list(made.pools("sums", "alpha")) == list(recording.pools("sums", "alpha"))
         assert verify_recording(made.path).ok
     assert one.llm_names("sums") == ["alpha"]

@@ -90,9 +90,13 @@ def test_optional_columns_come_back(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-def test_equal_content_has_an_equal_hash_and_another_answer_another(toy: Path, tmp_path: Path) -> None:
+def test_equal_content_has_an_equal_hash_and_another_answer_another(
+    toy: Path, tmp_path: Path
+) -> None:
     again = write_toy(tmp_path / "again", POOLS, GOLDS)
-    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS)
+    other = write_toy(
+        tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS
+    )
     assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
 
 
@@ -125,8 +129,18 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
         ("requests", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
         ("samples", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
         ("texts", "llm", None, "its column `llm` names another LLM than 'alpha'"),
-        ("texts", "question_id", "q1", "its question ids and sample indices differ from those of the samples"),
-        ("texts", "sample_index", 7, "its question ids and sample indices differ from those of the samples"),
+        (
+            "texts",
+            "question_id",
+            "q1",
+            "its question ids and sample indices differ from those of the samples",
+        ),
+        (
+            "texts",
+            "sample_index",
+            7,
+            "its question ids and sample indices differ from those of the samples",
+        ),
     ],
 )
 def test_key_columns_that_name_other_rows_are_found(
@@ -151,7 +165,9 @@ def test_a_stray_file_is_reported(toy: Path) -> None:
 
 def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_path: Path) -> None:
     """Bytes and manifest may agree with each other and still not say what the truth says."""
-    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS)
+    other = write_toy(
+        tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS
+    )
     shutil.copy(other / "votes/toy.votes", toy / "votes/toy.votes")
     restate(toy, "votes/toy.votes")
     assert "it contradicts the Parquet files" in verify_recording(toy).problems[0]
@@ -176,7 +192,9 @@ def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) ->
         open_recording(toy).votes("toy").candidates(0)
 
 
-def test_details_of_another_dataset_or_of_other_questions_are_refused(toy: Path, tmp_path: Path) -> None:
+def test_details_of_another_dataset_or_of_other_questions_are_refused(
+    toy: Path, tmp_path: Path
+) -> None:
     other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
     shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
     restate(toy, "votes/toy.details")
@@ -222,20 +240,52 @@ SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
     ("change", "error", "words"),
     [
         (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
-        (lambda m: m | {"format_version": 9}, NewerFormatError, "import or record it again, or install a newer feval"),
-        (lambda m: m | {"features": ["scores", "dreams"]}, NewerFormatError, "dreams.*, or install a newer feval"),
-        (lambda m: m | {"format_version": 7}, RecordingError, r"format 7.*: import or record it again\.$"),
-        (lambda m: m | {"format_version": "8"}, RecordingError, r"format '8'.*: import or record it again\.$"),
-        (lambda m: m | {"features": None}, RecordingError, r"features None.*: import or record it again\.$"),
-        (lambda m: m | {"features": ["steps"]}, DamagedRecordingError, r"features \['steps'\], and .* of \[\]"),
+        (
+            lambda m: m | {"format_version": 9},
+            NewerFormatError,
+            "import or record it again, or install a newer feval",
+        ),
+        (
+            lambda m: m | {"features": ["scores", "dreams"]},
+            NewerFormatError,
+            "dreams.*, or install a newer feval",
+        ),
+        (
+            lambda m: m | {"format_version": 7},
+            RecordingError,
+            r"format 7.*: import or record it again\.$",
+        ),
+        (
+            lambda m: m | {"format_version": "8"},
+            RecordingError,
+            r"format '8'.*: import or record it again\.$",
+        ),
+        (
+            lambda m: m | {"features": None},
+            RecordingError,
+            r"features None.*: import or record it again\.$",
+        ),
+        (
+            lambda m: m | {"features": ["steps"]},
+            DamagedRecordingError,
+            r"features \['steps'\], and .* of \[\]",
+        ),
         (
             lambda m: {k: v for k, v in m.items() if k != "checksum"},
             DamagedRecordingError,
             "lacks the field 'checksum'",
         ),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
-        (lambda m: m | {"files": {"../x": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
-        (lambda m: m | {"files": {"/etc/passwd": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
+        (
+            lambda m: m | {"files": {"../x": SOME_FILE}},
+            DamagedRecordingError,
+            "outside the recording",
+        ),
+        (
+            lambda m: m | {"files": {"/etc/passwd": SOME_FILE}},
+            DamagedRecordingError,
+            "outside the recording",
+        ),
         (lambda m: m | {"pairs": [{}]}, DamagedRecordingError, "counter"),
         (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "has 3 in the field 'leaves.0'"),
         (lambda m: m | {"prices": None}, DamagedRecordingError, "has None in the field 'prices'"),
@@ -243,7 +293,9 @@ SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
         (lambda m: [m], NotARecordingError, "is not the manifest"),
     ],
 )
-def test_a_wrong_manifest_is_refused(toy: Path, change: object, error: type[FevalError], words: str) -> None:
+def test_a_wrong_manifest_is_refused(
+    toy: Path, change: object, error: type[FevalError], words: str
+) -> None:
     path = toy / "manifest.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))  # type: ignore[operator]
     with pytest.raises(error, match=words):
@@ -280,7 +332,9 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")]
+)
 def test_a_disk_that_says_no_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
 ) -> None:
@@ -340,7 +394,11 @@ def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
         ([pool(0, ["4"], tokens=[1, 2])], UsageError, "different lengths"),
         ([pool(0, ["4"], extra={"mood": ["good"]})], UsageError, "unknown columns"),
         ([pool(0, ["\ud800"])], UsageError, "valid Unicode"),
-        ([PoolRows("toy/0", ["x"], ["4"], ["4"], [1], ["max_tokens"])], UsageError, "finish reason"),
+        (
+            [PoolRows("toy/0", ["x"], ["4"], ["4"], [1], ["max_tokens"])],
+            UsageError,
+            "finish reason",
+        ),
     ],
 )
 def test_rows_that_cannot_be_stored_are_refused(
@@ -380,7 +438,10 @@ def test_merge_keeps_everything_and_names_its_parents(tmp_path: Path, toy: Path)
     more = write_toy(tmp_path / "more", {"gamma": [["4", "9"], ["5", "5"]]}, GOLDS)
     merged = open_recording(merge([toy, more], tmp_path / "merged"))
     assert merged.llm_names("toy") == ["alpha", "org/beta", "gamma"]
-    assert [p["hash"] for p in merged.manifest.raw["parents"]] == [open_recording(toy).hash, open_recording(more).hash]
+    assert [p["hash"] for p in merged.manifest.raw["parents"]] == [
+        open_recording(toy).hash,
+        open_recording(more).hash,
+    ]
     assert verify_recording(tmp_path / "merged").ok
     for llm, source in (("alpha", toy), ("gamma", more)):
         assert list(merged.pools("toy", llm)) == list(open_recording(source).pools("toy", llm))
@@ -393,10 +454,17 @@ def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Pa
 
 @pytest.mark.parametrize(
     ("pools", "golds", "words"),
-    [({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"), ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds")],
+    [
+        ({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"),
+        ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds"),
+    ],
 )
 def test_contradicting_recordings_do_not_merge(
-    tmp_path: Path, toy: Path, pools: dict[str, list[list[str | None]]], golds: list[str | None], words: str
+    tmp_path: Path,
+    toy: Path,
+    pools: dict[str, list[list[str | None]]],
+    golds: list[str | None],
+    words: str,
 ) -> None:
     other = write_toy(tmp_path / "other", pools, golds)
     with pytest.raises(ConflictError, match=words):
@@ -413,7 +481,9 @@ def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path: Path,
 
 
 def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
-    small = open_recording(select(toy, tmp_path / "s", llms=["alpha"], questions=["toy/1"], samples=2))
+    small = open_recording(
+        select(toy, tmp_path / "s", llms=["alpha"], questions=["toy/1"], samples=2)
+    )
     assert small.llm_names("toy") == ["alpha"]
     assert [q.id for q in small.questions("toy")] == ["toy/1"]
     assert next(small.pools("toy", "alpha")).answers == ["7", "5"]
@@ -433,7 +503,18 @@ def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
 
 
 def test_file_names_are_safe_and_different() -> None:
-    names = ["a/b", "a--b", "a b", "a_b", "..", ".hidden", "gpt@t=0.8", "ü", "x" * 150, "x" * 150 + "y"]
+    names = [
+        "a/b",
+        "a--b",
+        "a b",
+        "a_b",
+        "..",
+        ".hidden",
+        "gpt@t=0.8",
+        "ü",
+        "x" * 150,
+        "x" * 150 + "y",
+    ]
     assert len({slug(name) for name in names}) == len(names)
     assert all(is_safe_path(slug(name)) and not slug(name).startswith(".") for name in names)
     assert slug("gpt-3.5-turbo@t=0.8") == "gpt-3.5-turbo@t=0.8"
@@ -444,7 +525,9 @@ def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path)
         write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
     toy = tmp_path / "fuzz"
@@ -463,7 +546,9 @@ def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.Data
         (tmp_path / name).write_bytes(content)
         records[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     try:
-        votes = open_votes(tmp_path / "votes", records["votes"], (tmp_path / "details", records["details"]))
+        votes = open_votes(
+            tmp_path / "votes", records["votes"], (tmp_path / "details", records["details"])
+        )
         assert all(isinstance(votes.candidates(row), list) for row in range(len(votes)))
         assert len(votes.question_ids) == len(votes.text_keys) == len(votes)
         assert all(llm.finish.shape == llm.codes.shape for llm in votes.llms.values())
@@ -473,12 +558,16 @@ def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.Data
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
     toy = tmp_path / "fuzz"
@@ -527,7 +616,10 @@ def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path
         pytest.skip("this file system takes names in UTF-8 only")
     toy = write_toy(folder / "toy", POOLS, GOLDS)
     assert verify_recording(toy).ok
-    assert open_recording(toy).texts("toy", "alpha", 0)[0] == "Thinking about 0, sample 0. The answer is 4."
+    assert (
+        open_recording(toy).texts("toy", "alpha", 0)[0]
+        == "Thinking about 0, sample 0. The answer is 4."
+    )
 
 
 @pytest.mark.parametrize(
@@ -540,7 +632,9 @@ def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path
         lambda m: m["operation"].update(size=float("nan")),
     ],
 )
-def test_nothing_is_derived_from_a_manifest_of_another_shape(toy: Path, tmp_path: Path, change: object) -> None:
+def test_nothing_is_derived_from_a_manifest_of_another_shape(
+    toy: Path, tmp_path: Path, change: object
+) -> None:
     manifest = json.loads((toy / "manifest.json").read_bytes())
     change(manifest)  # type: ignore[operator]
     (toy / "manifest.json").write_text(json.dumps(manifest))
@@ -553,10 +647,14 @@ def test_nothing_is_derived_from_a_manifest_of_another_shape(toy: Path, tmp_path
 
 def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> None:
     name = "samples/toy/alpha.parquet"
-    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS)
+    other = write_toy(
+        tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS
+    )
     assert (other / name).stat().st_size == (toy / name).stat().st_size
     shutil.copy(other / name, toy / name)
-    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"):
+    with pytest.raises(
+        DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"
+    ):
         select(toy, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "toy"]
 
@@ -577,8 +675,13 @@ def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, w
 
 
 def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="valid Unicode"), RecordingWriter(tmp_path / "r", operation={}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])
+    with (
+        pytest.raises(UsageError, match="valid Unicode"),
+        RecordingWriter(tmp_path / "r", operation={}) as writer,
+    ):
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")]
+        )
 
 
 def test_nothing_is_written_into_a_recording(toy: Path) -> None:
@@ -633,14 +736,32 @@ def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path)
     ("asked", "names", "sentence", "other"),
     [
         ("gpt-4o", {"gpt-4o": 4}, None, False),
-        ("gpt-4o", {"gpt-4o-2024-08-06": 4}, "gpt-4o on toy was served as gpt-4o-2024-08-06.", False),
-        ("openai/gpt-4o:free", {"gpt-4o": 4}, "openai/gpt-4o:free on toy was served as gpt-4o.", False),
+        (
+            "gpt-4o",
+            {"gpt-4o-2024-08-06": 4},
+            "gpt-4o on toy was served as gpt-4o-2024-08-06.",
+            False,
+        ),
+        (
+            "openai/gpt-4o:free",
+            {"gpt-4o": 4},
+            "openai/gpt-4o:free on toy was served as gpt-4o.",
+            False,
+        ),
         ("x-latest", {"x-20241022": 4}, "x-latest on toy was served as x-20241022.", False),
-        ("gpt-4o", {"gpt-4o-mini": 4}, "another model answered, as the replies say: gpt-4o-mini (4 CoTs).", True),
+        (
+            "gpt-4o",
+            {"gpt-4o-mini": 4},
+            "another model answered, as the replies say: gpt-4o-mini (4 CoTs).",
+            True,
+        ),
         (
             "gpt-4o",
             {"gpt-4o-2024-08-06": 1, "gpt-4o-2024-05-13": 3},
-            "more than one model answered, as the replies say: gpt-4o-2024-05-13 (3 CoTs), gpt-4o-2024-08-06 (1 CoT).",
+            (
+                "more than one model answered, as the replies say: gpt-4o-2024-05-13 (3 CoTs),"
+                " gpt-4o-2024-08-06 (1 CoT)."
+            ),
             True,
         ),
     ],
@@ -650,7 +771,9 @@ def test_the_models_that_answered_are_said(
 ) -> None:
     stated = [name for name, count in names.items() for _ in range(count)]
     row = replace(pool(0, ["a", "a", "b", "a"]), extra={"served_model": stated})
-    plain = write_rows(tmp_path / "plain", ["a"], (LLMInfo(asked), [pool(0, ["a", "a", "b", "a"])]), prices="none")
+    plain = write_rows(
+        tmp_path / "plain", ["a"], (LLMInfo(asked), [pool(0, ["a", "a", "b", "a"])]), prices="none"
+    )
     out = write_rows(tmp_path / "toy", ["a"], (LLMInfo(asked), [row]), prices="none")
     recording = open_recording(out)
     assert recording.manifest.pairs["toy", asked]["served"] == names
@@ -658,10 +781,14 @@ def test_the_models_that_answered_are_said(
     verification = verify_recording(out)
     assert verification.ok
     dataset, [llm] = load("toy", recording=out)
-    runs = [evaluate(SelfConsistency(2), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])]
+    runs = [
+        evaluate(SelfConsistency(2), dataset, llm),
+        self_consistency_curve(dataset, llm, [1, 2]),
+    ]
     said = [verification.remarks, info_dict(recording)["served"], *(run.warnings for run in runs)]
     found = [[each for each in texts if sentence and each.endswith(sentence)] for texts in said]
     assert [len(each) for each in found] == [sentence is not None] * 2 + [other] * 2
-    assert not other or found[0][0].startswith(f"{asked} on toy: ")  # no request says as what it was asked
+    # no request says as what it was asked
+    assert not other or found[0][0].startswith(f"{asked} on toy: ")
     copy = select(out, tmp_path / "copy", llms=[asked])
     assert open_recording(copy).manifest.pairs["toy", asked]["served"] == names

@@ -1,4 +1,6 @@
-"""Recordings changed at random: each is refused in a sentence, or gives numbers, and none ends the process that reads it."""
+"""Recordings changed at random: each is refused in a sentence, or gives numbers, and none ends the
+process that reads it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ CASES = 500
 @pytest.mark.slow
 def test_a_recording_changed_at_random_is_a_sentence_or_numbers(tmp_path: Path) -> None:
     source = write_scored_toy(
-        tmp_path / "toy", {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}, ["4", "5"]
+        tmp_path / "toy",
+        {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]},
+        ["4", "5"],
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (SUPPORT, ROOT)))}
     script = [sys.executable, "-B", str(SUPPORT / "recording_fuzz.py"), str(source)]
@@ -28,12 +32,16 @@ def test_a_recording_changed_at_random_is_a_sentence_or_numbers(tmp_path: Path) 
     for number, (first, count) in enumerate(blocks):
         (tmp_path / str(number)).mkdir()
         command = [*script, str(tmp_path / str(number)), str(first), str(count)]
-        workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+        workers.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        )
     cases = []
     for worker, (first, count) in zip(workers, blocks, strict=True):
         lines = worker.communicate()[0].splitlines()
         cases += [json.loads(line) for line in lines]
-        assert worker.returncode == 0, f"case {first + len(lines)} ended the process with {worker.returncode}"
+        assert worker.returncode == 0, (
+            f"case {first + len(lines)} ended the process with {worker.returncode}"
+        )
         assert len(lines) == count
     outcomes = Counter(outcome for _, _, outcome in cases)
     odd = [case for case in cases if "Traceback" in case[2]]

@@ -15,7 +15,13 @@ from small import content, pool, put_manifest, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UnknownNameError, UsageError
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    NotRecordedError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.recording import (
     RecordingWriter,
     ScorerInfo,
@@ -30,11 +36,21 @@ from feval.recording import (
 )
 from feval.recording.layout.format import file_path
 
-POOLS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
+POOLS = {
+    "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
+    "org/beta": [["4"], ["9"], ["9"], ["9"]],
+}
 GOLDS = ["4", "5", None, "2"]
 JUDGE = ScorerInfo("org/judge", "judge", {"model": "some/model", "prompt": "v1"})
 ROWS = [
-    ScoreRows("toy/0", [0, 2], [0.5, None], verdicts=["fine", None], prompt_tokens=[9, 9], output_tokens=[1, None]),
+    ScoreRows(
+        "toy/0",
+        [0, 2],
+        [0.5, None],
+        verdicts=["fine", None],
+        prompt_tokens=[9, 9],
+        output_tokens=[1, None],
+    ),
     ScoreRows("toy/3", [0, 1], [None, 2], step_scores=[[0.9, 0.5, 0.8], None]),
 ]
 
@@ -55,11 +71,21 @@ def test_what_is_added_is_read_as_arrays(scored: Path) -> None:
     nan = math.nan
     expected = [[0.5, nan, nan], [nan, nan, nan], [nan, nan, nan], [nan, 2.0, nan]]
     np.testing.assert_array_equal(scores.values, expected)
-    assert scores.scored.tolist() == [[True, False, True], [False] * 3, [False] * 3, [True, True, False]]
+    assert scores.scored.tolist() == [
+        [True, False, True],
+        [False] * 3,
+        [False] * 3,
+        [True, True, False],
+    ]
     assert scores.prompt_tokens.tolist() == [[9, -1, 9], [-1] * 3, [-1] * 3, [-1] * 3]
     assert scores.output_tokens.tolist() == [[1, -1, -1], [-1] * 3, [-1] * 3, [-1] * 3]
     assert scores.steps(3, 0).tolist() == [0.9, 0.5, 0.8]
-    assert scores.steps(0, 0).tolist() == scores.steps(3, 1).tolist() == scores.steps(3, 2).tolist() == []
+    assert (
+        scores.steps(0, 0).tolist()
+        == scores.steps(3, 1).tolist()
+        == scores.steps(3, 2).tolist()
+        == []
+    )
 
 
 def test_rows_come_back_as_they_were_added(scored: Path) -> None:
@@ -68,9 +94,12 @@ def test_rows_come_back_as_they_were_added(scored: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "second"), [("min", 0.5, 2.0), ("product", 0.36, 2.0), ("last", 0.8, 2.0), ("mean", 2.2 / 3, 2.0)]
+    ("how", "first", "second"),
+    [("min", 0.5, 2.0), ("product", 0.36, 2.0), ("last", 0.8, 2.0), ("mean", 2.2 / 3, 2.0)],
 )
-def test_step_scores_are_aggregated(toy: Path, tmp_path: Path, how: str, first: float, second: float) -> None:
+def test_step_scores_are_aggregated(
+    toy: Path, tmp_path: Path, how: str, first: float, second: float
+) -> None:
     rows = [
         ScoreRows("toy/0", [1], [None], [[0.9, 0.5, 0.8]]),
         ScoreRows("toy/1", [0], [7.0]),
@@ -79,10 +108,14 @@ def test_step_scores_are_aggregated(toy: Path, tmp_path: Path, how: str, first: 
     add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
     values = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge").aggregated(how)
     nan = math.nan
-    np.testing.assert_allclose(values, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]])
+    np.testing.assert_allclose(
+        values, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]]
+    )
 
 
-def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored: Path, toy: Path, tmp_path: Path) -> None:
+def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(
+    scored: Path, toy: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UnknownNameError, match="'max'"):
         open_recording(scored).scores("toy", "alpha", "org/judge").aggregated("max")
     add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): []})
@@ -93,7 +126,9 @@ def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored: Path
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_path: Path, seed: int) -> None:
+def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(
+    tmp_path: Path, seed: int
+) -> None:
     draw = random.Random(seed)  # noqa: S311  values of a test
     sizes = [draw.choice([0, 1, 3, 5]) for _ in range(7)]
 
@@ -122,11 +157,20 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
     add_scores(tmp_path / "r", tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
     recording = open_recording(tmp_path / "s")
 
-    made = {"score": None, "min": min, "product": math.prod, "last": lambda x: x[-1], "mean": np.mean, "sum": sum}
+    made = {
+        "score": None,
+        "min": min,
+        "product": math.prod,
+        "last": lambda x: x[-1],
+        "mean": np.mean,
+        "sum": sum,
+    }
     for how, reduce in made.items():
         expected = np.full((7, max(sizes)), np.nan)
         for own in rows:
-            for sample, score, steps in zip(own.sample_indices, own.scores, own.step_scores or [], strict=True):
+            for sample, score, steps in zip(
+                own.sample_indices, own.scores, own.step_scores or [], strict=True
+            ):
                 if reduce is None and score is not None:
                     expected[int(own.question_id[4:]), sample] = score
                 elif reduce is not None and steps:
@@ -138,15 +182,23 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
     for i, own_pool in enumerate(pools):
         for sample in range(max(sizes)):
             value = (own_pool.sequence_logprobs or [])[sample] if sample < sizes[i] else None
-            np.testing.assert_equal(likely.sequence[i, sample], math.nan if value is None else value)
+            np.testing.assert_equal(
+                likely.sequence[i, sample], math.nan if value is None else value
+            )
             tokens = (own_pool.token_logprobs or [])[sample] if sample < sizes[i] else None
             np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
 
 
-def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path, tmp_path: Path) -> None:
+def test_scores_that_a_scorer_did_not_give_are_an_error(
+    scored: Path, toy: Path, tmp_path: Path
+) -> None:
     steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
-    with_steps = open_recording(add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps}))
-    with pytest.raises(NotRecordedError, match=r"gave step scores only for alpha on toy.* such as 'min'"):
+    with_steps = open_recording(
+        add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps})
+    )
+    with pytest.raises(
+        NotRecordedError, match=r"gave step scores only for alpha on toy.* such as 'min'"
+    ):
         aggregate_scores(with_steps, "toy", "alpha", "org/judge")
     plain = [ScoreRows("toy/0", [0], [0.5])]
     without = open_recording(add_scores(toy, tmp_path / "plain", JUDGE, {("toy", "alpha"): plain}))
@@ -166,13 +218,20 @@ def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) 
     path = file_path("scores/org/judge", "toy", "alpha")
     assert path.startswith("scores/toy/alpha/org--judge")
     assert content(out).keys() == before.keys() | {path}
-    assert {name for name in before if not (toy / name).samefile(out / name)} == {"README.md", "manifest.json"}
+    assert {name for name in before if not (toy / name).samefile(out / name)} == {
+        "README.md",
+        "manifest.json",
+    }
 
 
 def test_the_manifest_says_who_scored_what(toy: Path, scored: Path) -> None:
     raw = open_recording(scored).manifest.raw
     assert raw["scorers"] == [
-        {"name": "org/judge", "kind": "judge", "parameters": {"model": "some/model", "prompt": "v1"}}
+        {
+            "name": "org/judge",
+            "kind": "judge",
+            "parameters": {"model": "some/model", "prompt": "v1"},
+        }
     ]
     assert raw["scores"] == [
         {
@@ -189,7 +248,9 @@ def test_the_manifest_says_who_scored_what(toy: Path, scored: Path) -> None:
     assert raw["operation"] == {"name": "score", "scorer": "org/judge"}
     assert raw["notes"] == ["Odd."]
     assert raw["parents"][0]["hash"] == open_recording(toy).hash
-    assert "| toy | `alpha` | `org/judge` | judge | 4 | 2 | 1 |" in (scored / "README.md").read_text()
+    assert (
+        "| toy | `alpha` | `org/judge` | judge | 4 | 2 | 1 |" in (scored / "README.md").read_text()
+    )
 
 
 def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
@@ -203,9 +264,14 @@ def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
 def test_scores_are_content(toy: Path, scored: Path, tmp_path: Path) -> None:
     same = add_scores(toy, tmp_path / "same", JUDGE, {("toy", "alpha"): ROWS})
     other = add_scores(
-        toy, tmp_path / "other", JUDGE, {("toy", "alpha"): [replace(ROWS[0], scores=[0.25, None]), ROWS[1]]}
+        toy,
+        tmp_path / "other",
+        JUDGE,
+        {("toy", "alpha"): [replace(ROWS[0], scores=[0.25, None]), ROWS[1]]},
     )
-    renamed = add_scores(toy, tmp_path / "renamed", replace(JUDGE, kind="other"), {("toy", "alpha"): ROWS})
+    renamed = add_scores(
+        toy, tmp_path / "renamed", replace(JUDGE, kind="other"), {("toy", "alpha"): ROWS}
+    )
     hashes = [open_recording(path).hash for path in (toy, scored, same, other, renamed)]
     assert hashes[1] == hashes[2]
     assert len(set(hashes)) == 4
@@ -232,7 +298,9 @@ def test_verify_counts_what_the_manifest_counts(scored: Path) -> None:
 def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
     second = ScorerInfo("len", "python")
     rows = [ScoreRows("toy/2", [0], [3.0])]
-    add_scores(scored, tmp_path / "both", second, {("toy", "org/beta"): rows, ("toy", "alpha"): ROWS})
+    add_scores(
+        scored, tmp_path / "both", second, {("toy", "org/beta"): rows, ("toy", "alpha"): ROWS}
+    )
     recording = open_recording(tmp_path / "both")
     assert recording.scorers("toy", "alpha") == ["org/judge", "len"]
     assert recording.scorers("toy", "org/beta") == ["len"]
@@ -316,7 +384,9 @@ def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: 
 
 def test_extraction_keeps_scores_and_says_what_they_saw(scored: Path, tmp_path: Path) -> None:
     extraction = extract(scored, tmp_path / "new", answer_kind="text")
-    assert extraction.notes == ("toy: org/judge scored the CoTs of alpha with the answers of the parent.",)
+    assert extraction.notes == (
+        "toy: org/judge scored the CoTs of alpha with the answers of the parent.",
+    )
     path = file_path("scores/org/judge", "toy", "alpha")
     assert (scored / path).samefile(tmp_path / "new" / path)
     assert open_recording(tmp_path / "new").scorers("toy", "alpha") == ["org/judge"]
@@ -327,7 +397,10 @@ def test_info_shows_scores(scored: Path, toy: Path) -> None:
     def info(path: Path, *options: str) -> Any:
         return CliRunner().invoke(app, ["info", str(path), *options]).stdout
 
-    assert "toy      alpha  org/judge     4           2           1             18              1" in info(scored)
+    assert (
+        "toy      alpha  org/judge     4           2           1             18              1"
+        in info(scored)
+    )
     assert "org/judge  judge  model some/model, prompt v1" in info(scored)
     assert "scorer" not in info(toy)
     account = json.loads(info(scored, "--json"))

@@ -1,4 +1,6 @@
-"""Trees of steps in a recording: what is added is read, hashed and verified, in every derived recording too."""
+"""Trees of steps in a recording: what is added is read, hashed and verified, in every derived
+recording too.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from feval.report.tables.info import info_headline, info_tables
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_trees(tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": [["4", "4"], ["5"], ["1"]]})
+    return write_trees(
+        tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": [["4", "4"], ["5"], ["1"]]}
+    )
 
 
 def test_steps_are_read_as_arrays(trees: Path) -> None:
@@ -34,11 +38,16 @@ def test_steps_are_read_as_arrays(trees: Path) -> None:
     assert children == [[0, 1], [2, 3], [4], [], [5, 6], [], [], []]
     assert list(steps.children(2, -1)) == []
     assert recording.steps("toy", "alpha") is None
-    assert (recording.has_steps("toy", "tree"), recording.has_steps("toy", "alpha")) == (True, False)
+    assert (recording.has_steps("toy", "tree"), recording.has_steps("toy", "alpha")) == (
+        True,
+        False,
+    )
 
 
 def test_trees_come_back_as_they_were_added(trees: Path) -> None:
-    assert list(open_recording(trees).pools("toy", "tree")) == [tree(i, each) for i, each in enumerate(TREES)]
+    assert list(open_recording(trees).pools("toy", "tree")) == [
+        tree(i, each) for i, each in enumerate(TREES)
+    ]
     assert verify_recording(trees).problems == ()
 
 
@@ -53,22 +62,32 @@ def test_the_manifest_says_how_deep_they_are(trees: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"parents": [None, 2, 0, 0, 1, 3, 3]}, "step 1 has the parent 2; steps come behind their parents"),
+        (
+            {"parents": [None, 2, 0, 0, 1, 3, 3]},
+            "step 1 has the parent 2; steps come behind their parents",
+        ),
         ({"parents": [None, None, 2, 0, 1, 3, 3]}, "step 2 has the parent 2"),
         ({"parents": [None, None, 1, 0, 1, 3, 3]}, "step 3 has the parent 0"),
-        ({"parents": [None, None, 0, 0, 2, 3, 3]}, "step 4 goes on from step 2, which ends a solution"),
+        (
+            {"parents": [None, None, 0, 0, 2, 3, 3]},
+            "step 4 goes on from step 2, which ends a solution",
+        ),
         ({"ends": [False] * 7}, "step 2 has the answer '4.', and does not end a solution"),
         ({"ends": None}, "both a parent and a word"),
         ({"ends": [True]}, "different lengths"),
     ],
 )
-def test_what_is_no_tree_is_refused(changes: dict[str, list[int]], sentence: str, tmp_path: Path) -> None:
+def test_what_is_no_tree_is_refused(
+    changes: dict[str, list[int]], sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"):
         write_rows(tmp_path / "r", ["4"], ("tree", [replace(tree(0, TREES[0]), **changes)]))
 
 
 def test_trees_and_whole_cots_are_two_llms(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"):
+    with pytest.raises(
+        UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"
+    ):
         write_rows(tmp_path / "r", ["4", "4"], ("tree", [tree(0, TREES[0]), pool(1, ["4"])]))
 
 
@@ -86,7 +105,9 @@ def test_derived_recordings_keep_trees(trees: Path, tmp_path: Path) -> None:
     assert open_recording(tmp_path / "m").hash == hash_
     joined = merge([first, rest], tmp_path / "joined")
     assert open_recording(joined).hash == hash_
-    assert list(open_recording(joined).pools("toy", "tree")) == list(open_recording(trees).pools("toy", "tree"))
+    assert list(open_recording(joined).pools("toy", "tree")) == list(
+        open_recording(trees).pools("toy", "tree")
+    )
 
 
 def test_answers_are_read_again_only_where_a_solution_ends(tmp_path: Path) -> None:
@@ -131,7 +152,9 @@ def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_pa
     for name in ("votes/toy.votes", "votes/toy.details"):
         (folder / name).write_bytes((whole / name).read_bytes())
         restate(folder, name)
-    with pytest.raises(DamagedRecordingError, match="steps of tree on toy, and its votes files have none"):
+    with pytest.raises(
+        DamagedRecordingError, match="steps of tree on toy, and its votes files have none"
+    ):
         load("toy", ["tree"], folder)[1][0].pool.steps()
 
 
@@ -143,27 +166,40 @@ def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_pa
         (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs, steps"),
     ],
 )
-def test_info_calls_steps_steps(llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path) -> None:
+def test_info_calls_steps_steps(
+    llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path
+) -> None:
     recording = open_recording(select(trees, tmp_path / "r", llms=llms))
     assert headline in info_headline(recording)
     [pools] = [table for table in info_tables(recording) if table.title == "pools"]
     assert [column.name for column in pools.columns][2] == heading
-    assert {row[1]: row[4] for row in pools.rows} == {llm: "-" if llm == "tree" else "0.00" for llm in llms}
+    assert {row[1]: row[4] for row in pools.rows} == {
+        llm: "-" if llm == "tree" else "0.00" for llm in llms
+    }
 
 
 def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:
     path = "steps/toy/tree.parquet"
-    parts = [select(trees, tmp_path / f"{i}", questions=[f"toy/{i}"], llms=["tree"]) for i in range(2)]
+    parts = [
+        select(trees, tmp_path / f"{i}", questions=[f"toy/{i}"], llms=["tree"]) for i in range(2)
+    ]
     forged = pq.read_table(parts[0] / path)
     ends = pa.array([True, *forged.column("ends").to_pylist()[1:]])
-    pq.write_table(forged.set_column(forged.schema.get_field_index("ends"), "ends", ends), parts[0] / path)
+    pq.write_table(
+        forged.set_column(forged.schema.get_field_index("ends"), "ends", ends), parts[0] / path
+    )
     restate(parts[0], path)
     other = select(trees, tmp_path / "other", llms=["alpha"])
     for number, sources in enumerate((parts, [parts[0], other])):
-        with pytest.raises(DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"):
+        with pytest.raises(
+            DamagedRecordingError,
+            match="0: tree on toy, question 'toy/0': step 2 goes on from step 0",
+        ):
             merge(sources, tmp_path / f"m{number}")
     unlike = write_toy(tmp_path / "unlike", {"beta": [["4"]]}, ["4"], dataset="other")
-    with pytest.raises(DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"):
+    with pytest.raises(
+        DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"
+    ):
         merge([parts[0], unlike], tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -184,14 +220,18 @@ def test_arrays_that_are_no_trees_are_refused(steps: Steps) -> None:
 
 
 def test_a_flat_recording_has_none_of_it(tmp_path: Path) -> None:
-    folder = select(write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}), tmp_path / "flat", llms=["alpha"])
+    folder = select(
+        write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}), tmp_path / "flat", llms=["alpha"]
+    )
     assert not any("steps" in path for path in content(folder))
     assert b"parents" not in content(folder)["votes/toy.details"]
 
 
 def test_steps_are_no_samples(trees: Path) -> None:
     dataset, [llm, alpha] = load("toy", ["tree", "alpha"], trees)
-    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"):
+    with pytest.raises(
+        UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"
+    ):
         llm("toy/0", 1)
     with pytest.raises(UsageError, match="trees of steps"):
         llm.ask("toy/0").sample(1)
@@ -205,7 +245,10 @@ def test_steps_are_no_samples(trees: Path) -> None:
 def test_steps_of_two_recordings_are_in_the_joined_order(trees: Path, tmp_path: Path) -> None:
     one = select(trees, tmp_path / "one", questions=["toy/1"])
     two = select(trees, tmp_path / "two", questions=["toy/0"])
-    parts = [select(merge([one, two], tmp_path / "m"), tmp_path / "t", llms=["tree"]), tmp_path / "a"]
+    parts = [
+        select(merge([one, two], tmp_path / "m"), tmp_path / "t", llms=["tree"]),
+        tmp_path / "a",
+    ]
     select(merge([two, one], tmp_path / "n"), parts[1], llms=["alpha"])
     _, [alpha, llm] = load("toy", ["alpha", "tree"], parts)
     assert list(alpha.question_ids) == ["toy/0", "toy/1"]

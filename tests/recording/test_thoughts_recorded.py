@@ -1,4 +1,6 @@
-"""Thoughts through every door: only replies are read, and the raw texts can be rebuilt from what is on the disk."""
+"""Thoughts through every door: only replies are read, and the raw texts can be rebuilt from what is
+on the disk.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,13 @@ RAW = [
     "The answer is 5.",
 ]
 REPLIES = ["The answer is 4.", "The answer is 4.", "", "", "The answer is 5."]
-REASONING = ["It is \\boxed{7}.", "It is 7, or so.", "The answer is 7. No,", "The answer is 7.", None]
+REASONING = [
+    "It is \\boxed{7}.",
+    "It is 7, or so.",
+    "The answer is 7. No,",
+    "The answer is 7.",
+    None,
+]
 ANSWERS = ["4", "4", None, None, "5"]
 REASONS = ["stop", "stop", "length", "stop", "stop"]
 QUESTION = Question("sums/0", "Two and two?", "4", "4")
@@ -78,16 +86,26 @@ def assert_split(recording: Recording) -> None:
     assert verify_recording(recording.path).ok
 
 
-def imported(tmp_path: Path, samples: Sequence[dict[str, Any]], llm: str = LLM, **options: Any) -> Recording:
+def imported(
+    tmp_path: Path, samples: Sequence[dict[str, Any]], llm: str = LLM, **options: Any
+) -> Recording:
     source = tmp_path / "source.jsonl"
-    line = {"id": "sums/0", "question": "Two and two?", "answer": "4", "llm": llm, "samples": samples}
+    line = {
+        "id": "sums/0",
+        "question": "Two and two?",
+        "answer": "4",
+        "llm": llm,
+        "samples": samples,
+    }
     source.write_text(json.dumps(line) + "\n")
     out = tmp_path / f"imported-{len(list(tmp_path.iterdir()))}"
     options = {"dataset": "sums", "answer_kind": "number"} | options
     return open_recording(import_recording("jsonl", source, out, **options))
 
 
-def written(out: Path, *, texts: Sequence[str], llms: Sequence[str] = (LLM,), **fields: Any) -> Path:
+def written(
+    out: Path, *, texts: Sequence[str], llms: Sequence[str] = (LLM,), **fields: Any
+) -> Path:
     """A recording as it was made before thoughts were split off."""
     size = len(texts)
     with RecordingWriter(out, operation={"name": "test"}) as writer:
@@ -95,14 +113,24 @@ def written(out: Path, *, texts: Sequence[str], llms: Sequence[str] = (LLM,), **
         for llm in llms:
             own = texts if llm == LLM else ["The answer is 4."] * size
             pool = PoolRows(
-                "sums/0", own, ["7"] * size, ["7"] * size, [9] * size, ["unknown"] * size, "[]", 3, **fields
+                "sums/0",
+                own,
+                ["7"] * size,
+                ["7"] * size,
+                [9] * size,
+                ["unknown"] * size,
+                "[]",
+                3,
+                **fields,
             )
             writer.add_pools("sums", LLMInfo(llm), "words", [pool])
     return out
 
 
 def leaf_of(recording: Recording, part: str) -> str:
-    (digest,) = [leaf["sha256"] for leaf in recording.manifest.raw["leaves"] if leaf["part"] == part]
+    (digest,) = [
+        leaf["sha256"] for leaf in recording.manifest.raw["leaves"] if leaf["part"] == part
+    ]
     return str(digest)
 
 
@@ -112,13 +140,19 @@ def info(path: Path, *options: str) -> str:
 
 def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> None:
     reasons = ["stop", "stop", None, "stop", "stop"]
-    samples = [{"text": text, "finish_reason": reason} for text, reason in zip(RAW, reasons, strict=True)]
+    samples = [
+        {"text": text, "finish_reason": reason} for text, reason in zip(RAW, reasons, strict=True)
+    ]
     recording = imported(tmp_path, samples)
     assert_split(recording)
     notes = recording.manifest.raw["notes"]
-    assert "Texts with thoughts, which were split off (answers are read in the replies alone): 4." in notes
+    assert (
+        "Texts with thoughts, which were split off (answers are read in the replies alone): 4."
+        in notes
+    )
     assert "CoTs that end in their thoughts, without a reply, which is no answer: 2." in notes
-    # The tokens are those of the raw text: thoughts were paid for. Two words and a mark are 3 * 1.365 tokens.
+    # The tokens are those of the raw text: thoughts were paid for. Two words and a mark are 3 *
+    # 1.365 tokens.
     (cut,) = one_pool(imported(tmp_path, [{"text": "<think> two words"}])).output_tokens
     assert cut == 4
 
@@ -128,22 +162,30 @@ def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path)
     recording = imported(tmp_path, samples)
     assert list(one_pool(recording).answers) == ["7", "7", None, None, "7"]
     assert any(
-        "may come from a thought; `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"]
+        "may come from a thought; `--answers text` reads the replies" in n
+        for n in recording.manifest.raw["notes"]
     )
     assert list(one_pool(imported(tmp_path, samples, answers="text")).answers) == ANSWERS
     verbatim = imported(tmp_path, samples, answer_kind="verbatim")  # what the authors counted
     assert list(one_pool(verbatim).answers) == ["7"] * 5
 
 
-def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_field_of_their_own(tmp_path: Path) -> None:
+def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_field_of_their_own(
+    tmp_path: Path,
+) -> None:
     texts = ["", " \n", "7", None]
-    samples = [{"text": text, "reasoning": "It is 7.", "answer": "7", "tokens": 3} for text in texts]
+    samples = [
+        {"text": text, "reasoning": "It is 7.", "answer": "7", "tokens": 3} for text in texts
+    ]
     samples.append({"text": "", "answer": "7", "tokens": 3})  # neither text nor thoughts were kept
     assert list(one_pool(imported(tmp_path, samples)).answers) == [None, None, "7", "7", "7"]
 
 
 def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
-    samples = [{"text": "The answer is 4.", "reasoning": "It is 7."}, {"text": "The answer is 5.", "reasoning": None}]
+    samples = [
+        {"text": "The answer is 4.", "reasoning": "It is 7."},
+        {"text": "The answer is 5.", "reasoning": None},
+    ]
     recording = imported(tmp_path, samples)
     pool = one_pool(recording)
     assert (pool.reasoning, pool.reasoning_marks) == (["It is 7.", None], None)
@@ -153,13 +195,19 @@ def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
 
 
 def test_thoughts_of_a_field_stand_before_those_of_the_text(tmp_path: Path) -> None:
-    pool = one_pool(imported(tmp_path, [{"text": "<think>b</think>The answer is 4.", "reasoning": "a"}]))
+    pool = one_pool(
+        imported(tmp_path, [{"text": "<think>b</think>The answer is 4.", "reasoning": "a"}])
+    )
     assert pool.reasoning == ["ab"]
     assert pool.raw_texts() == ["<think>b</think>The answer is 4."]
     assert pool.reasoning_apart() == ["a"]
 
 
-CUT = [("So 5, no, 6", "length"), ("The answer is 5.", "stop"), ("It is 7, no.\n</think>\nThe answer is 4.", "stop")]
+CUT = [
+    ("So 5, no, 6", "length"),
+    ("The answer is 5.", "stop"),
+    ("It is 7, no.\n</think>\nThe answer is 4.", "stop"),
+]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
@@ -179,14 +227,20 @@ def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
     ]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options: dict[str, Any] = {"dataset": "sums", "answer_kind": "number", "llm": LLM}
-    out = import_recording("jsonl", source, tmp_path / "new", **options, executor=Parcels() if executed else None)
+    out = import_recording(
+        "jsonl", source, tmp_path / "new", **options, executor=Parcels() if executed else None
+    )
     with monkeypatch.context() as patch:  # as it was imported before this was known
         patch.setattr("feval.importers.pools.opened_by_template", lambda *_: False)
         old = import_recording("jsonl", source, tmp_path / "old", **options)
     recordings = [open_recording(out), open_recording(extract(old, tmp_path / "again").path)]
     for recording in recordings:
         pools = {pool.question_id: pool for pool in recording.pools("sums", LLM)}
-        assert [list(pools[f"q{n}"].texts) for n in range(3)] == [[""], ["The answer is 5."], ["The answer is 4."]]
+        assert [list(pools[f"q{n}"].texts) for n in range(3)] == [
+            [""],
+            ["The answer is 5."],
+            ["The answer is 4."],
+        ]
         assert [pools[f"q{n}"].answers[0] for n in range(3)] == [None, "5", "4"]
         assert [pools[f"q{n}"].raw_texts()[0] for n in range(3)] == [text for text, _ in CUT]
         assert verify_recording(recording.path).ok
@@ -195,7 +249,9 @@ def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
     assert before == {"q0": "6", "q1": "5", "q2": "4"}
 
 
-def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_template_opens(tmp_path: Path) -> None:
+def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_template_opens(
+    tmp_path: Path,
+) -> None:
     samples = [
         {"text": "So 5, no, 6", "finish_reason": "length"},
         {"text": "<think>a</think>5", "finish_reason": "stop"},
@@ -204,21 +260,31 @@ def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_temp
 
 
 def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
-    samples = [{"text": "<think>7", "finish_reason": reason} for reason in ("stop", "content_filter", None)]
-    assert list(one_pool(imported(tmp_path, samples)).finish_reasons) == ["stop", "content_filter", "length"]
+    samples = [
+        {"text": "<think>7", "finish_reason": reason} for reason in ("stop", "content_filter", None)
+    ]
+    assert list(one_pool(imported(tmp_path, samples)).finish_reasons) == [
+        "stop",
+        "content_filter",
+        "length",
+    ]
 
 
-def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(tmp_path: Path) -> None:
+def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(
+    tmp_path: Path,
+) -> None:
     plain = open_recording(written(tmp_path / "plain", texts=["4"], reasoning=["hm"]))
     assert leaf_of(plain, "reasoning") == hashlib.sha256(b'["sums/0",["hm"]]\n').hexdigest()
     check_leaf(plain, Part("reasoning", "sums", LLM))
     marked = imported(tmp_path, [{"text": "<think>hm</think>The answer is 4."}, {"text": "4"}])
-    line = '["sums/0",["hm",null],[[{"closing":"</think>","length":2,"opening":"<think>","reply_offset":0}],null]]\n'
+    line = '["sums/0",["hm",null],[[{"closing":"</think>","length":2,"opening":"<think>","reply_offset":0}],null]]\n'  # noqa: E501
     assert leaf_of(marked, "reasoning") == hashlib.sha256(line.encode()).hexdigest()
 
 
 def test_marks_travel_with_selections_and_merges(tmp_path: Path) -> None:
-    samples = [{"text": text, "finish_reason": reason} for text, reason in zip(RAW, REASONS, strict=True)]
+    samples = [
+        {"text": text, "finish_reason": reason} for text, reason in zip(RAW, REASONS, strict=True)
+    ]
     first = imported(tmp_path, samples)
     other = imported(tmp_path, [{"text": "4"}], llm="org/other")
     assert_split(open_recording(merge([first.path, other.path], tmp_path / "merged")))
@@ -230,7 +296,9 @@ def test_marks_travel_with_selections_and_merges(tmp_path: Path) -> None:
 def test_marks_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
     pool = one_pool(imported(tmp_path, [{"text": RAW[0]}]))
     with pytest.raises(UsageError, match="the marks of its thoughts do not fit its texts"):
-        written(tmp_path / "wrong", texts=["4"], reasoning=["hm"], reasoning_marks=pool.reasoning_marks)
+        written(
+            tmp_path / "wrong", texts=["4"], reasoning=["hm"], reasoning_marks=pool.reasoning_marks
+        )
 
 
 def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_path: Path) -> None:
@@ -254,7 +322,10 @@ def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
     assert verify_recording(new.path).ok
     (dataset,) = result.datasets
     assert [(llm.split, llm.without_reply) for llm in dataset.llms] == [(4, 2), (0, 0)]
-    assert "the thoughts of org/thinker were split off 4 of 5 texts; 2 CoTs end in their thoughts" in result.notes[0]
+    assert (
+        "the thoughts of org/thinker were split off 4 of 5 texts; 2 CoTs end in their thoughts"
+        in result.notes[0]
+    )
 
     def is_linked(part: str, llm: str) -> bool:
         prefix = f"{part}/sums/{llm}"
@@ -287,7 +358,9 @@ def messages(question: Question) -> list[Message]:
     return [Message("user", question.text)]
 
 
-WORK = RecordingTask([QUESTION], "sums", LLM, messages, "sums@1", Decoding(), samples=5, answer_kind="number")
+WORK = RecordingTask(
+    [QUESTION], "sums", LLM, messages, "sums@1", Decoding(), samples=5, answer_kind="number"
+)
 
 
 def thinking(**fields: Any) -> FakeBackend:
@@ -296,7 +369,9 @@ def thinking(**fields: Any) -> FakeBackend:
     return FakeBackend(answer=lambda _, sample: Completion(RAW[sample], reasons[sample], **usual))
 
 
-def recorded(out: Path, backend: FakeBackend | None = None, work: RecordingTask = WORK, **options: Any) -> Recording:
+def recorded(
+    out: Path, backend: FakeBackend | None = None, work: RecordingTask = WORK, **options: Any
+) -> Recording:
     options = {"prices": "none", "now": lambda: NOW} | options
     return open_recording(record_dataset(work, backend or thinking(), out, **options))
 
@@ -305,9 +380,16 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
     recording = recorded(tmp_path / "r", keep_journal=True)
     assert_split(recording)
     assert "Texts that held thoughts, which were split off: 4." in recording.manifest.raw["notes"]
-    assert "CoTs that end in their thoughts, without a reply, which is no answer: 2." in recording.manifest.raw["notes"]
+    assert (
+        "CoTs that end in their thoughts, without a reply, which is no answer: 2."
+        in recording.manifest.raw["notes"]
+    )
     with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
-        cots = {entry.record["sample"]: entry.record for entry in journal.entries() if entry.kind == "cot"}
+        cots = {
+            entry.record["sample"]: entry.record
+            for entry in journal.entries()
+            if entry.kind == "cot"
+        }
         assert [cots[sample]["text"] for sample in range(5)] == RAW
         plan = WORK.plan()
         again = seal(
@@ -340,7 +422,8 @@ def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path:
     whole = recorded(tmp_path / "whole", backend, start=first.path)
     assert_split(whole)
     assert backend.asked == {("sums/0", 3): 1, ("sums/0", 4): 1}
-    assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE  # counts that were split stay so
+    # counts that were split stay so
+    assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
 
 
 def test_the_replay_sees_replies(tmp_path: Path) -> None:
@@ -409,7 +492,9 @@ def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works
             read_card("llms", path, LLMCard)
 
 
-def test_an_llm_that_reasons_has_room_to_think(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_llm_that_reasons_has_room_to_think(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert default_decoding("org/unheard-of").max_tokens == 2048
     assert default_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
     assert default_decoding("o3-mini").max_tokens == 2048  # its card is published, and frozen
@@ -421,22 +506,35 @@ def test_an_llm_that_reasons_has_room_to_think(tmp_path: Path, monkeypatch: pyte
 
 
 def cut(number: int, of: int, text: str = "<think>No,", reason: str = "length") -> list[Completion]:
-    return [Completion(text, reason)] * number + [Completion("The answer is 4.", "stop")] * (of - number)
+    return [Completion(text, reason)] * number + [Completion("The answer is 4.", "stop")] * (
+        of - number
+    )
 
 
 @pytest.mark.parametrize(
     ("completions", "warning"),
     [
         (cut(1, 20), None),  # 5 % are not more than 5 %
-        (cut(2, 20), "2 of the first 20 CoTs end at the limit of 2,048 output tokens, 2 of them inside a thought"),
+        (
+            cut(2, 20),
+            (
+                "2 of the first 20 CoTs end at the limit of 2,048 output tokens, 2 of them inside a"
+                " thought"
+            ),
+        ),
         (cut(2, 20, reason="unknown"), "2 of the first 20 CoTs end at the limit"),
-        (cut(2, 20, "The answer", "length"), "2 of the first 20 CoTs end at the limit of 2,048 output tokens, so that"),
+        (
+            cut(2, 20, "The answer", "length"),
+            "2 of the first 20 CoTs end at the limit of 2,048 output tokens, so that",
+        ),
         (cut(1, 20) + cut(5, 80), "6 of the first 100 CoTs end at the limit"),
         (cut(1, 20) + cut(4, 80), None),
         (cut(2, 19), None),  # too early to say
     ],
 )
-def test_too_many_replies_at_the_limit_are_said_early(completions: list[Completion], warning: str | None) -> None:
+def test_too_many_replies_at_the_limit_are_said_early(
+    completions: list[Completion], warning: str | None
+) -> None:
     watch = LimitWatch(Decoding(max_tokens=2048), None, 500)
     said = [sentence for sentence in map(watch.see, completions) if sentence]
     assert len(said) == (warning is not None)
@@ -446,18 +544,26 @@ def test_too_many_replies_at_the_limit_are_said_early(completions: list[Completi
 
 def test_record_warns_and_the_recording_says_so(tmp_path: Path) -> None:
     warnings: list[str] = []
-    backend = FakeBackend(answer=lambda *_: Completion("<think>No,", "length", output_tokens=9, prompt_tokens=2))
-    recording = recorded(tmp_path / "r", backend, progress=lambda state: warnings.append(state.warning or ""))
+    backend = FakeBackend(
+        answer=lambda *_: Completion("<think>No,", "length", output_tokens=9, prompt_tokens=2)
+    )
+    recording = recorded(
+        tmp_path / "r", backend, progress=lambda state: warnings.append(state.warning or "")
+    )
     expected = (
-        "5 of the first 5 CoTs end at the limit of 2,048 output tokens, 5 of them inside a thought, so that their answers are "
-        "not known. Stop, and record into another folder with a higher limit, such as --max-tokens 32768."
+        "5 of the first 5 CoTs end at the limit of 2,048 output tokens, 5 of them inside a thought,"
+        " so that their answers are not known. Stop, and record into another folder with a higher"
+        " limit, such as --max-tokens 32768."
     )
     assert warnings[-1] == expected
     assert expected in recording.manifest.raw["notes"]
 
 
 def read(messages: Sequence[dict[str, Any]], usage: dict[str, Any]) -> replies.Reading:
-    choices = [{"index": i, "finish_reason": "stop", "message": message} for i, message in enumerate(messages)]
+    choices = [
+        {"index": i, "finish_reason": "stop", "message": message}
+        for i, message in enumerate(messages)
+    ]
     return replies.read({"choices": choices, "usage": usage}, len(messages), None, str)
 
 
@@ -469,7 +575,9 @@ def test_hidden_reasoning_is_not_split_by_visible_text() -> None:
     assert all(completion.tokens_split for completion in reading.completions)
     assert "split evenly" in reading.notes[0]
     assert "samples_per_request = 1" in reading.notes[0]
-    shown = read([{"content": "a", "reasoning": "r" * 3}, {"content": "a", "reasoning": "r"}], usage)
+    shown = read(
+        [{"content": "a", "reasoning": "r" * 3}, {"content": "a", "reasoning": "r"}], usage
+    )
     assert [completion.reasoning_tokens for completion in shown.completions] == [75, 25]
     assert "evenly" not in shown.notes[0]
 
@@ -494,7 +602,15 @@ def test_one_reply_has_the_provider_s_own_counts() -> None:
         ),
         ({"reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]}, "s"),
         ({"reasoning": "r", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]}, "r"),
-        ({"content": [{"type": "thinking", "thinking": "r"}, {"type": "redacted_thinking", "data": "x"}]}, "r"),
+        (
+            {
+                "content": [
+                    {"type": "thinking", "thinking": "r"},
+                    {"type": "redacted_thinking", "data": "x"},
+                ]
+            },
+            "r",
+        ),
         ({"content": [{"text": "r", "thought": True}, {"text": "a"}]}, "r"),
         ({"content": [{"type": "reasoning", "text": "r"}, {"type": "text", "text": "a"}]}, "r"),
     ],
@@ -511,21 +627,29 @@ def test_every_field_that_holds_thoughts_is_read(message: dict[str, Any], reason
         # Gemini's thoughts are not among its candidates' tokens.
         ({"thoughts_token_count": 100}, 110, 100),
         ({"thoughts_token_count": 100, "total_tokens": 113}, 110, 100),
-        ({"thoughts_token_count": 4, "total_tokens": 13}, 10, None),  # they are inside: the total shows it
-        ({"total_tokens": 113}, 110, 100),  # as its OpenAI-compatible door has it: in the total alone
+        # they are inside: the total shows it
+        ({"thoughts_token_count": 4, "total_tokens": 13}, 10, None),
+        # as its OpenAI-compatible door has it: in the total alone
+        ({"total_tokens": 113}, 110, 100),
         ({"total_tokens": 13}, 10, None),
         ({"total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 2}}, 10, None),
         ({"output_tokens_details": {"reasoning_tokens": 4}}, 10, 4),
     ],
 )
-def test_thoughts_beside_the_completion_are_output(usage: dict[str, Any], output: int, reasoning: int | None) -> None:
-    (completion,) = read([{"content": "a"}], {"prompt_tokens": 3, "completion_tokens": 10} | usage).completions
+def test_thoughts_beside_the_completion_are_output(
+    usage: dict[str, Any], output: int, reasoning: int | None
+) -> None:
+    (completion,) = read(
+        [{"content": "a"}], {"prompt_tokens": 3, "completion_tokens": 10} | usage
+    ).completions
     assert (completion.output_tokens, completion.reasoning_tokens) == (output, reasoning)
 
 
 def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
     together = recorded(tmp_path / "together", thinking(tokens_split=True))
-    assert together.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE == "usage, split by length"
+    assert (
+        together.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE == "usage, split by length"
+    )
     assert "usage, split by length" in info(together.path)
     _, (llm,) = load("sums", [LLM], recording=together, prices="none")
     assert llm.counter == SPLIT_USAGE
@@ -534,12 +658,21 @@ def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
 
 
 def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts() -> None:
-    words = {1: "<s>", 2: "[THINK]", 3: "It is 7.", 4: "[/THINK]", 5: "The answer is 4.", 6: "<|end|>"}
+    words = {
+        1: "<s>",
+        2: "[THINK]",
+        3: "It is 7.",
+        4: "[/THINK]",
+        5: "The answer is 4.",
+        6: "<|end|>",
+    }
     assert mark_tokens(words.values()) == {"[THINK]", "[/THINK]"}
     assert mark_tokens(["<|channel|>", "<|end|>"]) == {"<|channel|>", "<|end|>"}
 
     def decode(tokens: Sequence[int], *, skip_special_tokens: bool) -> str:
-        return "".join(words[token] for token in tokens if not (skip_special_tokens and token in {1, 2, 4, 6}))
+        return "".join(
+            words[token] for token in tokens if not (skip_special_tokens and token in {1, 2, 4, 6})
+        )
 
     marks = {number: word for number, word in words.items() if word in mark_tokens(words.values())}
     text = decoded([1, 2, 3, 4, 5, 6], marks, decode)

@@ -1,4 +1,6 @@
-"""Turns in a recording: replies to whole CoTs are read, hashed and verified, in derived recordings too."""
+"""Turns in a recording: replies to whole CoTs are read, hashed and verified, in derived recordings
+too.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
     first = select(turns, tmp_path / "first", questions=["toy/0"])
     rest = select(turns, tmp_path / "rest", questions=["toy/1", "toy/2"])
     joined = open_recording(merge([first, rest], tmp_path / "joined"))
-    assert (joined.hash, list(joined.pools("toy", "m@revise"))) == (open_recording(turns).hash, ROWS)
+    assert (joined.hash, list(joined.pools("toy", "m@revise"))) == (
+        open_recording(turns).hash,
+        ROWS,
+    )
     read = extract(turns, tmp_path / "x", answer_kind="number", source="text").path
     assert next(open_recording(read).pools("toy", "m@revise")).answers == ["4", "5", "4", "4", "6"]
     for path in (joined.path, read):
@@ -99,13 +104,18 @@ def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"turn_prompt_tokens": None, "prompt_tokens": 9}, "turn 2 has None prompt tokens; those of turns are known"),
+        (
+            {"turn_prompt_tokens": None, "prompt_tokens": 9},
+            "turn 2 has None prompt tokens; those of turns are known",
+        ),
         ({"messages": [REVISE, *[None] * 4]}, "turn 0 has the parent None"),
         ({"messages": None}, "step 2 goes on from step 0, which ends a solution"),
         ({"ends": [True] * 4 + [False]}, "a turn replies to a whole CoT"),
     ],
 )
-def test_what_replies_to_no_cot_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_what_replies_to_no_cot_is_refused(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
         write_turns(tmp_path / "r", [replace(chains(0), **changes)])
 
@@ -122,20 +132,37 @@ def test_a_long_conversation_is_checked_in_one_pass() -> None:
     messages = [None, *[REVISE] * (turns - 1)]
     tokens = [None, *[30] * (turns - 1)]
     long = pool(
-        0, ["4"] * turns, parents=parents, ends=Ends([True] * turns), messages=messages, turn_prompt_tokens=tokens
+        0,
+        ["4"] * turns,
+        parents=parents,
+        ends=Ends([True] * turns),
+        messages=messages,
+        turn_prompt_tokens=tokens,
     )
     assert long.tree_problem() is None
     assert Ends.passes <= 2
 
 
 @pytest.mark.parametrize(
-    "sent", ["words", "5", "null", "{}", "[1]", "[{}]", '[{"role": 1, "content": ""}]', REVISE.replace("R", r"\ud800")]
+    "sent",
+    [
+        "words",
+        "5",
+        "null",
+        "{}",
+        "[1]",
+        "[{}]",
+        '[{"role": 1, "content": ""}]',
+        REVISE.replace("R", r"\ud800"),
+    ],
 )
 def test_what_is_no_message_is_never_written_and_damage_when_read(
     sent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forged = [replace(chains(0), messages=[None, None, REVISE, sent, REVISE]), *ROWS[1:]]
-    with pytest.raises(UsageError, match="is not a list of messages, each with role and content as text"):
+    with pytest.raises(
+        UsageError, match="is not a list of messages, each with role and content as text"
+    ):
         write_turns(tmp_path / "r", forged)
     with monkeypatch.context() as unchecked:
         unchecked.setattr(content, "checked_messages", list)
@@ -151,7 +178,9 @@ def test_what_is_no_message_is_never_written_and_damage_when_read(
 
 def test_arrays_that_contradict_the_turns_are_damage(turns: Path, tmp_path: Path) -> None:
     folder = write_turns(tmp_path / "r")
-    swapped = write_turns(tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]])
+    swapped = write_turns(
+        tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]]
+    )
     path = "votes/toy.details"
     (folder / path).write_bytes((swapped / path).read_bytes())
     restate(folder, path)

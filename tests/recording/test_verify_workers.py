@@ -17,7 +17,10 @@ from feval.cli import app
 from feval.errors import FevalError
 from feval.recording import verify_recording
 
-POOLS: dict[str, list[list[str | None]]] = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
+POOLS: dict[str, list[list[str | None]]] = {
+    "alpha": [["4", "4", None], ["7", "5", "7"]],
+    "beta": [["4"], ["9", None]],
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +38,22 @@ def found(folder: Path, executor: Executor | None) -> object:
 
 def test_a_sound_recording_is_checked_in_tasks(sound: Path) -> None:
     executor, steps = Parcels(), list[tuple[int, int]]()
-    assert verify_recording(sound, lambda *done: steps.append(done), executor=executor) == verify_recording(sound)
+    assert verify_recording(
+        sound, lambda *done: steps.append(done), executor=executor
+    ) == verify_recording(sound)
     files = sum(path.is_file() for path in sound.rglob("*")) - 1  # the manifest
     assert executor.tasks == files + 3 + 2 * 2
     assert steps == [(n, files + 2) for n in range(files + 3)]
 
 
 @pytest.mark.parametrize("cases", [range(12), pytest.param(range(12, 80), marks=pytest.mark.slow)])
-def test_a_damaged_recording_has_the_same_problems(sound: Path, tmp_path: Path, cases: range) -> None:
+def test_a_damaged_recording_has_the_same_problems(
+    sound: Path, tmp_path: Path, cases: range
+) -> None:
     paths = sorted(
-        str(path.relative_to(sound)) for path in sound.rglob("*.*") if path.parent != sound and path.is_file()
+        str(path.relative_to(sound))
+        for path in sound.rglob("*.*")
+        if path.parent != sound and path.is_file()
     )
     contents, different = [(sound / path).read_bytes() for path in paths], set()
     folder = Path(shutil.copytree(sound, tmp_path / "changed"))
@@ -53,7 +62,9 @@ def test_a_damaged_recording_has_the_same_problems(sound: Path, tmp_path: Path, 
         rng = Random(case)  # noqa: S311  cases of a test
         number = rng.randrange(len(paths))
         data = contents[number]
-        _, changed = refill(paths[number], data, rng) if rng.random() < 0.7 else spoil(data, contents, rng)
+        _, changed = (
+            refill(paths[number], data, rng) if rng.random() < 0.7 else spoil(data, contents, rng)
+        )
         (folder / paths[number]).write_bytes(changed)
         restate(folder, paths[number])
         alone = found(folder, None)
@@ -67,6 +78,7 @@ def test_a_damaged_recording_has_the_same_problems(sound: Path, tmp_path: Path, 
 @pytest.mark.slow
 def test_the_command_line_takes_workers(sound: Path) -> None:
     alone, together = (
-        CliRunner().invoke(app, ["verify", str(sound), "--json", "--workers", count]) for count in ("1", "2")
+        CliRunner().invoke(app, ["verify", str(sound), "--json", "--workers", count])
+        for count in ("1", "2")
     )
     assert (together.exit_code, together.stdout) == (0, alone.stdout)

@@ -1,4 +1,6 @@
-"""What the files of a recording look like as they are written: row groups that grow, files that continue as parts."""
+"""What the files of a recording look like as they are written: row groups that grow, files that
+continue as parts.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ LLM = "org/alpha"
 
 
 def write(out: Path, questions: int = 5) -> dict[str, Any]:
-    """A recording of pools with 0 to 3 CoTs, thoughts, scores and answers that are nearly the gold; return its manifest."""
+    """A recording of pools with 0 to 3 CoTs, thoughts, scores and answers that are nearly the gold;
+    return its manifest.
+    """
     info = DatasetInfo("toy", "Toy", "number", "test-1", equality="tolerance-0.5")
     answers = [[str(i)] * (i % 4) for i in range(questions)]
     pools = [pool(i, own, reasoning=["Hm."] * len(own)) for i, own in enumerate(answers)]
-    scores = [ScoreRows(f"toy/{i}", range(len(own)), [0.5] * len(own)) for i, own in enumerate(answers)]
+    scores = [
+        ScoreRows(f"toy/{i}", range(len(own)), [0.5] * len(own)) for i, own in enumerate(answers)
+    ]
     judge = ScorerInfo("judge", "python")
     write_rows(out, ["1"] * questions, (LLM, pools), info=info, scores={LLM: scores}, scorer=judge)
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text())
@@ -36,7 +42,9 @@ def groups(path: Path) -> list[pa.Table]:
     return [file.read_row_group(number) for number in range(file.num_row_groups)]
 
 
-def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_grows_too_large_continues_in_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = write(tmp_path / "whole")
     monkeypatch.setattr(part_files, "FILE_BYTES", 100)
     monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 2)
@@ -49,18 +57,27 @@ def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path: Path, m
     for part in PARTS:
         [single] = file_paths(whole["files"], part, "toy", LLM)
         paths = file_paths(cut["files"], part, "toy", LLM)
-        assert [Path(path).name for path in paths] == [f"part-0000{i}.parquet" for i in range(len(paths))]
+        assert [Path(path).name for path in paths] == [
+            f"part-0000{i}.parquet" for i in range(len(paths))
+        ]
         assert len(paths) > 1
         assert not (tmp_path / "cut" / single).exists()
         tables = [pq.read_table(tmp_path / "cut" / path) for path in paths]
         table = pq.read_table(tmp_path / "whole" / single)
         assert pa.concat_tables(tables).equals(table)
-        assert part != "samples" or table.column("correct").to_pylist() == [True] * 3 + [False] * 3  # 1 and 2 are equal
+        # 1 and 2 are equal
+        assert part != "samples" or table.column("correct").to_pylist() == [True] * 3 + [False] * 3
         ids = [set(table.column("question_id").to_pylist()) for table in tables]
         assert sum(map(len, ids)) == len(set().union(*ids))
-        assert [cut["files"][path]["rows"] for path in paths] == [table.num_rows for table in tables]
+        assert [cut["files"][path]["rows"] for path in paths] == [
+            table.num_rows for table in tables
+        ]
     listed = {*cut["files"], "manifest.json"}
-    assert listed == {p.relative_to(tmp_path / "cut").as_posix() for p in (tmp_path / "cut").rglob("*") if p.is_file()}
+    assert listed == {
+        p.relative_to(tmp_path / "cut").as_posix()
+        for p in (tmp_path / "cut").rglob("*")
+        if p.is_file()
+    }
 
 
 def test_files_that_are_not_large_stay_one(tmp_path: Path) -> None:
@@ -84,6 +101,8 @@ def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(
         sizes.append(sum(map(len, table.column("text").to_pylist())))
     written = [sum(sizes[:i]) for i in range(len(sizes))]
     limits = [max(200, min(800, before // 8)) for before in written]
-    assert all(limit <= size < limit + 3 * 60 for limit, size in zip(limits[:-1], sizes[:-1], strict=True))
+    assert all(
+        limit <= size < limit + 3 * 60 for limit, size in zip(limits[:-1], sizes[:-1], strict=True)
+    )
     assert sizes[0] < 400
     assert max(sizes) > 800

@@ -1,4 +1,6 @@
-"""Reasoning and log-probabilities in a recording: kept, checked, carried along; without them nothing changes."""
+"""Reasoning and log-probabilities in a recording: kept, checked, carried along; without them
+nothing changes.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_channels_come_back(rich: Path) -> None:
 
 
 def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
-    empty = replace(RICH, sequence_logprobs=[None, None], token_logprobs=None, token_confidences=[None, None])
+    empty = replace(
+        RICH, sequence_logprobs=[None, None], token_logprobs=None, token_confidences=[None, None]
+    )
     recording = open_recording(write(tmp_path / "r", empty))
     assert recording.channels("toy", "alpha") == ["reasoning"]
     with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
@@ -66,7 +70,12 @@ def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
 def test_what_is_read_hashes_like_what_was_written(rich: Path, tmp_path: Path) -> None:
     again = write(tmp_path / "again", *open_recording(rich).pools("toy", "alpha"))
     assert open_recording(again).hash == open_recording(rich).hash
-    other = write(tmp_path / "other", pool(0, ["4", "4"]), replace(RICH, reasoning=["Ha", None]), pool(2, ["4"]))
+    other = write(
+        tmp_path / "other",
+        pool(0, ["4", "4"]),
+        replace(RICH, reasoning=["Ha", None]),
+        pool(2, ["4"]),
+    )
     assert open_recording(other).hash != open_recording(rich).hash
 
 
@@ -82,7 +91,9 @@ def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> 
 
 
 def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path) -> None:
-    timed = replace(pool(1, ["7", None]), first_token_seconds=[0.1, None], extra={"duration_s": [2.5, None]})
+    timed = replace(
+        pool(1, ["7", None]), first_token_seconds=[0.1, None], extra={"duration_s": [2.5, None]}
+    )
     pools = pool(0, ["4", "4"]), timed, pool(2, ["4"])
     recording = open_recording(write(tmp_path / "timed", *pools))
     assert verify_recording(recording.path).ok
@@ -91,22 +102,36 @@ def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path)
     line = b'["toy/1",[0.1,null]]\n'  # by hand, from docs/recording-format.md
     leaves = dict(recording.manifest.leaves)
     assert leaves.pop(("toy", "alpha", "timings")) == sha256(line).hexdigest()
-    without = write(tmp_path / "without", pools[0], replace(timed, first_token_seconds=[None, None]), pools[2])
+    without = write(
+        tmp_path / "without", pools[0], replace(timed, first_token_seconds=[None, None]), pools[2]
+    )
     assert leaves == open_recording(without).manifest.leaves
     assert open_recording(without).manifest.raw["features"] == []
     for name, file in open_recording(without).manifest.files.items():
         assert name.startswith("README") or recording.manifest.files[name] == file
     beta = write(tmp_path / "beta", pool(0, ["4"]), llm="beta")
-    derived = [merge([recording.path, beta], tmp_path / "both"), select(recording.path, tmp_path / "one", samples=1)]
+    derived = [
+        merge([recording.path, beta], tmp_path / "both"),
+        select(recording.path, tmp_path / "one", samples=1),
+    ]
     for path in derived:
         assert verify_recording(path).ok
         assert open_recording(path).manifest.raw["features"] == ["timings"]
-        assert next(open_recording(path).scan_channel("toy", "alpha", "timings"))[1]["first_token_s"][0] == 0.1
+        assert (
+            next(open_recording(path).scan_channel("toy", "alpha", "timings"))[1]["first_token_s"][
+                0
+            ]
+            == 0.1
+        )
 
 
 def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
     pools = [
-        replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4) if i % 3 else pool(i, ["4"])
+        (
+            replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4)
+            if i % 3
+            else pool(i, ["4"])
+        )
         for i in range(60)
     ]
     write_rows(tmp_path / "r", ["4"] * 60, ("alpha", pools), counter="usage")
@@ -117,7 +142,9 @@ def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
 def test_a_damaged_channel_is_named(rich: Path, tmp_path: Path) -> None:
     path = rich / "reasoning/toy/alpha.parquet"
     path.write_bytes(path.read_bytes()[:-1])
-    assert any("reasoning/toy/alpha.parquet" in problem for problem in verify_recording(rich).problems)
+    assert any(
+        "reasoning/toy/alpha.parquet" in problem for problem in verify_recording(rich).problems
+    )
     with pytest.raises(DamagedRecordingError, match="reasoning"):
         list(open_recording(rich).pools("toy", "alpha"))
 

@@ -1,4 +1,6 @@
-"""Draws are a pure function of (seed, dataset, question, LLM, replicate), nested, uniform, and written down."""
+"""Draws are a pure function of (seed, dataset, question, LLM, replicate), nested, uniform, and
+written down.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,27 @@ def first_eight(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def order_by_the_book(seed: int, dataset: str, llm: str, question: str, replicate: int, size: int) -> list[int]:
+def order_by_the_book(
+    seed: int, dataset: str, llm: str, question: str, replicate: int, size: int
+) -> list[int]:
     """`docs/draws.md`, in plain integers."""
     key = first_eight(f"feval/draws-v1\n{seed}\n{dataset}\n{llm}")
-    stream = mix((mix(key ^ first_eight(f"feval/question\n{dataset}\n{question}")) + (replicate + 1) * GOLDEN) & MASK)
+    stream = mix(
+        (
+            mix(key ^ first_eight(f"feval/question\n{dataset}\n{question}"))
+            + (replicate + 1) * GOLDEN
+        )
+        & MASK
+    )
     keys = [mix((stream + (i + 1) * GOLDEN) & MASK) for i in range(size)]
     return sorted(range(size), key=lambda i: (keys[i] >> 16, i))
 
 
 def order(seed: int, dataset: str, llm: str, question: str, replicate: int, size: int) -> list[int]:
     keys = np.array([name_key("feval/question", dataset, question)], np.uint64)
-    return orders(pool_key(seed, dataset, llm), keys, np.array([size]), [replicate], size)[0, 0].tolist()
+    return orders(pool_key(seed, dataset, llm), keys, np.array([size]), [replicate], size)[
+        0, 0
+    ].tolist()
 
 
 @given(
@@ -68,7 +80,11 @@ def test_the_documented_vectors_hold() -> None:
     assert len(vectors) >= 3
     for vector in vectors:
         names = [vector[k] for k in ("seed", "dataset", "llm", "question", "replicate")]
-        assert order(*names, len(vector["order"])) == order_by_the_book(*names, len(vector["order"])) == vector["order"]
+        assert (
+            order(*names, len(vector["order"]))
+            == order_by_the_book(*names, len(vector["order"]))
+            == vector["order"]
+        )
 
 
 def test_a_draw_does_not_depend_on_what_else_is_loaded() -> None:
@@ -112,13 +128,16 @@ def test_blocks_change_nothing(questions: int, replicates: int) -> None:
     whole = orders(5, keys, np.full(questions, 40), range(replicates), 40)
     row = questions // 2
     assert np.array_equal(
-        whole[:, row : row + 1], orders(5, keys[row : row + 1], np.array([40]), range(replicates), 40)
+        whole[:, row : row + 1],
+        orders(5, keys[row : row + 1], np.array([40]), range(replicates), 40),
     )
 
 
 def test_replicates_may_be_numpys_integers() -> None:
     keys, sizes = np.array([5, 6], np.uint64), np.array([9, 9])
-    assert np.array_equal(orders(1, keys, sizes, np.arange(3), 9), orders(1, keys, sizes, [0, 1, 2], 9))
+    assert np.array_equal(
+        orders(1, keys, sizes, np.arange(3), 9), orders(1, keys, sizes, [0, 1, 2], 9)
+    )
 
 
 def test_out_of_range_is_refused() -> None:

@@ -1,4 +1,6 @@
-"""Scores and log-probabilities of a loaded LLM: lazily read, in the row order of the load, cached, named when missing."""
+"""Scores and log-probabilities of a loaded LLM: lazily read, in the row order of the load, cached,
+named when missing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from feval.recording.parquet.arrays import logprobs_of_tables
 from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse
 
-ANSWERS = {"strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]], "weak": [["a"], ["c", None, "b"], ["d"]]}
+ANSWERS = {
+    "strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]],
+    "weak": [["a"], ["c", None, "b"], ["d"]],
+}
 GOLDS = ["a", "c", "d"]
 
 
@@ -36,19 +41,31 @@ def check(llm: LLM, order: list[int]) -> None:
     for row, index in enumerate(order):
         rich, given = scored_pool(llm.name, index, ANSWERS[llm.name][index])
         for sample in range(len(rich.answers)):
-            place = list(given.sample_indices).index(sample) if sample in given.sample_indices else None
+            place = (
+                list(given.sample_indices).index(sample) if sample in given.sample_indices else None
+            )
             assert scores.scored[row, sample] == (place is not None)
             score = None if place is None else given.scores[place]
-            assert scores.values[row, sample] == pytest.approx(math.nan if score is None else score, nan_ok=True)
+            assert scores.values[row, sample] == pytest.approx(
+                math.nan if score is None else score, nan_ok=True
+            )
             steps = None if place is None else (given.step_scores or [])[place]
             assert scores.steps(row, sample).tolist() == (steps or [])
             sequence = (rich.sequence_logprobs or [])[sample]
-            assert kept.sequence[row, sample] == pytest.approx(math.nan if sequence is None else sequence, nan_ok=True)
-            assert kept.confidences.of(row, sample).tolist() == ((rich.token_confidences or [])[sample] or [])
-            assert kept.logprobs.of(row, sample).tolist() == ((rich.token_logprobs or [])[sample] or [])
+            assert kept.sequence[row, sample] == pytest.approx(
+                math.nan if sequence is None else sequence, nan_ok=True
+            )
+            assert kept.confidences.of(row, sample).tolist() == (
+                (rich.token_confidences or [])[sample] or []
+            )
+            assert kept.logprobs.of(row, sample).tolist() == (
+                (rich.token_logprobs or [])[sample] or []
+            )
 
 
-def test_channels_come_from_the_recording_and_are_read_once(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_come_from_the_recording_and_are_read_once(
+    scored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, llms = load("toy", recording=scored)
     for llm in llms:
         check(llm, [0, 1, 2])
@@ -63,25 +80,37 @@ def test_rows_of_a_pool_have_their_channels(scored: Path) -> None:
     part = strong.pool.rows(np.array([2, 0]))
     assert part.scores().values == pytest.approx(strong.pool.scores().values[[2, 0]], nan_ok=True)
     assert part.scores().steps(1, 3).tolist() == strong.pool.scores().steps(0, 3).tolist()
-    assert part.logprobs().confidences.of(0, 1).tolist() == strong.pool.logprobs().confidences.of(2, 1).tolist()
+    assert (
+        part.logprobs().confidences.of(0, 1).tolist()
+        == strong.pool.logprobs().confidences.of(2, 1).tolist()
+    )
     assert part.rows(np.array([1])).aggregated(None, "last") == pytest.approx(
         strong.pool.aggregated(None, "last")[[0]], nan_ok=True
     )
     assert strong.pool.rows(np.array([], np.intp)).logprobs().sequence.shape == (0, 4)
 
 
-def test_recordings_opened_together_keep_each_question_with_its_channels(scored: Path, tmp_path: Path) -> None:
+def test_recordings_opened_together_keep_each_question_with_its_channels(
+    scored: Path, tmp_path: Path
+) -> None:
     backwards = [2, 0, 1]
     made = {index: scored_pool("weak", index, ANSWERS["weak"][index]) for index in backwards}
     rows = [made[i][0] for i in backwards]
     write_rows(tmp_path / "plain", {i: GOLDS[i] for i in backwards}, ("weak", rows))
     other = add_scores(
-        tmp_path / "plain", tmp_path / "other", SCORER, {("toy", "weak"): [made[i][1] for i in backwards]}
+        tmp_path / "plain",
+        tmp_path / "other",
+        SCORER,
+        {("toy", "weak"): [made[i][1] for i in backwards]},
     )
-    _, [strong, weak] = load("toy", ["strong", "weak"], [_only(scored, "strong", tmp_path / "strong"), other])
+    _, [strong, weak] = load(
+        "toy", ["strong", "weak"], [_only(scored, "strong", tmp_path / "strong"), other]
+    )
     check(strong, [0, 1, 2])
     check(weak, [0, 1, 2])
-    _, [weak, strong] = load("toy", ["weak", "strong"], [other, _only(scored, "strong", tmp_path / "again")])
+    _, [weak, strong] = load(
+        "toy", ["weak", "strong"], [other, _only(scored, "strong", tmp_path / "again")]
+    )
     check(weak, backwards)
     check(strong, backwards)
 
@@ -108,14 +137,23 @@ def test_a_response_gives_channels_in_draw_order(scored: Path) -> None:
         for s, result, logprob in zip(
             samples, response.sequence_probabilities, response.sequence_logprobs, strict=True
         ):
-            assert result == (None if logprob is None else pytest.approx(math.exp(logprob / rich.output_tokens[s])))
+            assert result == (
+                None
+                if logprob is None
+                else pytest.approx(math.exp(logprob / rich.output_tokens[s]))
+            )
         for s, confidences in zip(samples, response.token_confidences, strict=True):
-            assert (None if confidences is None else confidences.tolist()) == (rich.token_confidences or [])[s]
+            assert (None if confidences is None else confidences.tolist()) == (
+                rich.token_confidences or []
+            )[s]
         for s, tokens in zip(samples, response.scoring_tokens(), strict=True):
             place = list(given.sample_indices).index(s) if s in given.sample_indices else None
             assert tokens == (None if place is None else ((given.prompt_tokens or [])[place], 1))
         for s, whole, own in zip(
-            samples, response.scoring_tokens(), response.scoring_tokens(prefix_cached=True), strict=True
+            samples,
+            response.scoring_tokens(),
+            response.scoring_tokens(prefix_cached=True),
+            strict=True,
         ):
             assert own == (None if whole is None else (whole[0] - 7 - rich.output_tokens[s], 1))
 
@@ -124,7 +162,9 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     _, [bare] = load("toy", recording=write_toy(tmp_path / "bare", {"alpha": [["a", "b"]]}, ["a"]))
     with pytest.raises(NotRecordedError, match=r"alpha on toy has no scores\. .*feval score"):
         bare.pool.scores()
-    with pytest.raises(NotRecordedError, match=r"no log-probabilities of alpha on toy.*feval record --logprobs K"):
+    with pytest.raises(
+        NotRecordedError, match=r"no log-probabilities of alpha on toy.*feval record --logprobs K"
+    ):
         bare("toy/0").sequence_logprobs  # noqa: B018  the property raises
     _, [strong, _] = load("toy", recording=scored)
     with pytest.raises(NotRecordedError, match="no scores by 'nobody'; it has scores by judge:toy"):
@@ -132,21 +172,30 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     with pytest.raises(UnknownNameError, match="aggregate"):
         strong("toy/0").scores(aggregate="mode")
     plain = [ScoreRows("toy/0", [0], [0.5])]
-    both = add_scores(scored, tmp_path / "both", ScorerInfo("other", "judge"), {("toy", "strong"): plain})
+    both = add_scores(
+        scored, tmp_path / "both", ScorerInfo("other", "judge"), {("toy", "strong"): plain}
+    )
     _, [strong, _] = load("toy", recording=both)
-    with pytest.raises(NotRecordedError, match=r"judge:toy, other\. Name one of them: --set scorer=judge:toy"):
+    with pytest.raises(
+        NotRecordedError, match=r"judge:toy, other\. Name one of them: --set scorer=judge:toy"
+    ):
         strong.pool.scores()
     assert strong("toy/0").scores("other").count(0.5) == 1
     with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):
         strong.pool.aggregated("other", "min")
-    with pytest.raises(NotRecordedError, match=r"tokens that .* took to score .* were not recorded"):
+    with pytest.raises(
+        NotRecordedError, match=r"tokens that .* took to score .* were not recorded"
+    ):
         strong("toy/0").scoring_tokens("other")
 
 
 def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
     write_toy(tmp_path / "r", {"alpha": [["a", "b"]]}, ["a"])
     add_scores(
-        tmp_path / "r", tmp_path / "s", SCORER, {("toy", "alpha"): [ScoreRows("toy/0", [1], [None], [[0.5, 1]])]}
+        tmp_path / "r",
+        tmp_path / "s",
+        SCORER,
+        {("toy", "alpha"): [ScoreRows("toy/0", [1], [None], [[0.5, 1]])]},
     )
     _, [llm] = load("toy", recording=tmp_path / "s")
     with pytest.raises(NotRecordedError, match="take an aggregate of them: last, min, prod, mean"):
@@ -157,7 +206,9 @@ def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
 def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path: Path) -> None:
     rows = replace(pool(0, ["a", "b"], tokens=[4, 0]), sequence_logprobs=[-2.0, -1.0])
     _, [llm] = load("toy", recording=write_rows(tmp_path / "r", ["a"], ("alpha", [rows])))
-    assert llm.pool.sequence_probabilities()[0] == pytest.approx([math.exp(-0.5), math.nan], nan_ok=True)
+    assert llm.pool.sequence_probabilities()[0] == pytest.approx(
+        [math.exp(-0.5), math.nan], nan_ok=True
+    )
 
 
 def test_a_pool_travels_to_another_process_without_its_arrays_of_channels(scored: Path) -> None:
@@ -165,7 +216,9 @@ def test_a_pool_travels_to_another_process_without_its_arrays_of_channels(scored
     check(strong, [0, 1, 2])
     sent = ForkingPickler.dumps(strong.pool.rows(np.array([2, 0])))
     received = loads(sent)  # noqa: S301  made here
-    assert received.scores().values == pytest.approx(strong.pool.scores().values[[2, 0]], nan_ok=True)
+    assert received.scores().values == pytest.approx(
+        strong.pool.scores().values[[2, 0]], nan_ok=True
+    )
     fresh = ForkingPickler.dumps(load("toy", recording=scored)[1][0].pool.rows(np.array([2, 0])))
     assert len(sent) == len(fresh)
 
@@ -186,14 +239,25 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
     seeded = evaluate(best, dataset, strong, order="seeded", replicates=4000, confidence=None)
     assert seeded.right == pytest.approx(exact.right, abs=0.035)  # four standard errors
     assert seeded.tokens == pytest.approx(exact.tokens, rel=0.01)
-    part = evaluate(best, dataset, strong, order="seeded", replicates=50, rows=[2, 0], confidence=None)
+    part = evaluate(
+        best, dataset, strong, order="seeded", replicates=50, rows=[2, 0], confidence=None
+    )
     whole = evaluate(best, dataset, strong, order="seeded", replicates=50, confidence=None)
     assert part.right.tolist() == whole.right[[2, 0]].tolist()
     judged = ConfidenceWeighted(2, SCORER.name)
     fitted = judged.fit([strong.pool.rows(np.array([0, 1]))], dataset.gold[:2])
     result = evaluate(fitted, dataset, strong, order="recorded", rows=[2], confidence=None)
-    free = evaluate(replace(fitted, self_check="free"), dataset, strong, order="recorded", rows=[2], confidence=None)
-    checks = [tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None]
+    free = evaluate(
+        replace(fitted, self_check="free"),
+        dataset,
+        strong,
+        order="recorded",
+        rows=[2],
+        confidence=None,
+    )
+    checks = [
+        tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None
+    ]
     assert result.tokens is not None
     assert free.tokens is not None
     assert result.calls[0] - free.calls[0] == len(checks)
@@ -211,7 +275,9 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
         ([("toy/0", 1), ("toy/0", 1)], "out of order"),
     ],
 )
-def test_tables_of_log_probabilities_that_do_not_fit_are_refused(places: list[tuple[str, int]], words: str) -> None:
+def test_tables_of_log_probabilities_that_do_not_fit_are_refused(
+    places: list[tuple[str, int]], words: str
+) -> None:
     tables = [
         pa.table(
             {

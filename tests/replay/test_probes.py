@@ -43,7 +43,9 @@ def test_the_probes_of_some_questions_in_another_order() -> None:
 
 def test_a_pool_has_the_probes_of_its_questions_or_says_that_there_are_none() -> None:
     pool = pool_of([[0, 1], [2, 2]])
-    with pytest.raises(NotRecordedError, match=r"The pool has no probes.*feval import probed-traces"):
+    with pytest.raises(
+        NotRecordedError, match=r"The pool has no probes.*feval import probed-traces"
+    ):
         pool.probes()
     probed = replace(pool, channels=ArrayChannels(probes=PROBES))
     assert probed.rows(np.array([1])).probes().offsets.tolist() == [5, 7, 8]

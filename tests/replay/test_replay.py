@@ -1,4 +1,6 @@
-"""Replay hands out recorded CoTs reproducibly, counts them, prices them, and refuses what was not recorded."""
+"""Replay hands out recorded CoTs reproducibly, counts them, prices them, and refuses what was not
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_listing_1_runs_as_printed(toy: Path) -> None:
         response = llm1(question_id, N=5)
         assert response.cots[0].answer in {"3", "4", "5", "7", None}
         assert 10 <= response.cots[0].tokens <= 14
-        assert response.cots[0].dollar_cost == pytest.approx(1.5e-6 * response.cots[0].tokens, rel=1e-15)
+        assert response.cots[0].dollar_cost == pytest.approx(
+            1.5e-6 * response.cots[0].tokens, rel=1e-15
+        )
         assert len(llm2(question_id, N=2)) == 2
 
 
@@ -62,7 +66,10 @@ def test_a_response_holds_the_recorded_cots_in_draw_order(toy: Path) -> None:
     recorded = POOLS["gpt-3.5-turbo"][0]
     assert response.answers == [recorded[i] for i in response.samples]
     for cot in response.cots:
-        assert cot.raw_text == f"Thinking about 0, sample {cot.sample}. The answer is {recorded[cot.sample]}."
+        assert (
+            cot.raw_text
+            == f"Thinking about 0, sample {cot.sample}. The answer is {recorded[cot.sample]}."
+        )
         assert cot.finish_reason == ("stop" if cot.answer else "length")
     assert response.request.raw_text == '[{"role":"user","content":"What is question 0?"}]'
     assert response.request.tokens == 7
@@ -74,7 +81,9 @@ def test_the_same_call_gives_the_same_cots_and_draws_nest(toy: Path) -> None:
     for replicate in range(4):
         whole = llm("toy/1", n=5, replicate=replicate).samples
         assert whole == again("toy/1", n=5, replicate=replicate).samples
-        assert [llm("toy/1", n=k, replicate=replicate).samples for k in range(1, 6)] == [whole[:k] for k in range(1, 6)]
+        assert [llm("toy/1", n=k, replicate=replicate).samples for k in range(1, 6)] == [
+            whole[:k] for k in range(1, 6)
+        ]
         assert llm.orders([replicate], 5)[0, 1].tolist() == list(whole)
 
 
@@ -89,7 +98,9 @@ def test_replicates_and_seeds_differ(toy: Path) -> None:
 
 def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
-    with pytest.raises(ShortPoolError, match=r"has 2 recorded CoTs on question 'toy/1' of toy; 3 were asked for"):
+    with pytest.raises(
+        ShortPoolError, match=r"has 2 recorded CoTs on question 'toy/1' of toy; 3 were asked for"
+    ):
         llm("toy/1", n=3)
     with pytest.raises(OutOfRangeError, match="n=0"):
         llm("toy/1", n=0)
@@ -100,7 +111,9 @@ def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
 def test_unknown_names_are_refused_with_what_there_is(toy: Path) -> None:
     with pytest.raises(NotRecordedError, match="holds no dataset 'gsm8k'"):
         load("gsm8k", None, toy)
-    with pytest.raises(NotRecordedError, match=r"no CoTs of 'gpt-4' on toy. It holds toy: gpt-3.5-turbo"):
+    with pytest.raises(
+        NotRecordedError, match=r"no CoTs of 'gpt-4' on toy. It holds toy: gpt-3.5-turbo"
+    ):
         load("toy", "gpt-4", toy)
     with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
         load("toy", "gpt-3.5-turbo", toy)[1][0]("toy/9")
@@ -111,14 +124,20 @@ def test_unknown_names_are_refused_with_what_there_is(toy: Path) -> None:
     with pytest.raises(UnknownNameError, match="price list"):
         load("toy", "gpt-3.5-turbo", toy, prices="1999-01-01")
     with pytest.raises(
-        UsageError, match=r"PriceList\(id, date, source, prices\) .* \{'gpt-3.5-turbo': \(1, 2\)\} \(dict\) was given"
+        UsageError,
+        match=(
+            r"PriceList\(id, date, source, prices\) .* \{'gpt-3.5-turbo': \(1, 2\)\} \(dict\) was"
+            r" given"
+        ),
     ):
         load("toy", "gpt-3.5-turbo", toy, prices={"gpt-3.5-turbo": (1, 2)})
     with pytest.raises(UsageError, match="twice"):
         load("toy", ["gpt-3.5-turbo", "gpt-3.5-turbo"], toy)
 
 
-def test_the_recording_can_come_from_the_environment(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recording_can_come_from_the_environment(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FEVAL_RECORDING", raising=False)
     with pytest.raises(UsageError, match="FEVAL_RECORDING"):
         load("toy")
@@ -130,7 +149,9 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy = write_toy(
-        tmp_path / "toy", {"gpt-3.5-turbo": [[str(row)] for row in range(7)]}, [str(row) for row in range(7)]
+        tmp_path / "toy",
+        {"gpt-3.5-turbo": [[str(row)] for row in range(7)]},
+        [str(row) for row in range(7)],
     )
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", 2)
@@ -143,7 +164,15 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
         return scan(recording, name, rows)
 
     monkeypatch.setattr(Recording, "scan_questions", counted)
-    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == ["6", "0", "1", "3", "2", "6", "0"]
+    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == [
+        "6",
+        "0",
+        "1",
+        "3",
+        "2",
+        "6",
+        "0",
+    ]
     assert read == [range(6, 7), range(2), range(2, 4), range(6, 7), range(2)]
     assert [entry.id for _, entry in dataset] == [f"toy/{row}" for row in range(7)]
 
@@ -154,8 +183,12 @@ def test_requests_are_read_in_blocks_only_where_there_are_many(
 ) -> None:
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", kept)
-    sent = [pool(row, ["1"], prompt=None if row == 3 else f"[{row}]") for row in range(7) if row != 4]
-    _, [llm] = load("toy", recording=write_rows(tmp_path / "toy", ["1"] * 7, ("gpt-3.5-turbo", sent)))
+    sent = [
+        pool(row, ["1"], prompt=None if row == 3 else f"[{row}]") for row in range(7) if row != 4
+    ]
+    _, [llm] = load(
+        "toy", recording=write_rows(tmp_path / "toy", ["1"] * 7, ("gpt-3.5-turbo", sent))
+    )
     requests = [llm.request(row).raw_text for row in (6, 0, 4, 3, 5, 6, 1, 2)]
     assert requests == ["[6]", "[0]", None, None, "[5]", "[6]", "[1]", "[2]"]
     assert llm.prompts() == ["[0]", "[1]", "[2]", None, None, "[5]", "[6]"]
@@ -189,7 +222,10 @@ def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy: Path) -> No
 
 def test_prices_change_without_touching_the_recording(toy: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    path.write_text('{"id": "mine", "date": "2026-01-01", "source": "us", "prices": {"nobody/unpriced": [1.0, 2.0]}}')
+    path.write_text(
+        '{"id": "mine", "date": "2026-01-01", "source": "us", "prices": {"nobody/unpriced": [1.0,'
+        " 2.0]}}"
+    )
     for prices in (path, str(path)):
         _, [llm] = load("toy", "nobody/unpriced", toy, prices=prices)
         assert isinstance(llm.prices, PriceList)
@@ -217,8 +253,14 @@ def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart
     metered.truncate(2, 400)
     metered.charge(calls=2, prompt_tokens=100, output_tokens=5)
     assert (metered.rounds, metered.cots, metered.output_tokens) == (1, 3, 10 + 4 + 12)
-    assert (metered.auxiliary_calls, metered.auxiliary_prompt_tokens, metered.auxiliary_output_tokens) == (2, 100, 5)
-    assert metered.dollar_cost == pytest.approx(1e-6 * ((7 + 100) * 0.5 + (26 + 5) * 1.5), rel=1e-14)
+    assert (
+        metered.auxiliary_calls,
+        metered.auxiliary_prompt_tokens,
+        metered.auxiliary_output_tokens,
+    ) == (2, 100, 5)
+    assert metered.dollar_cost == pytest.approx(
+        1e-6 * ((7 + 100) * 0.5 + (26 + 5) * 1.5), rel=1e-14
+    )
     with pytest.raises(OutOfRangeError, match="3 CoTs, numbered from 0; CoT 3"):
         metered.truncate(3, 1)
     with pytest.raises(OutOfRangeError, match="Costs only grow"):
@@ -245,9 +287,27 @@ def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo", toy)
     public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
     methods = {"sample", "start", "advance", "expand", "reply", "truncate", "charge", "uniform"}
-    account = {"name", "rounds", "cots", "remaining", "output_tokens", "tokens_billed", "dollar_cost"}
-    account |= {"sequential_tokens", "sequential_microseconds", "longest_trace_tokens", "probe_calls", "probe_tokens"}
-    assert public == methods | account | {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
+    account = {
+        "name",
+        "rounds",
+        "cots",
+        "remaining",
+        "output_tokens",
+        "tokens_billed",
+        "dollar_cost",
+    }
+    account |= {
+        "sequential_tokens",
+        "sequential_microseconds",
+        "longest_trace_tokens",
+        "probe_calls",
+        "probe_tokens",
+    }
+    assert public == methods | account | {
+        "auxiliary_calls",
+        "auxiliary_prompt_tokens",
+        "auxiliary_output_tokens",
+    }
     assert not {name for name in dir(llm.pool) if "gold" in name}
 
 
@@ -271,15 +331,23 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert len(dataset.recording_hashes) == 2
     curve = self_consistency_curve(dataset, beta, [1], confidence=None)
     assert curve.recording_hash == feval.open_recording(other).hash
-    assert set(curve.recording_hashes) == {feval.open_recording(toy).hash, feval.open_recording(other).hash}
+    assert set(curve.recording_hashes) == {
+        feval.open_recording(toy).hash,
+        feval.open_recording(other).hash,
+    }
     assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
 
 
-def test_recordings_are_joined_by_question_block_after_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recordings_are_joined_by_question_block_after_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     orders = {"gpt-3.5-turbo": [0, 1, 2, 3, 4], "gpt-4o-mini": [3, 0, 4, 2, 1]}
     answers = {
-        llm: {row: [f"{llm[4]}{row}", "same", None, f"{row * sample}"] for sample, row in enumerate(rows)}
+        llm: {
+            row: [f"{llm[4]}{row}", "same", None, f"{row * sample}"]
+            for sample, row in enumerate(rows)
+        }
         for llm, rows in orders.items()
     }
     for llm, rows in orders.items():
@@ -306,7 +374,8 @@ def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) ->
             Question("n/1", "No gold?", None, None),
         ])  # fmt: skip
         writer.add_dataset(
-            DatasetInfo("c", "Colours", "choice", "test"), [Question("c/0", "Sky?", "(B)", "B", choices)]
+            DatasetInfo("c", "Colours", "choice", "test"),
+            [Question("c/0", "Sky?", "(B)", "B", choices)],
         )
         for name, ids in (("n", ["n/0", "n/1"]), ("c", ["c/0"])):
             rows = [PoolRows(i, ["x"], ["7"], ["7"], [1], ["stop"]) for i in ids]
@@ -327,8 +396,11 @@ def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) ->
 def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
     dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
     for row in range(len(dataset)):
-        assert [dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))] == [
-            bool(code >= 0 and code == dataset.gold[row]) for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
+        assert [
+            dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))
+        ] == [
+            bool(code >= 0 and code == dataset.gold[row])
+            for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
         ]
 
 
@@ -337,14 +409,20 @@ def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy:
     dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
     again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
     numbers, [beta] = load("toy", ["beta"], other)  # here "3" has the code that "4" has there
-    assert self_consistency_curve(dataset, same, [1]).points == self_consistency_curve(again, gpt, [1]).points
+    assert (
+        self_consistency_curve(dataset, same, [1]).points
+        == self_consistency_curve(again, gpt, [1]).points
+    )
     assert self_consistency_curve(numbers, beta, [1]).points[0].accuracy == 0.5
     with pytest.raises(UsageError, match="different calls of `load`"):
         self_consistency_curve(dataset, beta, [1])
     with pytest.raises(UsageError, match="open them together"):
         evaluate(SelfConsistency(1), numbers, [gpt])
     joined, [gpt, beta] = load("toy", ["gpt-3.5-turbo", "beta"], [toy, other])
-    assert [self_consistency_curve(joined, llm, [1]).points[0].accuracy for llm in (gpt, beta)] == [0.5, 0.5]
+    assert [self_consistency_curve(joined, llm, [1]).points[0].accuracy for llm in (gpt, beta)] == [
+        0.5,
+        0.5,
+    ]
 
 
 def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> None:
@@ -354,9 +432,12 @@ def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> No
     def recording(folder: str, llm: str, order: list[str]) -> Path:
         with RecordingWriter(tmp_path / folder, operation={"name": "test"}) as writer:
             info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
-            writer.add_dataset(info, [Question(name, f"What is {name}?", "1", "1") for name in order])
+            writer.add_dataset(
+                info, [Question(name, f"What is {name}?", "1", "1") for name in order]
+            )
             rows = [
-                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4) for name in order
+                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4)
+                for name in order
             ]
             writer.add_pools("toy", LLMInfo(llm), "words", rows)
         return tmp_path / folder
@@ -364,7 +445,9 @@ def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> No
     one, two = recording("one", "a", ids), recording("two", "b", ids[::-1])
     alone, [b] = load("toy", ["b"], two)
     joined, [_, beside] = load("toy", ["a", "b"], [one, two])
-    curves = [self_consistency_curve(*pair, [1, 3]).points for pair in ((alone, b), (joined, beside))]
+    curves = [
+        self_consistency_curve(*pair, [1, 3]).points for pair in ((alone, b), (joined, beside))
+    ]
     assert [(p.accuracy_low, p.accuracy_high) for p in curves[0]] == [
         (p.accuracy_low, p.accuracy_high) for p in curves[1]
     ]
@@ -400,12 +483,18 @@ def test_a_response_becomes_the_wire_model(toy: Path) -> None:
 def coupled(path: Path, noise: object) -> Path:
     """Two LLMs that were recorded with that noise, whatever it is."""
     decoding = {} if noise is None else {"noise": noise}
-    infos = (LLMInfo(name, temperature=1.0, decoding=decoding) for name in ("one/llm", "another/llm"))
+    infos = (
+        LLMInfo(name, temperature=1.0, decoding=decoding) for name in ("one/llm", "another/llm")
+    )
     return write_rows(path, ["1"], *((info, [pool(0, ["1"] * 9)]) for info in infos), prices="none")
 
 
-@pytest.mark.parametrize("noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}])
-def test_llms_with_noise_of_their_own_have_draws_of_their_own(tmp_path: Path, noise: object) -> None:
+@pytest.mark.parametrize(
+    "noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}]
+)
+def test_llms_with_noise_of_their_own_have_draws_of_their_own(
+    tmp_path: Path, noise: object
+) -> None:
     _, [one, other] = load("toy", None, coupled(tmp_path / "r", noise))
     assert one.noise is other.noise is None
     assert any(one.order(0, replicate) != other.order(0, replicate) for replicate in range(5))
@@ -424,7 +513,12 @@ def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -
     dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
     recipe = LoadRecipe.of(dataset, [gpt.seeded(9)])
     again, [same] = recipe.load()
-    assert (same.name, same.seed, same.billing, same.prices) == (gpt.name, 9, "per_round", gpt.prices)
+    assert (same.name, same.seed, same.billing, same.prices) == (
+        gpt.name,
+        9,
+        "per_round",
+        gpt.prices,
+    )
     assert list(again.question_ids) == list(dataset.question_ids)
     assert same.numbered_as(dataset._view)
     assert same.pool.codes.tolist() == gpt.pool.codes.tolist()

@@ -16,7 +16,9 @@ from feval.replay.shared_draws import SharedDraws
 KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
 
 
-@pytest.mark.parametrize("sizes", [np.full(9, 5), np.array([5, 3, 5, 0, 5, 1, 5, 5, 5]), np.full(9, 300)])
+@pytest.mark.parametrize(
+    "sizes", [np.full(9, 5), np.array([5, 3, 5, 0, 5, 1, 5, 5, 5]), np.full(9, 300)]
+)
 def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Sequence[int]] = []
 
@@ -46,7 +48,9 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.Monk
     assert len(made) == 7
 
 
-def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[Sequence[int]] = []
 
     def counted(*given: Any) -> Any:
@@ -71,10 +75,14 @@ def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> No
     shared = SharedDraws()
     monkeypatch.setattr("tempfile.TemporaryFile", _full)
     for _ in range(2):
-        assert (shared.orders(7, KEYS, sizes, range(3), 4) == orders(7, KEYS, sizes, range(3), 4)).all()
+        assert (
+            shared.orders(7, KEYS, sizes, range(3), 4) == orders(7, KEYS, sizes, range(3), 4)
+        ).all()
     assert not shared._blocks
 
 
-@pytest.mark.parametrize(("sizes", "replicates"), [(np.zeros(9, int), range(2)), (np.full(9, 5), range(0))])
+@pytest.mark.parametrize(
+    ("sizes", "replicates"), [(np.zeros(9, int), range(2)), (np.full(9, 5), range(0))]
+)
 def test_draws_of_nothing_are_not_kept(sizes: Any, replicates: range) -> None:
     assert SharedDraws().orders(7, KEYS, sizes, replicates, 0).shape == (len(replicates), 9, 0)

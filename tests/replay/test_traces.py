@@ -13,8 +13,8 @@ from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageEr
 from feval.evaluation.user_methods.calling import call_method
 from feval.replay.meter import MeteredLLM, close_ledger
 
-# Probes every 10 tokens: one trace as it should be, one that lacks its last two probes, one with a probe beyond its end, one
-# without any.
+# Probes every 10 tokens: one trace as it should be, one that lacks its last two probes, one with a
+# probe beyond its end, one without any.
 TRACES = [(["a", "b", None], 34, "c"), (["a"], 37, "b"), (["b", "b"], 18, "a"), ([], 4, "d")]
 POOL = probed_pool([TRACES])
 
@@ -28,10 +28,16 @@ def test_traces_grow_by_rounds_and_answer_where_they_are() -> None:
     assert [trace.running for trace in traces] == [True, True, True, False]
     assert [trace.probe() for trace in traces] == ["a", "a", "b", "d"]  # the last is a final answer
     llm.advance(traces[:3], tokens=10)
-    assert [trace.tokens for trace in traces] == [20, 37, 20, 4]  # beyond its last probe a trace comes to its end
+    # beyond its last probe a trace comes to its end
+    assert [trace.tokens for trace in traces] == [20, 37, 20, 4]
     assert [trace.probe() for trace in traces] == ["b", "b", "b", "d"]
     llm.advance([traces[0], traces[2]])
-    assert [(trace.tokens, trace.finished) for trace in traces] == [(30, False), (37, True), (20, True), (4, True)]
+    assert [(trace.tokens, trace.finished) for trace in traces] == [
+        (30, False),
+        (37, True),
+        (20, True),
+        (4, True),
+    ]
     assert [trace.probe() for trace in traces] == [None, "b", "a", "d"]
     assert (llm.output_tokens, llm.longest_trace_tokens) == (30 + 37 + 20 + 4, 37)
     assert llm.sequential_tokens == 10 + 27 + 10
@@ -56,7 +62,8 @@ def test_a_stopped_trace_costs_what_it_generated() -> None:
     assert (first.tokens, first.running, first.finished, first.probe()) == (10, False, False, "a")
     assert llm.output_tokens == 10 + 37
     with pytest.raises(
-        UsageError, match="Trace 0 of deep, which has generated 10 tokens, is stopped and cannot be adv"
+        UsageError,
+        match="Trace 0 of deep, which has generated 10 tokens, is stopped and cannot be adv",
     ):
         llm.advance(first)
     with pytest.raises(UsageError, match="is finished and cannot be advanced"):
@@ -83,11 +90,15 @@ def test_probes_are_billed_once_at_each_place() -> None:
     llm.advance(traces)
     for _ in range(2):
         assert [trace.probe() for trace in traces] == ["a", "a", "b"]
-    assert [trace.confidence for trace in traces] == [0, None, pytest.approx(0.1)]  # the same probes
+    # the same probes
+    assert [trace.confidence for trace in traces] == [0, None, pytest.approx(0.1)]
     probes = POOL.probes()
     assert probes.output_tokens is not None
     places = [probes.of(0, sample).start for sample in range(3)]
-    assert (llm.probe_calls, llm.probe_tokens) == (3, sum(max(int(probes.output_tokens[p]), 0) for p in places))
+    assert (llm.probe_calls, llm.probe_tokens) == (
+        3,
+        sum(max(int(probes.output_tokens[p]), 0) for p in places),
+    )
     llm.advance(traces, tokens=1000)
     assert [trace.probe() for trace in traces] == ["c", "b", "a"]
     assert [trace.confidence for trace in traces] == [None] * 3
@@ -99,7 +110,9 @@ def test_probes_whose_tokens_are_not_known_count_nothing() -> None:
     [trace] = llm.start()
     llm.advance(trace)
     assert (trace.probe(), llm.probe_calls, llm.probe_tokens) == ("a", 1, 0)
-    with pytest.raises(NotRecordedError, match=r"The probes of deep carry no confidence. Take a method that"):
+    with pytest.raises(
+        NotRecordedError, match=r"The probes of deep carry no confidence. Take a method that"
+    ):
         _ = trace.confidence
 
 
@@ -130,7 +143,8 @@ def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly() -> Non
     assert llm.sequential_tokens == 7 + 33 + 20
     llm = metered(pool)
     with pytest.raises(
-        NotRecordedError, match=r"cannot be advanced by 10: no probe was recorded there. Advance it to its"
+        NotRecordedError,
+        match=r"cannot be advanced by 10: no probe was recorded there. Advance it to its",
     ):
         llm.advance(llm.start(), tokens=10)
 
@@ -138,10 +152,13 @@ def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly() -> Non
 def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
     llm = metered(POOL)
     [trace] = llm.start()
-    with pytest.raises(UsageError, match="which has generated 0 tokens, cannot be probed: advance it first"):
+    with pytest.raises(
+        UsageError, match="which has generated 0 tokens, cannot be probed: advance it first"
+    ):
         trace.probe()
     with pytest.raises(
-        NotRecordedError, match=r"cannot be advanced by 15: it was probed every 10 tokens. Advance by a mul"
+        NotRecordedError,
+        match=r"cannot be advanced by 15: it was probed every 10 tokens. Advance by a mul",
     ):
         llm.advance(trace, tokens=15)
     llm = metered(POOL)
@@ -177,7 +194,9 @@ def test_a_refused_advance_is_the_end_of_a_method() -> None:
             llm.sample()
         return "a"
 
-    with pytest.raises(MethodError, match=r"The method failed: Trace 1 of deep.* cannot be advanced by 20"):
+    with pytest.raises(
+        MethodError, match=r"The method failed: Trace 1 of deep.* cannot be advanced by 20"
+    ):
         call_method(looking_ahead, "The method", "?", [llm])
 
 
@@ -190,12 +209,25 @@ def test_nothing_of_the_future_is_seen() -> None:
             [trace] = llm.start()
             while trace.tokens < tokens:
                 llm.advance(trace)
-                seen.append((trace.tokens, trace.running, trace.probe(), trace.confidence, repr(trace), repr(llm)))
-                seen.append((llm.output_tokens, llm.sequential_tokens, llm.probe_calls, llm.probe_tokens))
+                seen.append(
+                    (
+                        trace.tokens,
+                        trace.running,
+                        trace.probe(),
+                        trace.confidence,
+                        repr(trace),
+                        repr(llm),
+                    )
+                )
+                seen.append(
+                    (llm.output_tokens, llm.sequential_tokens, llm.probe_calls, llm.probe_tokens)
+                )
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 def test_a_meter_cannot_be_copied() -> None:
     for duplicate in (copy, deepcopy, pickle.dumps):
-        with pytest.raises(UsageError, match="deep is one meter of one question and cannot be copied"):
+        with pytest.raises(
+            UsageError, match="deep is one meter of one question and cannot be copied"
+        ):
             duplicate(metered(POOL))

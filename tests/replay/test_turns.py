@@ -1,4 +1,6 @@
-"""Turns that are replayed: looked up by what they reply to and by their messages, in draw order, and counted."""
+"""Turns that are replayed: looked up by what they reply to and by their messages, in draw order,
+and counted.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, Usag
 from feval.recording import PoolRows
 from feval.replay import LLM, load
 
-# The first CoT of each has three replies to the same messages and one to others; the first two of these have one each.
+# The first CoT of each has three replies to the same messages and one to others; the first two of
+# these have one each.
 BUSHY = PoolRows(
     "toy/1",
     [f"Text {place}." for place in range(8)],
@@ -40,7 +43,11 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
 
 @pytest.mark.parametrize(
     "messages",
-    ["Revise.", [{"content": "Revise.", "role": "user"}], ({"role": "user", "content": "Revise."},)],
+    [
+        "Revise.",
+        [{"content": "Revise.", "role": "user"}],
+        ({"role": "user", "content": "Revise."},),
+    ],
     ids=["text", "other order", "tuple"],
 )
 def test_a_turn_is_found_by_its_messages(messages: Any, llm: LLM) -> None:
@@ -58,14 +65,22 @@ def test_each_reply_is_a_request_with_its_own_prompt(llm: LLM) -> None:
     second = metered.reply(first.cots[0], "Revise.")
     third = metered.reply(second)
     # The request has 7 tokens; the turns were sent 30 and 50. The CoTs have 10, 11, 12, 13 and 14.
-    assert (metered.rounds, metered.cots, metered.auxiliary_calls, metered.auxiliary_prompt_tokens) == (
-        3,
-        4,
-        0,
-        23 + 43,
+    assert (
+        metered.rounds,
+        metered.cots,
+        metered.auxiliary_calls,
+        metered.auxiliary_prompt_tokens,
+    ) == (3, 4, 0, 23 + 43)
+    assert (metered.output_tokens, metered.sequential_tokens, metered.longest_trace_tokens) == (
+        47,
+        11 + 12 + 14,
+        36,
     )
-    assert (metered.output_tokens, metered.sequential_tokens, metered.longest_trace_tokens) == (47, 11 + 12 + 14, 36)
-    assert [request.tokens for request in (first.request, second.request, third.request)] == [7, 30, 50]
+    assert [request.tokens for request in (first.request, second.request, third.request)] == [
+        7,
+        30,
+        50,
+    ]
     texts = llm.texts(0)
     assert json.loads(third.request.raw_text or "") == [
         {"role": "user", "content": "What is question 0?"},
@@ -104,7 +119,10 @@ def test_what_was_not_recorded_is_an_error_that_says_what_was(llm: LLM, tmp_path
     for ask, sentence in (
         (
             lambda m, cot: m.reply(cot),
-            "replies to CoT 0 of m@revise on question 'toy/0' without its messages, and .* several: ",
+            (
+                "replies to CoT 0 of m@revise on question 'toy/0' without its messages, and .*"
+                " several: "
+            ),
         ),
         (
             lambda m, cot: m.reply(cot, "Check."),
@@ -118,19 +136,30 @@ def test_what_was_not_recorded_is_an_error_that_says_what_was(llm: LLM, tmp_path
             lambda m, cot: m.reply(m.reply(cot, "Why?")),
             "replies to turn 3 of m@revise on .*, and no turn was recorded there",
         ),
-        (lambda m, _: m.expand(), "m@revise on toy was recorded as conversations .* cannot be expanded step by step"),
+        (
+            lambda m, _: m.expand(),
+            "m@revise on toy was recorded as conversations .* cannot be expanded step by step",
+        ),
     ):
         metered = llm.ask("toy/0", None)
         with pytest.raises(NotRecordedError, match=sentence):
             ask(metered, metered.sample(1).cots[0])
-        with pytest.raises(NotRecordedError, match=sentence):  # whoever caught it would know what was recorded
+        # whoever caught it would know what was recorded
+        with pytest.raises(NotRecordedError, match=sentence):
             metered.sample(1)
     metered = llm.ask("toy/0")
-    with pytest.raises(ShortPoolError, match="has 2 recorded CoTs that reply to no other on question 'toy/0'; 3 were"):
+    with pytest.raises(
+        ShortPoolError,
+        match="has 2 recorded CoTs that reply to no other on question 'toy/0'; 3 were",
+    ):
         metered.sample(3)
     assert metered.sample(2).num_cots == 2
-    flat = load("toy", recording=write_toy(tmp_path / "flat", {"alpha": [["4"]]}, ["4"]))[1][0].ask("toy/0")
-    with pytest.raises(NotRecordedError, match="replies to a CoT of alpha on toy, and no turns were recorded"):
+    flat = load("toy", recording=write_toy(tmp_path / "flat", {"alpha": [["4"]]}, ["4"]))[1][0].ask(
+        "toy/0"
+    )
+    with pytest.raises(
+        NotRecordedError, match="replies to a CoT of alpha on toy, and no turns were recorded"
+    ):
         flat.reply(flat.sample(1))
 
 
@@ -141,13 +170,17 @@ def test_misuse_is_refused(llm: LLM) -> None:
         with pytest.raises(UsageError, match="was not handed out by m@revise on this question"):
             metered.reply(cots)  # type: ignore[arg-type]
     for messages in (5, [], [{"role": "user"}], [["Revise."]]):
-        with pytest.raises(UsageError, match="is replied to with a text, or with a list of messages"):
+        with pytest.raises(
+            UsageError, match="is replied to with a text, or with a list of messages"
+        ):
             metered.reply(first, messages)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="1 CoTs are replied to, with messages for 2"):
         metered.reply(first, ["Revise.", "Why?"])
     with pytest.raises(OutOfRangeError, match="for 1 CoT or more at a time; 0 were"):
         metered.reply(first, "Revise.", 0)
-    with pytest.raises(UsageError, match=r"as conversations of several turns, .* by `llm.sample` and `llm.reply`"):
+    with pytest.raises(
+        UsageError, match=r"as conversations of several turns, .* by `llm.sample` and `llm.reply`"
+    ):
         llm("toy/0", 1)
     assert (metered.rounds, metered.cots) == (1, 1)
 
@@ -157,12 +190,24 @@ def test_nothing_shows_of_turns_that_were_not_handed_out(tmp_path: Path) -> None
     wrong = chains(0)
     columns: dict[str, Any] = {
         name: [own if place in {0, 2} else other for place, own in enumerate(getattr(wrong, name))]
-        for name, other in (("answers", "9"), ("raw_answers", "9."), ("texts", "No."), ("output_tokens", 99))
+        for name, other in (
+            ("answers", "9"),
+            ("raw_answers", "9."),
+            ("texts", "No."),
+            ("output_tokens", 99),
+        )
     }
     seen = []
     for number, rows in enumerate((ROWS, [replace(wrong, **columns), *ROWS[1:]])):
-        metered = load("toy", recording=write_turns(tmp_path / str(number), rows))[1][0].ask("toy/0", None)
+        metered = load("toy", recording=write_turns(tmp_path / str(number), rows))[1][0].ask(
+            "toy/0", None
+        )
         turn = metered.reply(metered.sample(1), "Revise.")
-        ledger = metered.output_tokens, metered.sequential_tokens, metered.auxiliary_prompt_tokens, metered.remaining
+        ledger = (
+            metered.output_tokens,
+            metered.sequential_tokens,
+            metered.auxiliary_prompt_tokens,
+            metered.remaining,
+        )
         seen.append((turn.answers, turn.cots[0].raw_text, turn.request, ledger))
     assert seen[0] == seen[1]

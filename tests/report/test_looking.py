@@ -1,4 +1,6 @@
-"""Recorded questions to be looked at: numbers by brute force, and lines that are safe on a terminal."""
+"""Recorded questions to be looked at: numbers by brute force, and lines that are safe on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ from feval.report.tables.tables import Column, Table, plain_text
 
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 POOLS: dict[str, Sequence[Sequence[str | None]]] = {
-    "one": [["1", "1", "2", None], ["2", "2", "2", "3"], ["5", "5", None, None], [EVIL, "1", "1", "1"]],
+    "one": [
+        ["1", "1", "2", None],
+        ["2", "2", "2", "3"],
+        ["5", "5", None, None],
+        [EVIL, "1", "1", "1"],
+    ],
     "two": [["1", "1", "1"], ["9", "9"], ["5"], [None, "1", "2"]],
 }
 GOLDS = ["1", "3", None, EVIL]
@@ -42,13 +49,17 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One question with thoughts, probes, tabs and an answer that also stands elsewhere in the text."""
+    """One question with thoughts, probes, tabs and an answer that also stands elsewhere in the
+    text.
+    """
     out = tmp_path_factory.mktemp("looking") / "traced"
     rows = pool(0, ["12", None], reasoning=["I think\nso", None])
     texts = ["\t12 and 2 make 14;\r\nminus 2: 12.", f"no {EVIL}"]
     answers = ["7", "7", "12", "7"]
     probes = [ProbeRows("toy/0", [0, 0, 0, 1], [2, 4, 6, 3], answers, answers)]
-    return write_rows(out, ["12"], ("traced", [replace(rows, texts=texts)]), probes={"traced": probes})
+    return write_rows(
+        out, ["12"], ("traced", [replace(rows, texts=texts)]), probes={"traced": probes}
+    )
 
 
 def feval(*arguments: str | Path) -> Any:
@@ -88,8 +99,17 @@ def test_the_list_of_questions(toy: Path) -> None:
     listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
     (only,) = listed["questions"]
     assert listed["recorded"] == {"toy": 4}
-    assert only == {"dataset": "toy", "id": "toy/3", "accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}}
-    assert "3 easier questions are not shown; --first 4 shows all" in feval("show", toy, "--first", "1").stdout
+    assert only == {
+        "dataset": "toy",
+        "id": "toy/3",
+        "accuracy": {"two": 0.0},
+        "agreement": 1 / 3,
+        "cots": {"two": 3},
+    }
+    assert (
+        "3 easier questions are not shown; --first 4 shows all"
+        in feval("show", toy, "--first", "1").stdout
+    )
     unlabelled = json.loads(feval("show", toy, "--json").stdout)["questions"][-1]
     assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
 
@@ -115,7 +135,9 @@ def test_a_question_with_its_cots(toy: Path) -> None:
     ]
 
 
-def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finish_reason_that_nobody_recorded_is_not_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     row = {
         "id": "a",
         "question": "What is 1 * 1?",
@@ -136,12 +158,19 @@ def test_a_question_as_json(toy: Path) -> None:
         {"answer": "1", "count": 3, "right": False}, {"answer": EVIL, "count": 1, "right": True},
     ]  # fmt: skip
     (sample,) = asked["llms"][0]["samples"]
-    assert (sample["sample"], sample["answer"], sample["right"], sample["output_tokens"]) == (0, EVIL, True, 10)
+    assert (sample["sample"], sample["answer"], sample["right"], sample["output_tokens"]) == (
+        0,
+        EVIL,
+        True,
+        10,
+    )
     assert EVIL in sample["text"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("toy/3",)])
-def test_texts_of_strangers_cannot_steer_the_terminal(toy: Path, arguments: tuple[str, ...]) -> None:
+def test_texts_of_strangers_cannot_steer_the_terminal(
+    toy: Path, arguments: tuple[str, ...]
+) -> None:
     shown = feval("show", toy, *arguments).stdout
     assert not set(shown) & {"\x1b", "\x07", "\u202e", "\r"}
     assert ("\\x1b]0;owned\\x07[red]\\u202e" in shown) == bool(arguments)
@@ -152,7 +181,10 @@ def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced: Path)
     assert "[reasoning of 10 characters; --reasoning shows it]" in folded
     assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
     assert folded.endswith("    12 and 2 make 14;\nminus 2: 12.\n")
-    assert "I think\nso\n    12 and" in feval("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
+    assert (
+        "I think\nso\n    12 and"
+        in feval("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
+    )
     sample = json.loads(feval("show", traced, "toy/0", "--json").stdout)["llms"][0]["samples"][1]
     assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
 
@@ -164,7 +196,9 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
     assert steps[:4] == ["step 0", "  step 2  ✓ 4", "  step 3", "    step 5  ✓ 4"]
     assert "prm 0.75" in "".join(lines)
     chosen = feval("show", folder, "toy/0", "--sample", "5").stdout
-    assert [line.split()[1] for line in chosen.splitlines() if line.lstrip().startswith("step ")] == ["0", "3", "5"]
+    assert [
+        line.split()[1] for line in chosen.splitlines() if line.lstrip().startswith("step ")
+    ] == ["0", "3", "5"]
     assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
 
 
@@ -184,14 +218,20 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
         (("--reasoning",), ("--reasoning", "question")),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(toy: Path, arguments: tuple[str, ...], pieces: tuple[str, ...]) -> None:
+def test_what_cannot_be_shown_is_a_sentence(
+    toy: Path, arguments: tuple[str, ...], pieces: tuple[str, ...]
+) -> None:
     result = feval("show", toy, *arguments)
     assert (result.exit_code > 0, result.stdout, result.stderr.count("\n")) == (True, "", 1)
     assert all(piece in result.stderr for piece in pieces), result.stderr
 
 
-@pytest.mark.parametrize("name", ["toy/2", 2, "TOY/2", "What is question 2?", "what is\n QUESTION 2", "question 2"])
-def test_a_question_is_found_by_its_id_or_its_text(toy: Path, name: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name", ["toy/2", 2, "TOY/2", "What is question 2?", "what is\n QUESTION 2", "question 2"]
+)
+def test_a_question_is_found_by_its_id_or_its_text(
+    toy: Path, name: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     open_recording(toy).show(name)
     shown = capsys.readouterr().out
     assert "toy/2" in shown
@@ -210,7 +250,9 @@ def test_a_question_is_found_by_its_id_or_its_text(toy: Path, name: Any, capsys:
         ("one (B)", ("B",), (5, 6)),
     ],
 )
-def test_where_a_text_says_its_answer(text: str, answers: tuple[str | None, ...], said: tuple[int, int] | None) -> None:
+def test_where_a_text_says_its_answer(
+    text: str, answers: tuple[str | None, ...], said: tuple[int, int] | None
+) -> None:
     assert answer_span(text, *answers) == said
 
 
@@ -247,9 +289,17 @@ def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
     said = feval("show", folder, "toy/0").stdout
     assert "m@revise, 2 CoTs and 3 turns" in said
     steps = [
-        line.partition("  1")[0] for line in said.splitlines() if line.lstrip().startswith(("CoT ", "turn ", "> "))
+        line.partition("  1")[0]
+        for line in said.splitlines()
+        if line.lstrip().startswith(("CoT ", "turn ", "> "))
     ]
-    assert steps[:5] == ["CoT 0  ✓ 4", "  turn 2  ✓ 4", "    > Revise.", "    turn 4  ✗ 6", "      > Revise."]
+    assert steps[:5] == [
+        "CoT 0  ✓ 4",
+        "  turn 2  ✓ 4",
+        "    > Revise.",
+        "    turn 4  ✗ 6",
+        "      > Revise.",
+    ]
     samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]

@@ -1,6 +1,8 @@
-"""The HTML page and the picture of a comparison: what they say, that they say it safely, and a click through a real browser.
+"""The HTML page and the picture of a comparison: what they say, that they say it safely, and a
+click through a real browser.
 
-The recorded answers are written out in `POOLS` and taken in recorded order, so that what every method answers can be read off.
+The recorded answers are written out in `POOLS` and taken in recorded order, so that what every
+method answers can be read off.
 """
 
 from __future__ import annotations
@@ -36,17 +38,35 @@ from feval.report.pictures.drawing import own_style
 from feval.report.tables.cost_axes import usd_scale
 from feval.report.text import percent
 
-EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
+EVIL = (
+    "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
+)
 CHEAP, STRONG = "gpt-4o-mini", "gpt-3.5-turbo"
 GOLDS = ["1", "2", "3", EVIL]
 POOLS: dict[str, list[list[str | None]]] = {
-    CHEAP: [["1", "1", "2", None], ["9", "2", "2", "9"], ["4", "4", "4", "4"], [None, None, None, None]],
-    STRONG: [["1", "1", "1", "1"], ["9", "9", "9", "9"], ["5", None, "5", "5"], [EVIL, EVIL, EVIL, "7"]],
+    CHEAP: [
+        ["1", "1", "2", None],
+        ["9", "2", "2", "9"],
+        ["4", "4", "4", "4"],
+        [None, None, None, None],
+    ],
+    STRONG: [
+        ["1", "1", "1", "1"],
+        ["9", "9", "9", "9"],
+        ["5", None, "5", "5"],
+        [EVIL, EVIL, EVIL, "7"],
+    ],
 }
 # In recorded order, at the smallest and the largest budget: answers and CoTs drawn.
 ANSWERS = {
-    "cheap": ([("1", [1]), ("9", [1]), ("4", [1]), (None, [1])], [("1", [3]), ("2", [3]), ("4", [3]), (None, [3])]),
-    "strong": ([("1", [1]), ("9", [1]), ("5", [1]), (EVIL, [1])], [("1", [3]), ("9", [3]), ("5", [3]), (EVIL, [3])]),
+    "cheap": (
+        [("1", [1]), ("9", [1]), ("4", [1]), (None, [1])],
+        [("1", [3]), ("2", [3]), ("4", [3]), (None, [3])],
+    ),
+    "strong": (
+        [("1", [1]), ("9", [1]), ("5", [1]), (EVIL, [1])],
+        [("1", [3]), ("9", [3]), ("5", [3]), (EVIL, [3])],
+    ),
     "patient": ([("1", [1, 0]), ("9", [1, 0]), ("4", [1, 0]), (EVIL, [1, 2])],) * 2,
 }
 DISAGREE = {"largest": ["toy/1", "toy/2", "toy/3"], "smallest": ["toy/2", "toy/3"]}
@@ -60,7 +80,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 
 
 def _text(row: int, sample: int) -> str:
-    return {0: f"A thought {EVIL} on {row}, {sample}.", 3: LONG}.get(sample, f"Thought {sample} about question {row}.")
+    return {0: f"A thought {EVIL} on {row}, {sample}.", 3: LONG}.get(
+        sample, f"Thought {sample} about question {row}."
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +91,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("page")
     (base / "mine.py").write_text(PATIENT)
     choices = (("A", EVIL), ("B", "two"))
-    questions = [Question(f"toy/{i}", f"What is {i}? {EVIL}", gold, gold, choices) for i, gold in enumerate(GOLDS)]
-    with RecordingWriter(base / "recording", operation={"name": "test"}, prices="2025-06-02") as writer:
+    questions = [
+        Question(f"toy/{i}", f"What is {i}? {EVIL}", gold, gold, choices)
+        for i, gold in enumerate(GOLDS)
+    ]
+    with RecordingWriter(
+        base / "recording", operation={"name": "test"}, prices="2025-06-02"
+    ) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
         for llm, answers in POOLS.items():
             rows = [
@@ -102,7 +129,13 @@ def _entries() -> tuple[ComparedMethod, ...]:
 
 @pytest.fixture(scope="module")
 def comparison(folder: Path) -> Comparison:
-    plan = Plan(dataset="toy", recordings=("recording",), entries=_entries(), order="recorded", resamples=200)
+    plan = Plan(
+        dataset="toy",
+        recordings=("recording",),
+        entries=_entries(),
+        order="recorded",
+        resamples=200,
+    )
     return compare(plan, base=folder, methods=[f"{folder}/mine.py:patient"])
 
 
@@ -117,19 +150,26 @@ def page(comparison: Comparison, folder: Path) -> str:
 
 
 def _data(page: str) -> dict[str, Any]:
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (block,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     parsed: dict[str, Any] = json.loads(block)
     return parsed
 
 
-def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, folder: Path, loaded: Any) -> None:
+def test_every_method_is_followed_to_where_it_stopped(
+    comparison: Comparison, folder: Path, loaded: Any
+) -> None:
     dataset, llms = loaded
     followed = traces(comparison, dataset, llms)
     assert followed.order == "recorded"
     assert not followed.missing
     for curve, (smallest, largest) in zip(followed.curves, ANSWERS.values(), strict=True):
         for trace, expected in ((curve[0], smallest), (curve[-1], largest)):
-            words = [None if c < 0 else dataset.candidates(row)[c] for row, c in enumerate(trace.answer.tolist())]
+            words = [
+                None if c < 0 else dataset.candidates(row)[c]
+                for row, c in enumerate(trace.answer.tolist())
+            ]
             assert list(zip(words, trace.cots.T.tolist(), strict=True)) == expected
 
 
@@ -139,8 +179,16 @@ def test_following_the_first_questions_is_the_beginning_of_following_all(
 ) -> None:
     dataset, llms = loaded
     settings = {"budget": 4, "window": 2, "ranking": "prompt-length"}
-    whole = ComparedMethod(label="by difficulty", method="difficulty-adaptive", fields=settings, llms=(CHEAP,))
-    plan = Plan(dataset="toy", recordings=("recording",), entries=(_entries()[1], whole), order=order, resamples=9)
+    whole = ComparedMethod(
+        label="by difficulty", method="difficulty-adaptive", fields=settings, llms=(CHEAP,)
+    )
+    plan = Plan(
+        dataset="toy",
+        recordings=("recording",),
+        entries=(_entries()[1], whole),
+        order=order,
+        resamples=9,
+    )
     compared = compare(plan, base=folder)
     assert not compared.missing
     followed, first = traces(compared, dataset, llms), traces(compared, dataset, llms, questions=2)
@@ -177,7 +225,9 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
         for row, question in enumerate(book["questions"]):
             codes, tokens, _, _ = question["d"][place]
             drawn, words = llm.seeded(5)(row, 4).cots, dataset.candidates(row)
-            assert [None if code < 0 else words[code] for code in codes] == [cot.answer for cot in drawn]
+            assert [None if code < 0 else words[code] for code in codes] == [
+                cot.answer for cot in drawn
+            ]
             assert tokens == [cot.tokens for cot in drawn]
     assert "seed 5, replicate 0" in book["lede"]
 
@@ -185,8 +235,12 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
 def test_the_page_holds_the_numbers_of_the_comparison(comparison: Comparison, page: str) -> None:
     data = _data(page)
     for curve, output in zip(comparison.curves, data["curves"], strict=True):
-        assert [point["y"] for point in output["points"]] == [point.accuracy for point in curve.points]
-        assert [point["x"]["usd"] for point in output["points"]] == [point.usd_per_question for point in curve.points]
+        assert [point["y"] for point in output["points"]] == [
+            point.accuracy for point in curve.points
+        ]
+        assert [point["x"]["usd"] for point in output["points"]] == [
+            point.usd_per_question for point in curve.points
+        ]
     assert data["frontier"] == [[point.cost, point.accuracy] for point in comparison.frontier]
     tables = {table["id"]: table for table in data["tables"]}
     assert len(tables["results"]["rows"]) == 5 + 2  # points and single calls
@@ -210,20 +264,33 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder
     assert first["comparison.png"].startswith(b"\x89PNG")
 
 
-def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(comparison: Comparison, page: str) -> None:
+def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(
+    comparison: Comparison, page: str
+) -> None:
     data = _data(page)
     (results,) = (table for table in data["tables"] if table["id"] == "results")
     names = [column["name"] for column in results["columns"]]
     shown = [row[names.index("USD / 1,000 questions")]["s"] for row in results["rows"]]
-    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
-    assert shown == pytest.approx([1000 * (point.usd_per_question or 0) for point in points], rel=1e-12)
+    points = [
+        *(point for curve in comparison.curves for point in curve.points),
+        *comparison.baselines,
+    ]
+    assert shown == pytest.approx(
+        [1000 * (point.usd_per_question or 0) for point in points], rel=1e-12
+    )
     (usd,) = (axis for axis in data["axes"] if axis["key"] == "usd")
-    assert (usd["scale"], usd["unit"], usd["label"]) == (1000, "USD / 1,000 questions", "mean USD per 1,000 questions")
+    assert (usd["scale"], usd["unit"], usd["label"]) == (
+        1000,
+        "USD / 1,000 questions",
+        "mean USD per 1,000 questions",
+    )
     assert (usd_scale([0.02, 0.001]), usd_scale([0.02, 0.01]), usd_scale([None])) == (1000, 1, 1)
 
 
 def test_without_prices_there_is_no_column_of_amounts(comparison: Comparison, folder: Path) -> None:
-    unpriced = compare(comparison.plan.changed(prices="none", cost="tokens", entries=_entries()[:1]), base=folder)
+    unpriced = compare(
+        comparison.plan.changed(prices="none", cost="tokens", entries=_entries()[:1]), base=folder
+    )
     results = page_tables(unpriced)[0]
     assert not [column for column in results["columns"] if "USD" in column["name"]]
     assert {len(row) for row in results["rows"]} == {len(results["columns"])}
@@ -236,39 +303,61 @@ def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) ->
             cells = [row[place]["t"] for row in table["rows"] if isinstance(row[place], dict)]
             plain = [cell for cell in cells if re.fullmatch(r"[+-]?[0-9,]+(\.[0-9]+)?", cell)]
             assert len({len(cell.partition(".")[2]) for cell in plain}) <= 1, (table["id"], cells)
-            assert len({len(digits) for cell in cells for digits in re.findall(r"\.([0-9]+)", cell)}) <= 1, table["id"]
+            assert (
+                len({len(digits) for cell in cells for digits in re.findall(r"\.([0-9]+)", cell)})
+                <= 1
+            ), table["id"]
 
 
-def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_cost(comparison: Comparison) -> None:
+def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_cost(
+    comparison: Comparison,
+) -> None:
     ratios = {
         (0.6, 0.5, 2.0): ("+40.0 %", "-100.0 % to +50.0 %"),
         (63.2, 1.5, None): ("63.2 times the cost", "unbounded to -50.0 %"),
     }
-    rows = [replace(comparison.savings[0], ratio=x, ratio_low=low, ratio_high=high) for x, low, high in ratios]
-    (table,) = (one for one in page_tables(replace(comparison, savings=tuple(rows))) if one["id"] == "savings")
+    rows = [
+        replace(comparison.savings[0], ratio=x, ratio_low=low, ratio_high=high)
+        for x, low, high in ratios
+    ]
+    (table,) = (
+        one
+        for one in page_tables(replace(comparison, savings=tuple(rows)))
+        if one["id"] == "savings"
+    )
     assert [(row[-2]["t"], row[-1]["t"]) for row in table["rows"]] == list(ratios.values())
 
 
-def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Comparison, page: str) -> None:
+def test_the_first_sentences_say_the_best_at_three_budgets(
+    comparison: Comparison, page: str
+) -> None:
     (result,) = re.findall('<p class="result">(.*?)</p>', page)
     assert set(re.findall("<b>(.*?)</b>", result)) <= {curve.label for curve in comparison.curves}
-    best, differences = html.unescape(re.sub("</?b>", "", result)).replace("\N{NO-BREAK SPACE}", " ").split(". At ")
+    best, differences = (
+        html.unescape(re.sub("</?b>", "", result)).replace("\N{NO-BREAK SPACE}", " ").split(". At ")
+    )
     points = [(curve.label, point) for curve in comparison.curves for point in curve.points]
     budgets = re.findall(r"within ([0-9.]+)", best)
     assert len(budgets) == 3
     said = best.removeprefix("Most accurate: ").split("; ")
     for budget, words in zip(budgets, said, strict=True):
         within = [
-            (p.accuracy, label) for label, p in points if 1000 * (p.usd_per_question or 0) <= 1.003 * float(budget)
+            (p.accuracy, label)
+            for label, p in points
+            if 1000 * (p.usd_per_question or 0) <= 1.003 * float(budget)
         ]
         accuracy, label = max(within)
         assert f"of {len(within)} settings, " in words or len(within) == 1
-        assert ", the same (" in words or (f"{percent(accuracy)} % right" in words and label in words)
+        assert ", the same (" in words or (
+            f"{percent(accuracy)} % right" in words and label in words
+        )
     clear = sum(row.p_holm is not None and row.p_holm <= 0.05 for row in comparison.differences)
     assert f"{clear or 'none'} of {comparison.tests} differences" in differences
 
 
-@pytest.mark.parametrize("nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"])
+@pytest.mark.parametrize(
+    "nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"]
+)
 def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty: str) -> None:
     text = escaped_json({nasty: [nasty, None, 0.1]})
     assert json.loads(text) == {nasty: [nasty, None, 0.1]}
@@ -280,7 +369,12 @@ def test_nothing_of_strangers_stands_outside_the_data(comparison: Comparison, lo
     dataset, llms = loaded
     plan = comparison.plan.model_copy(update={"dataset": EVIL + "\ud800"})
     page = comparison_page(replace(comparison, plan=plan), dataset, llms)
-    outside = re.sub(r'(<script type="application/json" id="data">).*?(</script>)', r"\1\2", page, flags=re.DOTALL)
+    outside = re.sub(
+        r'(<script type="application/json" id="data">).*?(</script>)',
+        r"\1\2",
+        page,
+        flags=re.DOTALL,
+    )
     assert "<img" not in outside
     assert page.count("</script>") == 2
     assert f"<h1>Methods compared on {html.escape(EVIL[:9])}" in outside
@@ -290,10 +384,13 @@ def test_nothing_of_strangers_stands_outside_the_data(comparison: Comparison, lo
 
 def test_the_page_names_nothing_to_fetch(page: str) -> None:
     outside = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
-    assert re.findall(r"https?://[^\s\"']+", outside) == ["http://www.w3.org/2000/svg"]  # a name, not an address
+    # a name, not an address
+    assert re.findall(r"https?://[^\s\"']+", outside) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"\b(src|href)=\"(?!data:|#)", outside)
     assert "default-src 'none'" in outside
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside
+    )
 
 
 def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
@@ -306,23 +403,32 @@ def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
     assert any("600 characters are cut" in note for note in book["notes"])
 
 
-def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison: Comparison, folder: Path) -> None:
+def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(
+    comparison: Comparison, folder: Path
+) -> None:
     whole = _data(comparison_files(comparison, base=folder)["report.html"].decode())["explorer"]
     lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
     caps = Caps(texts=sum(lengths) // 2 + 1)
-    book = _data(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())["explorer"]
+    book = _data(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())[
+        "explorer"
+    ]
     remaining = [pool[2] for q in book["questions"] for pool in q["d"]]
     assert {len(texts) for texts in remaining} == {2}
-    assert all(len(pool[0]) == 4 for q in book["questions"] for pool in q["d"])  # answers are all there
+    # answers are all there
+    assert all(len(pool[0]) == 4 for q in book["questions"] for pool in q["d"])
     assert any("only the first 2 CoTs" in note for note in book["notes"])
 
 
-def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison: Comparison, folder: Path) -> None:
+def test_questions_beyond_the_cap_are_left_out_and_it_is_said(
+    comparison: Comparison, folder: Path
+) -> None:
     files = comparison_files(comparison, base=folder, caps=Caps(questions=3, question=20, answer=9))
     book = _data(files["report.html"].decode())["explorer"]
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
     assert all(len(q["q"]) <= 20 for q in book["questions"])
-    assert any("first 3 of 4 questions" in note and "questions.parquet" in note for note in book["notes"])
+    assert any(
+        "first 3 of 4 questions" in note and "questions.parquet" in note for note in book["notes"]
+    )
 
 
 def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
@@ -333,9 +439,15 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
 
 
 @pytest.mark.parametrize(
-    "axis", ["usd", *(pytest.param(axis, marks=pytest.mark.slow) for axis in ("tokens", "calls", "samples"))]
+    "axis",
+    [
+        "usd",
+        *(pytest.param(axis, marks=pytest.mark.slow) for axis in ("tokens", "calls", "samples")),
+    ],
 )
-def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
+def test_the_picture_shows_every_line_and_hides_none(
+    comparison: Comparison, axis: str, folder: Path
+) -> None:
     output = compare(comparison.plan.changed(cost=axis), base=folder, methods=comparison.methods)
     with own_style():
         figure = _figure(output)
@@ -346,7 +458,10 @@ def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axi
         labels = [text.get_text() for text in legend.get_texts()]
         assert labels[:3] == ["cheap", "strong", "patient"]
         assert {"single call", "Pareto frontier", "95 % interval"} <= set(labels)
-        assert sum(label.startswith("pass@n of ") and label.endswith(" [exact]") for label in labels) == 2
+        assert (
+            sum(label.startswith("pass@n of ") and label.endswith(" [exact]") for label in labels)
+            == 2
+        )
         (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
         for point in (point for curve in output.curves for point in curve.points):
             cost = float(getattr(point, axis).mean())
@@ -355,10 +470,14 @@ def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axi
 
 
 def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: Path) -> None:
-    alone = compare(comparison.plan.changed(entries=_entries()[2:3]), base=folder, methods=comparison.methods)
+    alone = compare(
+        comparison.plan.changed(entries=_entries()[2:3]), base=folder, methods=comparison.methods
+    )
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
-    assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}
+    assert "ranking" not in {
+        table["id"] for table in _data(files["report.html"].decode())["tables"]
+    }
 
 
 @pytest.fixture(scope="module")
@@ -382,12 +501,16 @@ def clean(browser: Tab, folder: Path) -> Iterator[Tab]:
 
 
 def _texts(browser: Tab, selector: str) -> list[str]:
-    result: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+    result: list[str] = browser.value(
+        f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
+    )
     return result
 
 
 def _press(browser: Tab, label: str, inside: str = "document") -> None:
-    browser.click(f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})")
+    browser.click(
+        f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
+    )
 
 
 @pytest.mark.slow
@@ -397,7 +520,9 @@ def test_injected_markup_stays_text(clean: Tab) -> None:
     clean.click("document.querySelector('.cell')")
     assert clean.value("document.images.length") == 0
     assert clean.value("document.title") == "Methods compared on toy"
-    spelled = EVIL.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u202e", "\\u202e")
+    spelled = (
+        EVIL.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u202e", "\\u202e")
+    )
     spelled = spelled.replace("\u200f", "\\u200f")
     assert any(spelled in text for text in _texts(clean, ".open .text"))
     assert any(spelled in text for text in _texts(clean, ".cot .text"))
@@ -410,7 +535,8 @@ def test_injected_markup_stays_text(clean: Tab) -> None:
 def test_hovering_a_point_tells_its_numbers(clean: Tab, comparison: Comparison) -> None:
     assert clean.value("document.querySelector('.tip').hidden")
     point = comparison.curves[1].points[1]
-    script = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]')[1]"  # the second line's squares
+    # the second line's squares
+    script = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]')[1]"
     clean.move(*clean.place(script))
     clean.wait("!document.querySelector('.tip').hidden")
     tip = clean.value("document.querySelector('.tip').innerText")
@@ -450,13 +576,21 @@ def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
 
 @pytest.mark.slow
 def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
-    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    points = [
+        *(point for curve in comparison.curves for point in curve.points),
+        *comparison.baselines,
+    ]
     falling = sorted((point.accuracy for point in points), reverse=True)
     _press(clean, "accuracy %", "document.querySelector('#results')")
     assert _texts(clean, "#results td:nth-child(3)") == [percent(share) for share in falling]
-    assert clean.value("document.querySelector('#results th:nth-child(3)').getAttribute('aria-sort')") == "descending"
+    assert (
+        clean.value("document.querySelector('#results th:nth-child(3)').getAttribute('aria-sort')")
+        == "descending"
+    )
     _press(clean, "accuracy %", "document.querySelector('#results')")
-    assert _texts(clean, "#results td:nth-child(3)") == [percent(share) for share in reversed(falling)]
+    assert _texts(clean, "#results td:nth-child(3)") == [
+        percent(share) for share in reversed(falling)
+    ]
 
 
 @pytest.mark.slow
@@ -465,7 +599,9 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
 ) -> None:
     wordy = replace(comparison.differences[0], a="a method with a long name " * 4)
     many = replace(comparison, differences=(*comparison.differences * 20, wordy))
-    (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
+    (folder / "long.html").write_bytes(
+        comparison_files(many, base=folder, receipt="receipt.json")["report.html"]
+    )
     browser.open(folder / "long.html")
     best = comparison.ranking[0].label
     own = sum(best in (row.a, row.b) for row in many.differences)
@@ -475,7 +611,7 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     _press(browser, f"Show all {own} rows", "document.querySelector('#differences')")
     assert browser.value(rows) == own
     assert f"{own} of {len(many.differences)} rows" in _texts(browser, "#differences .controls")[0]
-    browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
+    browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"  # noqa: E501
                   "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
     assert browser.value(rows) == len(many.differences)
     browser.view(400, 800)
@@ -483,22 +619,33 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
 
 
 @pytest.mark.slow
-def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, comparison: Comparison, folder: Path) -> None:
+def test_a_difference_that_was_not_tested_has_an_open_dot(
+    browser: Tab, comparison: Comparison, folder: Path
+) -> None:
     row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
     some = replace(comparison, differences=(row, untested))
-    (folder / "untested.html").write_bytes(comparison_files(some, base=folder, receipt="receipt.json")["report.html"])
+    (folder / "untested.html").write_bytes(
+        comparison_files(some, base=folder, receipt="receipt.json")["report.html"]
+    )
     browser.open(folder / "untested.html")
     fills = browser.value(
-        "[...document.querySelectorAll('#differences circle')].map((dot) => dot.getAttribute('fill'))"
+        "[...document.querySelectorAll('#differences circle')].map((dot) =>"
+        " dot.getAttribute('fill'))"
     )
     assert fills == ["var(--accent)", "var(--paper)"]
 
 
 @pytest.mark.slow
-def test_bands_are_off_above_four_methods_and_can_be_had(browser: Tab, comparison: Comparison, folder: Path) -> None:
+def test_bands_are_off_above_four_methods_and_can_be_had(
+    browser: Tab, comparison: Comparison, folder: Path
+) -> None:
     many = replace(
-        comparison, curves=(*comparison.curves, *(replace(comparison.curves[1], label=f"{i}") for i in range(9)))
+        comparison,
+        curves=(
+            *comparison.curves,
+            *(replace(comparison.curves[1], label=f"{i}") for i in range(9)),
+        ),
     )
     (folder / "many.html").write_bytes(comparison_files(many, base=folder)["report.html"])
     browser.open(folder / "many.html")
@@ -506,7 +653,10 @@ def test_bands_are_off_above_four_methods_and_can_be_had(browser: Tab, compariso
     assert browser.value(bands) == 0
     _press(browser, "95 % interval", "document.querySelector('.legend')")
     assert browser.value(bands) == 11
-    strokes = "[...document.querySelectorAll('.legend path')].map((p) => p.getAttribute('stroke')).filter((s) => /--c/.test(s))"
+    strokes = (
+        "[...document.querySelectorAll('.legend path')].map((p) =>"
+        " p.getAttribute('stroke')).filter((s) => /--c/.test(s))"
+    )
     assert len(set(browser.value(strokes))) == 12
     assert _texts(browser, ".heads .marks span")[:2] == ["cheap", "strong"]
 
@@ -514,20 +664,27 @@ def test_bands_are_off_above_four_methods_and_can_be_had(browser: Tab, compariso
 @pytest.mark.slow
 def test_figure_and_tables_can_be_saved(clean: Tab, comparison: Comparison) -> None:
     clean.value(
-        "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return '#'; };"
-        "HTMLAnchorElement.prototype.click = () => {}; })()"
+        "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return"
+        " '#'; };HTMLAnchorElement.prototype.click = () => {}; })()"
     )
     _press(clean, "CSV", "document.querySelector('#results')")
     _press(clean, "Points (CSV)")
     rows = list(csv.DictReader(io.StringIO(clean.value("saved[0].text()"))))
-    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
-    assert [float(row["accuracy %"]) for row in rows] == [float(percent(point.accuracy)) for point in points]
+    points = [
+        *(point for curve in comparison.curves for point in curve.points),
+        *comparison.baselines,
+    ]
+    assert [float(row["accuracy %"]) for row in rows] == [
+        float(percent(point.accuracy)) for point in points
+    ]
     exact = list(csv.DictReader(io.StringIO(clean.value("saved[1].text()"))))
     own = [float(row["usd_per_question"]) for row in exact if row["kind"] == "method"]
     assert own == [point.usd_per_question for point in points[: len(own)]]
     _press(clean, "Picture (PNG)")
     clean.wait("saved.length === 3")
-    head = clean.value("saved[2].arrayBuffer().then((bytes) => [...new Uint8Array(bytes.slice(0, 24))])")
+    head = clean.value(
+        "saved[2].arrayBuffer().then((bytes) => [...new Uint8Array(bytes.slice(0, 24))])"
+    )
     assert bytes(head[:8]) == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", bytes(head[16:]))
     assert width > 1500
@@ -539,7 +696,10 @@ def test_figure_and_tables_can_be_saved(clean: Tab, comparison: Comparison) -> N
 def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean: Tab) -> None:
     clean.view(400, 850)
     for table in ("results", "differences"):  # behind the labels of both methods of a pair
-        clean.wait(f"document.querySelector('#{table} td:nth-child(3)').getBoundingClientRect().right < 400")
+        clean.wait(
+            f"document.querySelector('#{table} td:nth-child(3)').getBoundingClientRect().right"
+            " < 400"
+        )
     left = "document.querySelector('#results td').getBoundingClientRect().left"
     before = clean.value(left)
     clean.value("document.querySelector('#results .scroll').scrollLeft = 300")
@@ -551,7 +711,8 @@ def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean: Tab) -> None
 def test_no_table_is_cut_on_a_wide_screen(clean: Tab) -> None:
     clean.view(1400, 900)
     cut = (
-        "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth).map((s) => s.ariaLabel)"
+        "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth >"
+        " s.clientWidth).map((s) => s.ariaLabel)"
     )
     assert clean.value(cut) == []
 
@@ -562,7 +723,9 @@ def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
     _press(clean, budget)
     _press(clean, "Methods disagree")
     assert _texts(clean, ".questions .id") == DISAGREE[budget]
-    assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value("document.querySelector('#questions').innerText")
+    assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value(
+        "document.querySelector('#questions').innerText"
+    )
 
 
 @pytest.mark.slow
@@ -595,10 +758,13 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     assert [chip.split()[0] for chip in chips] == ["–", "–", "✓", "✓", "✓"]
     assert chips[-1].endswith("(1 + 2)")
     assert chips[0] == "– n = 1: no answer (1)"
-    clean.click("[...document.querySelectorAll('.chip')].at(-1)")  # patient: one CoT of the cheap LLM, two of the other
+    # patient: one CoT of the cheap LLM, two of the other
+    clean.click("[...document.querySelectorAll('.chip')].at(-1)")
     assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
     assert _texts(clean, ".open .stop") == ["stopped after 1", "stopped after 2"]
-    unread = "[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)"
+    unread = (
+        "[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)"
+    )
     assert clean.value(unread) == [3, 2]
     clean.click("document.querySelectorAll('.strip')[1].querySelectorAll('.cell')[1]")
     assert "Thought 1 about question 3." in clean.value("document.querySelector('.cot').innerText")
@@ -608,10 +774,25 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
 @pytest.mark.slow
 def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
     clean.value("document.querySelector('.questions > li > button').focus()")
-    clean.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
+    clean.send(
+        "Input.dispatchKeyEvent",
+        type="keyDown",
+        key="Enter",
+        code="Enter",
+        text="\r",
+        windowsVirtualKeyCode=13,
+    )
     clean.wait("document.querySelector('.questions .open') !== null")
-    assert clean.value("document.querySelector('.questions > li > button').getAttribute('aria-expanded')") == "true"
-    bare = "[...document.querySelectorAll('[onclick], .cell, .chip, th button, nav a')].filter((e) => e.tabIndex < 0).length"
+    assert (
+        clean.value(
+            "document.querySelector('.questions > li > button').getAttribute('aria-expanded')"
+        )
+        == "true"
+    )
+    bare = (
+        "[...document.querySelectorAll('[onclick], .cell, .chip, th button, nav a')].filter((e) =>"
+        " e.tabIndex < 0).length"
+    )
     assert clean.value(bare) == 0
 
 
@@ -637,5 +818,7 @@ def test_the_browser_refuses_to_fetch_for_the_page(browser: Tab, folder: Path) -
     browser.open(folder / "report.html")
     refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
     assert browser.value(refused) == "refused"
-    assert any("Content Security Policy" in error or "connect-src" in error for error in browser.errors)
+    assert any(
+        "Content Security Policy" in error or "connect-src" in error for error in browser.errors
+    )
     browser.errors.clear()

@@ -1,4 +1,6 @@
-"""Traces and trees in the page of a comparison: what it holds, worked out by hand in recorded order, and how it is shown."""
+"""Traces and trees in the page of a comparison: what it holds, worked out by hand in recorded
+order, and how it is shown.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,23 @@ from feval.report.page.questions import Caps
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">\u202e"
 FINALS, TOKENS = ["1", None, "1"], [10, 6, 3]
-PROBES = [(0, 2, "9"), (0, 4, "1"), (0, 6, "1"), (0, 8, "1"), (1, 2, EVIL), (1, 4, EVIL), (2, 2, None)]
+PROBES = [
+    (0, 2, "9"),
+    (0, 4, "1"),
+    (0, 6, "1"),
+    (0, 8, "1"),
+    (1, 2, EVIL),
+    (1, 4, EVIL),
+    (2, 2, None),
+]
 # Tokens of the three traces.
-STOPPED = {"whole": None, "converged": [6, 4, 3], "cut": [4, 4, 3], "parallel": [10, 4, 3], "sure": [4, 6, 3]}
+STOPPED = {
+    "whole": None,
+    "converged": [6, 4, 3],
+    "cut": [4, 4, 3],
+    "parallel": [10, 4, 3],
+    "sure": [4, 6, 3],
+}
 TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
 
 
@@ -40,7 +56,9 @@ def _entries() -> Iterator[ComparedMethod]:
     }
     for label, (method, settings) in fields.items():
         yield ComparedMethod(label=label, method=method, fields=settings, llms=("traced",))
-    yield ComparedMethod(label="beam", method="beam-search", fields={"n": 2, "width": 2}, llms=("tree",))
+    yield ComparedMethod(
+        label="beam", method="beam-search", fields={"n": 2, "width": 2}, llms=("tree",)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +76,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 list(column) for column in zip(*(r for r in rows if r[0] == i), strict=True)
             )
             sure = [
-                0.95 if offset == 4 and sample == 0 else 0.5 for sample, offset in zip(samples, offsets, strict=True)
+                0.95 if offset == 4 and sample == 0 else 0.5
+                for sample, offset in zip(samples, offsets, strict=True)
             ]
-            probes.append(ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure))
+            probes.append(
+                ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure)
+            )
         writer.add_probes("toy", "traced", probes)
         texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
         trees = (replace(tree(i, TREES[0]), texts=texts) for i in range(2))
         writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", trees)
-        writer.add_scores("toy", "tree", PRM, (ScoreRows(f"toy/{i}", range(7), SCORES[0]) for i in range(2)))
+        writer.add_scores(
+            "toy", "tree", PRM, (ScoreRows(f"toy/{i}", range(7), SCORES[0]) for i in range(2))
+        )
     return base
 
 
@@ -90,7 +113,9 @@ def _page(comparison: Comparison, folder: Path, **caps: int) -> str:
 
 def _book(comparison: Comparison, folder: Path, **caps: int) -> dict[str, Any]:
     page = _page(comparison, folder, **caps)
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (block,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     book: dict[str, Any] = json.loads(block)["explorer"]
     return book
 
@@ -105,10 +130,15 @@ def test_steps_are_neither_compared_as_single_calls_nor_missed(comparison: Compa
     assert [one.llms for one in comparison.baselines] == [("traced",)]
 
 
-def test_traces_have_their_answers_and_where_every_method_stopped_them(book: dict[str, Any]) -> None:
+def test_traces_have_their_answers_and_where_every_method_stopped_them(
+    book: dict[str, Any],
+) -> None:
     assert (book["llms"], book["trees"]) == (["traced", "tree"], [None, ["prm"]])
     for asked in book["questions"]:
-        words = [[(offset, None if c < 0 else asked["a"][c]) for offset, c in trace] for trace in asked["t"][0]]
+        words = [
+            [(offset, None if c < 0 else asked["a"][c]) for offset, c in trace]
+            for trace in asked["t"][0]
+        ]
         assert words == [[(2, "9"), (4, "1")], [(2, EVIL)], [(2, None)]]
         assert dict(zip(STOPPED, [points[0][0] for points in asked["r"]], strict=False)) == STOPPED
 
@@ -138,9 +168,16 @@ def test_trees_have_their_steps_and_what_a_search_took(book: dict[str, Any]) -> 
 def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path: Path) -> None:
     write_full_turns(tmp_path / "recording", ["a", "b"], first=2)
     name = "gpt-3.5-turbo@revise"
-    entry = ComparedMethod(label="revised", method="sequential-revision", fields={"n": 4, "turns": 2}, llms=(name,))
+    entry = ComparedMethod(
+        label="revised", method="sequential-revision", fields={"n": 4, "turns": 2}, llms=(name,)
+    )
     plan = Plan(
-        dataset="toy", recordings=("recording",), entries=(entry,), order="recorded", resamples=50, cost="calls"
+        dataset="toy",
+        recordings=("recording",),
+        entries=(entry,),
+        order="recorded",
+        resamples=50,
+        cost="calls",
     )
     book = _book(compare(plan, base=tmp_path), tmp_path)
     assert book["turns"] == [True]
@@ -159,7 +196,8 @@ def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) 
     assert "t" not in second
     assert len(first["t"][0]) == 2
     assert first["r"][1] == [[[6, 4], None]]
-    assert [step[1] for step in first["t"][1]] == [10, 11, 12, 13, 15, 16]  # the one that was not taken is left out
+    # the one that was not taken is left out
+    assert [step[1] for step in first["t"][1]] == [10, 11, 12, 13, 15, 16]
     assert first["r"][-1] == [[None, [0, 1, 2, 3, 4, 5]]]
     notes = " ".join(book["notes"])
     assert "The first 1 questions show the first 2 traces" in notes
@@ -175,7 +213,9 @@ def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(
     (folder / "report.html").write_text(_page(comparison, folder), "utf-8")
 
     def texts(opened: Tab, selector: str) -> list[str]:
-        result: list[str] = opened.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+        result: list[str] = opened.value(
+            f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
+        )
         return result
 
     with tab(tmp_path) as opened:
@@ -187,12 +227,24 @@ def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(
         assert texts(opened, ".told") == ["✓ 1 6 of 10", f"✗ {spelled} 4 of 6", "✓ 1 3"]
         assert opened.value("document.querySelectorAll('.traces line').length") == 2
         assert any(badge.startswith("not asked by") for badge in texts(opened, ".badge"))
-        assert all(text[0] == "·" for text in texts(opened, ".tree li"))  # and what comes after is not unfolded
+        # and what comes after is not unfolded
+        assert all(text[0] == "·" for text in texts(opened, ".tree li"))
         assert len(texts(opened, ".tree li")) < 7
         opened.click("[...document.querySelectorAll('.chip')].at(-1)")
         assert all("not drawn" in text for text in texts(opened, ".told"))
-        assert [text[0] for text in texts(opened, ".tree li")] == ["●", "●", "●", "●", "○", "○", "·"]
+        assert [text[0] for text in texts(opened, ".tree li")] == [
+            "●",
+            "●",
+            "●",
+            "●",
+            "○",
+            "○",
+            "·",
+        ]
         assert texts(opened, ".tree li")[0] == f"● {spelled} prm 0.5, 10 tokens"
-        assert opened.value("[document.images.length, document.title]") == [0, "Methods compared on toy"]
+        assert opened.value("[document.images.length, document.title]") == [
+            0,
+            "Methods compared on toy",
+        ]
         assert opened.value("document.documentElement.scrollWidth") == 400
         assert opened.errors == []

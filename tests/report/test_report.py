@@ -32,13 +32,24 @@ from feval.report.pictures.drawing import new_figure, on_axes, own_style
 from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
-from feval.report.text import counted, decimals_for, dollars, fixed, percent, plain_number, signed_points, visible
+from feval.report.text import (
+    counted,
+    decimals_for,
+    dollars,
+    fixed,
+    percent,
+    plain_number,
+    signed_points,
+    visible,
+)
 
 
 def point(
     n: int, accuracy: float = 0.6, *, half: float = 0.05, usd: float | None = None, **fields: object
 ) -> CurvePoint:
-    result = CurvePoint(n, accuracy, accuracy - half, accuracy + half, usd, 30.0 * n + 12, accuracy + half, "exact")
+    result = CurvePoint(
+        n, accuracy, accuracy - half, accuracy + half, usd, 30.0 * n + 12, accuracy + half, "exact"
+    )
     return replace(result, **fields)  # type: ignore[arg-type]
 
 
@@ -101,7 +112,8 @@ def test_axis_numbers_are_plain(value: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (3e-6, "3 µ$"), (1.5e-5, "15 µ$"), (1e-3, "1 m$"), (0.05, "50 m$"),
+    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (3e-6, "3 µ$"), (1.5e-5, "15 µ$"), (1e-3,
+    "1 m$"), (0.05, "50 m$"),
      (0.1, "0.1 $"), (2500, "2500 $")],
 )  # fmt: skip
 def test_amounts_have_prefixes_and_no_row_of_zeros(value: float, shown: str) -> None:
@@ -126,24 +138,45 @@ def _lab(linear: Any) -> tuple[float, float, float]:
 
 def _contrast(*colours: str) -> float:
     """Contrast of two colours, as WCAG 2 defines it."""
-    dark, light = sorted(float(np.dot([0.2126, 0.7152, 0.0722], _linear(colour))) + 0.05 for colour in colours)
+    dark, light = sorted(
+        float(np.dot([0.2126, 0.7152, 0.0722], _linear(colour))) + 0.05 for colour in colours
+    )
     return light / dark
 
 
-# Machado, Oliveira and Fernandes (2009), table 1, severity 1: what protanopes, deuteranopes and tritanopes see.
+# Machado, Oliveira and Fernandes (2009), table 1, severity 1: what protanopes, deuteranopes and
+# tritanopes see.
 MACHADO = {
     "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
-    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
-    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    ("colours", "paper"), [(palette.COLOURS, "#ffffff"), (palette.COLOURS_ON_DARK, "#14171b")], ids=["light", "dark"]
+    ("colours", "paper"),
+    [(palette.COLOURS, "#ffffff"), (palette.COLOURS_ON_DARK, "#14171b")],
+    ids=["light", "dark"],
 )
-def test_colours_differ_to_every_eye_and_from_the_paper(colours: tuple[str, ...], paper: str) -> None:
-    assert f"--paper: {paper}" in (Path(palette.__file__).parent / "page" / "page.css").read_text("utf-8")
+def test_colours_differ_to_every_eye_and_from_the_paper(
+    colours: tuple[str, ...], paper: str
+) -> None:
+    assert f"--paper: {paper}" in (Path(palette.__file__).parent / "page" / "page.css").read_text(
+        "utf-8"
+    )
     for eye, matrix in MACHADO.items():
         seen = [np.clip(np.array(matrix) @ _linear(colour), 0, 1) for colour in colours]
         nearest = min(math.dist(one, other) for one, other in combinations(map(_lab, seen), 2))
@@ -158,7 +191,11 @@ def test_what_is_written_on_pages_can_be_read(*, dark: bool) -> None:
         dict(re.findall("--([a-z-]+): (#[0-9a-f]{6})", part)) for part in css.split("@media")[:2]
     )
     colours = light_names | (dark_names if dark else {})
-    written = [(ink, paper) for ink in ("ink", "soft", "right", "wrong", "accent") for paper in ("paper", "raised")]
+    written = [
+        (ink, paper)
+        for ink in ("ink", "soft", "right", "wrong", "accent")
+        for paper in ("paper", "raised")
+    ]
     written += [
         ("right", "right-fill"),
         ("wrong", "wrong-fill"),
@@ -176,8 +213,16 @@ def test_no_two_of_72_lines_look_alike() -> None:
     looks = [palette.places(i) for i in range(144)]
     assert len(set(looks)) == 144
     assert all(len(set(of_twelve)) == 12 for of_twelve in zip(*looks[:12], strict=True))
-    assert len(set(palette.MARKERS.values())) == len(set(palette.DASHES)) == len(set(palette.COLOURS)) == 12
-    shared = [sum(a == b for a, b in zip(one, other, strict=True)) for one, other in combinations(looks[:72], 2)]
+    assert (
+        len(set(palette.MARKERS.values()))
+        == len(set(palette.DASHES))
+        == len(set(palette.COLOURS))
+        == 12
+    )
+    shared = [
+        sum(a == b for a, b in zip(one, other, strict=True))
+        for one, other in combinations(looks[:72], 2)
+    ]
     assert max(shared) == 1  # of colour, marker and dashes
 
 
@@ -228,7 +273,12 @@ def test_unknown_numbers_are_a_dash() -> None:
 
 
 def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
-    table = Table("title", (Column("name"), Column("n", number=True)), (("a", "1"), ("long", "100")), ("note",))
+    table = Table(
+        "title",
+        (Column("name"), Column("n", number=True)),
+        (("a", "1"), ("long", "100")),
+        ("note",),
+    )
     assert plain(table) == "title\nname    n\na       1\nlong  100\nnote\n"
 
 
@@ -241,7 +291,9 @@ def test_a_table_without_headers_has_rows_only() -> None:
 
 
 def test_cells_from_strangers_cannot_reach_the_terminal() -> None:
-    table = Table("t\x1b[1m", (Column("name"),), (("[red]x[/red]\x1b]0;pwned\x07",),), ("n\x1b[0m",))
+    table = Table(
+        "t\x1b[1m", (Column("name"),), (("[red]x[/red]\x1b]0;pwned\x07",),), ("n\x1b[0m",)
+    )
     assert "\x1b" not in plain(table)
     assert "\x07" not in plain(table)
 
@@ -251,14 +303,16 @@ def test_rich_cells_keep_markup_as_text() -> None:
 
     out = io.StringIO()
     table = Table("", (Column("name"),), (("[red]x[/red] :smile: \x1b[31m",),))
-    Console(file=out, width=80, force_terminal=True, markup=False, emoji=False, highlight=False).print(
-        rich_table(table)
-    )
+    Console(
+        file=out, width=80, force_terminal=True, markup=False, emoji=False, highlight=False
+    ).print(rich_table(table))
     assert "[red]x[/red] :smile: \\x1b[31m" in out.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 76, 80, 100, 200])
-def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -285,7 +339,9 @@ def test_curve_table_shows_every_point_in_per_cent() -> None:
 
 def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices() -> None:
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
-    head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[1:]
+    head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[
+        1:
+    ]
     assert row.split() == ["1", "60.00", "-", "-", "65.00"]
     assert ("USD" in head, sum("no prices" in note for note in notes)) == (False, 1)
 
@@ -306,7 +362,9 @@ def test_subtitles_say_kind_billing_prices_and_counter() -> None:
         "seeded: mean over 7 seeded draws of each question, seed 3; 1,369 questions",
         "billing once; no prices; token counter words",
     )
-    assert subtitles(curve(point(1, kind="recorded")))[0].startswith("recorded: the first n CoTs in recorded order")
+    assert subtitles(curve(point(1, kind="recorded")))[0].startswith(
+        "recorded: the first n CoTs in recorded order"
+    )
 
 
 def test_csv_keeps_every_digit() -> None:
@@ -334,7 +392,11 @@ def test_csv_writes_numpy_numbers_as_numbers() -> None:
 
 
 def test_csv_of_several_curves_names_dataset_and_llm() -> None:
-    rows = list(csv.DictReader(io.StringIO(curves_csv([curve(point(1), llm="a,b"), curve(point(2), llm="c")]))))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(curves_csv([curve(point(1), llm="a,b"), curve(point(2), llm="c")]))
+        )
+    )
     assert [(row["llm"], row["n"]) for row in rows] == [("a,b", "1"), ("c", "2")]
     assert {row["dataset"] for row in rows} == {"bigbench_date"}
 
@@ -374,18 +436,38 @@ def test_picture_ignores_the_users_style() -> None:
         [curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))],
         [curve(*(point(n, 0.0, half=0.0, usd=1e-4 * n, accuracy_high=0.01) for n in range(1, 41)))],
         [curve(*(point(n, usd=0.0, tokens_per_question=0.0) for n in (1, 5)))],
-        [curve(*(point(n, accuracy_low=None, accuracy_high=None, tokens_per_question=None) for n in (1, 2)))],
+        [
+            curve(
+                *(
+                    point(n, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
+                    for n in (1, 2)
+                )
+            )
+        ],
         [PRICED, curve(point(1), llm="unpriced")],
         [curve(point(n, usd=1e-6 * 10**n), llm=f"llm-{n}" + "x" * 60) for n in range(1, 10)],
         [curve(*(point(n, usd=1e-4 + 1e-12 * n) for n in (1, 2)))],
     ],
-    ids=["one", "one of 20", "unpriced", "right", "wrong", "free", "bare", "mixed", "nine", "same cost"],
+    ids=[
+        "one",
+        "one of 20",
+        "unpriced",
+        "right",
+        "wrong",
+        "free",
+        "bare",
+        "mixed",
+        "nine",
+        "same cost",
+    ],
 )
 def test_every_shape_of_curve_can_be_drawn(curves: list[Curve]) -> None:
     assert chunks(curves_png(curves, dpi=50))[-1] == b"IEND"
 
 
-@pytest.mark.parametrize("name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"])
+@pytest.mark.parametrize(
+    "name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"]
+)
 def test_names_are_drawn_as_they_are(name: str) -> None:
     assert curves_png([replace(PRICED, llm=name, dataset=name)], dpi=50)
 
@@ -407,7 +489,9 @@ def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
 
 def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price() -> None:
     [axes] = figure_of(PRICED, curve(point(1), llm="unpriced")).axes
-    assert axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
+    assert (
+        axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
+    )
 
 
 def test_counts_are_the_last_resort() -> None:
@@ -430,7 +514,9 @@ def test_title_says_dataset_and_llm() -> None:
 
 
 def test_all_right_stays_inside_the_picture() -> None:
-    [axes] = figure_of(curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))).axes
+    [axes] = figure_of(
+        curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))
+    ).axes
     assert 100 < axes.get_ylim()[1] <= 102
     assert "100 %" in [label.get_text() for label in axes.get_yticklabels()]
 
@@ -458,7 +544,9 @@ def test_the_same_content_may_be_written_twice(tmp_path: Path) -> None:
 
 def test_other_content_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"mine")
-    with pytest.raises(StorageError, match="already holds b with other content, and nothing was overwritten"):
+    with pytest.raises(
+        StorageError, match="already holds b with other content, and nothing was overwritten"
+    ):
         save_files(tmp_path, {"a": b"1", "b": b"2"})
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
     assert (tmp_path / "b").read_bytes() == b"mine"
@@ -493,13 +581,19 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
 def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
     toy = write_toy(tmp_path / "toy", {"alpha": [["4"]]}, ["4"])
-    for folder, where in ((toy, "is a"), (toy / "votes", "lies inside the"), (toy / "curves", "lies inside the")):
+    for folder, where in (
+        (toy, "is a"),
+        (toy / "votes", "lies inside the"),
+        (toy / "curves", "lies inside the"),
+    ):
         with pytest.raises(StorageError, match=rf"{where} recording.*, which never changes"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
 
 
-@pytest.mark.parametrize(("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")]
+)
 def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
     assert counted(number, "CoT") == expected
 
@@ -507,13 +601,17 @@ def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
 @given(st.text(alphabet="'=+-@\t\r\n,\"a1 ", max_size=6) | st.text(max_size=20))
 def test_text_in_a_csv_is_no_formula_and_comes_back(name: str) -> None:
     name = name.encode(errors="replace").decode()
-    [_, [same, number]] = csv.reader(io.StringIO(csv_text(["name", "n"], [[name, -0.5]]), newline=""))
+    [_, [same, number]] = csv.reader(
+        io.StringIO(csv_text(["name", "n"], [[name, -0.5]]), newline="")
+    )
     assert not same.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
     assert (text_of_cell(same), number) == (name, "-0.5")
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'=1", "''-1"])
 def test_names_of_strangers_are_shown_as_text_by_a_spreadsheet(name: str) -> None:
-    rows = list(csv.DictReader(io.StringIO(curves_csv([curve(point(1, usd=-1e-5), llm=name)]), newline="")))
+    rows = list(
+        csv.DictReader(io.StringIO(curves_csv([curve(point(1, usd=-1e-5), llm=name)]), newline=""))
+    )
     assert rows[0]["llm"] == f"'{name}"
     assert rows[0]["usd_per_question"] == "-1e-05"

@@ -20,9 +20,13 @@ from feval.report.pictures.drawing import heading, own_style
 from feval.report.pictures.surface import _figure, surface_png
 
 
-def surface(widths: Sequence[int], depths: Sequence[int | None], accuracy: float, name: str = "sums") -> Surface:
+def surface(
+    widths: Sequence[int], depths: Sequence[int | None], accuracy: float, name: str = "sums"
+) -> Surface:
     points = tuple(
-        SurfacePoint(n, depth, accuracy, None, None, n * (depth or 2000.0), 0.0, None, None, n == widths[0])
+        SurfacePoint(
+            n, depth, accuracy, None, None, n * (depth or 2000.0), 0.0, None, None, n == widths[0]
+        )
         for depth in depths
         for n in widths
     )
@@ -47,7 +51,8 @@ def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accura
 def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off() -> None:
     axes = Figure().subplots()
     said = (
-        "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in proportion to their tokens"
+        "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in"
+        " proportion to their tokens"
     )
     heading(axes, "title", ["short", said])
     lines = axes.texts[0].get_text().split("\n")
@@ -70,7 +75,11 @@ def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -
     assert set(lines.get_linestyle()) == {(0.0, None)}
     assert legend.get_lines()[0].get_linestyle() == "-"
     units = {"µ$": 1.0, "m$": 1e3}
-    named = {label.get_text(): label.get_position() for label in axes.texts if label.get_text()[-2:] in units}
+    named = {
+        label.get_text(): label.get_position()
+        for label in axes.texts
+        if label.get_text()[-2:] in units
+    }
     assert list(named) == ["30 µ$", "100 µ$", "300 µ$", "1 m$", "3 m$", "10 m$"]
     for name, (tokens, n) in named.items():  # a trace costs 1 µ$ per token
         cost, unit = name.split()
@@ -85,7 +94,9 @@ def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
 
 
 @pytest.mark.parametrize(("widths", "depths"), [([3], [None]), ([1], [40]), ([1, 2], [10, None])])
-def test_small_surfaces_with_odd_names_are_drawn(widths: list[int], depths: list[int | None]) -> None:
+def test_small_surfaces_with_odd_names_are_drawn(
+    widths: list[int], depths: list[int | None]
+) -> None:
     assert surface_png(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9), dpi=50)
 
 
@@ -99,7 +110,9 @@ def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text() -> No
     assert page.count("</script>") == 2
     assert html.escape(evil) in outside
     data = json.loads(block)
-    assert data["pictures"][0]["src"] == "data:image/svg+xml;base64," + b64encode(b"<svg/>").decode()
+    assert (
+        data["pictures"][0]["src"] == "data:image/svg+xml;base64," + b64encode(b"<svg/>").decode()
+    )
     [table] = data["tables"]
     assert [[cell["t"] for cell in row] for row in table["rows"]] == [
         ["1", "10", "50.00", "-", "10.0"],

@@ -1,4 +1,6 @@
-"""The page of a recording: what it holds and leaves out, and a click through a real browser with hostile texts."""
+"""The page of a recording: what it holds and leaves out, and a click through a real browser with
+hostile texts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from small import pool, question
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Recording, RecordingWriter, open_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Recording,
+    RecordingWriter,
+    open_recording,
+)
 from feval.report.page.view import LIMITS, ViewPage, view_page
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
@@ -47,7 +57,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
             ]
             writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), asked)
             for llm in ANSWERS:
-                writer.add_pools(dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3)))
+                writer.add_pools(
+                    dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3))
+                )
         writer.add_probes("toy", "org/one", [PROBES])
     return open_recording(out)
 
@@ -62,7 +74,10 @@ def page(recording: Recording) -> ViewPage:
 
 def _blocks(page: str) -> list[Any]:
     return [
-        json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+        json.loads(text)
+        for text in re.findall(
+            r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL
+        )
     ]
 
 
@@ -80,13 +95,20 @@ def test_the_page_has_every_cot_with_its_answer(page: ViewPage) -> None:
             codes, tokens, finish = index
             assert [None if code < 0 else entry["a"][code] for code in codes] == ANSWERS[name][row]
             assert tokens == [10 + i for i in range(len(codes))]
-            assert [data["finish"][i] for i in finish] == ["stop" if code >= 0 else "length" for code in codes]
-            for text, span, answer in zip(block[name]["x"], block[name]["s"], ANSWERS[name][row], strict=True):
+            assert [data["finish"][i] for i in finish] == [
+                "stop" if code >= 0 else "length" for code in codes
+            ]
+            for text, span, answer in zip(
+                block[name]["x"], block[name]["s"], ANSWERS[name][row], strict=True
+            ):
                 units = text.encode("utf-16-le")
-                said = None if span is None else units[2 * span[0] : 2 * span[1]].decode("utf-16-le")
+                said = (
+                    None if span is None else units[2 * span[0] : 2 * span[1]].decode("utf-16-le")
+                )
                 assert said == answer or (answer == EVIL and said is None)
     assert blocks[0]["two"]["r"] == [None, f"secret 1 {EVIL}"]
-    assert [[(tokens, data["questions"][0]["a"][code]) for tokens, code in trace] for trace in blocks[0]["org/one"]["t"][:2]] == [
+    assert [[(tokens, data["questions"][0]["a"][code]) for tokens,
+        code in trace] for trace in blocks[0]["org/one"]["t"][:2]] == [
         [(2, "2"), (4, "1")], [(3, "1")],
     ]  # fmt: skip
 
@@ -94,41 +116,61 @@ def test_the_page_has_every_cot_with_its_answer(page: ViewPage) -> None:
 def test_the_table_of_llms_is_over_all_questions(recording: Recording) -> None:
     data, *_ = _blocks(view_page(recording, PAIRS, first=1).html)
     rows = {(row[0], row[1]): [cell["t"] for cell in row[2:]] for row in data["tables"][0]["rows"]}
-    assert rows["toy", "org/one"] == ["3", "12", "25.00", "8.33", "8.33", "11.5"]  # (2/4 + 0 + 1/4) / 3
-    assert rows["other", "two"] == ["3", "6", "66.67", "16.67", "16.67", "10.5"]  # (1 + 1/2 + 1/2) / 3
+    # One in three of 2/4 + 0 + 1/4, and below of 1 + 1/2 + 1/2.
+    assert rows["toy", "org/one"] == ["3", "12", "25.00", "8.33", "8.33", "11.5"]
+    assert rows["other", "two"] == ["3", "6", "66.67", "16.67", "16.67", "10.5"]
 
 
 def test_what_is_left_out_is_said(recording: Recording) -> None:
     first = view_page(recording, PAIRS, first=2)
     assert first.questions == 4
-    assert [line.startswith("The first 2 of 3 questions of") and "--first" in line for line in first.left_out] == [
-        True
-    ] * 2
+    assert [
+        line.startswith("The first 2 of 3 questions of") and "--first" in line
+        for line in first.left_out
+    ] == [True] * 2
     small = view_page(recording, PAIRS, limits=replace(LIMITS, texts=1))
     assert small.questions == 2  # one of each dataset
     assert "would make the page larger than 1 bytes" in small.left_out[0]
     short = view_page(recording, PAIRS, limits=replace(LIMITS, cot=40))
     (line,) = short.left_out
     assert line.endswith("the middle is left out.")
-    assert max(len(text) for block in _blocks(short.html)[1:] for own in block.values() for text in own["x"]) == 40
+    assert (
+        max(
+            len(text)
+            for block in _blocks(short.html)[1:]
+            for own in block.values()
+            for text in own["x"]
+        )
+        == 40
+    )
 
 
 def test_nothing_of_strangers_stands_outside_the_data(page: ViewPage) -> None:
-    outside = re.sub(r'<script type="application/json"[^>]*>.*?</script>', "", page.html, flags=re.DOTALL)
+    outside = re.sub(
+        r'<script type="application/json"[^>]*>.*?</script>', "", page.html, flags=re.DOTALL
+    )
     assert "owned" not in outside
     assert page.html.count("</script>") == 1 + 6 + 1
     assert "default-src 'none'" in outside
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside
+    )
     page.html.encode()
 
 
 def test_trees_have_their_steps(tmp_path: Path) -> None:
-    data, first, *_ = _blocks(view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html)
+    data, first, *_ = _blocks(
+        view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html
+    )
     assert [step[0] for step in first["tree"]["tree"]] == [-1, -1, 0, 0, 1, 3, 3]
     assert (first["tree"]["scorers"], first["tree"]["kind"]) == (["prm"], "tree of steps")
     codes = data["questions"][0]["d"][0][0]
-    assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]  # the steps that end a solution
-    assert [column["name"] for column in data["tables"][0]["columns"]][3::4] == ["steps", "tokens each"]
+    # the steps that end a solution
+    assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]
+    assert [column["name"] for column in data["tables"][0]["columns"]][3::4] == [
+        "steps",
+        "tokens each",
+    ]
 
 
 def test_turns_have_what_was_sent(tmp_path: Path) -> None:
@@ -159,21 +201,30 @@ def test_the_command_writes_the_page_and_opens_it(
     )
     assert "never changes" in inside.stderr
     assert len(opened) == 2
-    for wrong, words in ((["--html", "x", "toy/0"], "leave QUESTION"), (["--force"], "name it with --html")):
+    for wrong, words in (
+        (["--html", "x", "toy/0"], "leave QUESTION"),
+        (["--force"], "name it with --html"),
+    ):
         result = CliRunner().invoke(app, ["show", str(recording.path), *wrong], prog_name="feval")
         assert (result.exit_code, words in result.stderr) == (2, True)
 
 
-def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording: Recording, tmp_path: Path) -> None:
+def test_an_llm_that_one_dataset_lacks_is_left_out_there(
+    recording: Recording, tmp_path: Path
+) -> None:
     with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
         for dataset, llms in PAIRS.items():
-            writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), [question(0, "1")])
+            writer.add_dataset(
+                DatasetInfo(dataset, "Toy", "verbatim", "test-1"), [question(0, "1")]
+            )
             for llm in llms:
                 writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
         writer.add_dataset(DatasetInfo("bare", "Toy", "verbatim", "test-1"), [question(0, "1")])
 
     def shown(*arguments: str) -> Any:
-        return CliRunner().invoke(app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval")
+        return CliRunner().invoke(
+            app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval"
+        )
 
     assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 1}
     assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 1, "other": 1}
@@ -204,7 +255,9 @@ def clean(browser: tuple[Tab, Path]) -> Iterator[Tab]:
 
 
 def _texts(browser: Tab, selector: str) -> list[str]:
-    result: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+    result: list[str] = browser.value(
+        f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
+    )
     return result
 
 
@@ -213,13 +266,16 @@ def _ids(browser: Tab) -> list[str]:
 
 
 def _press(browser: Tab, label: str) -> None:
-    browser.click(f"[...document.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})")
+    browser.click(
+        f"[...document.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
+    )
 
 
 def _choose(browser: Tab, number: int, option: str) -> None:
     browser.value(
-        f"(() => {{ const m = document.querySelectorAll('select')[{number}]; m.selectedIndex = "
-        f"[...m.options].findIndex((o) => o.text === {option!r}); m.dispatchEvent(new Event('change')); }})()"
+        f"(() => {{ const m = document.querySelectorAll('select')[{number}]; m.selectedIndex ="
+        f" [...m.options].findIndex((o) => o.text === {option!r}); m.dispatchEvent(new"
+        " Event('change')); })()"
     )
 
 
@@ -228,9 +284,14 @@ def test_hostile_texts_stay_text(clean: Tab) -> None:
     for number in range(6):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
     for _ in range(clean.value("document.querySelectorAll('h3 .plainly').length")):
-        clean.click("[...document.querySelectorAll('h3 .plainly')].find((b) => b.textContent.startsWith('Read'))")
+        clean.click(
+            "[...document.querySelectorAll('h3 .plainly')].find((b) =>"
+            " b.textContent.startsWith('Read'))"
+        )
     assert clean.value("[document.images.length, document.title]") == [0, "Recording recording"]
-    spelled = EVIL.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
+    spelled = (
+        EVIL.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
+    )
     for selector in (".cot .text", ".open > .text", ".choices li", ".histogram th", ".cell"):
         assert any(spelled in text for text in _texts(clean, selector)), selector
     assert not re.search("[\u2028\u202e\x1b]", clean.value("document.body.innerText"))
@@ -258,10 +319,9 @@ def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
     clean.type("about 1, sample 1. the answer is 9")
     clean.wait("document.querySelectorAll('.questions .id').length === 1")
     clean.click("document.querySelector('.questions > li > button')")
-    assert clean.value("[...document.querySelectorAll('.cell')].map((c) => c.classList.contains('unread'))") == [
-        True,
-        False,
-    ]
+    assert clean.value(
+        "[...document.querySelectorAll('.cell')].map((c) => c.classList.contains('unread'))"
+    ) == [True, False]
 
 
 @pytest.mark.slow
@@ -273,7 +333,9 @@ def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(
     (tmp_path / "trees.html").write_text(page.html, "utf-8")
     opened.open(tmp_path / "trees.html")
     assert _ids(opened) == ["toy/0", "toy/1", "toy/2"]
-    assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value("document.querySelector('.lede').textContent")
+    assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value(
+        "document.querySelector('.lede').textContent"
+    )
     _press(opened, "Wrong")
     assert _ids(opened) == ["toy/0"]
     opened.click("document.querySelector('.questions > li > button')")
@@ -291,7 +353,10 @@ def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean: Tab) -> None
     assert _texts(clean, ".cot .mark-answer") == ["✓ 1"]
     assert len(_texts(clean, ".traces .told")) == 4
     clean.click("document.querySelectorAll('.cell')[0]")
-    assert [text.split(",")[0] for text in _texts(clean, ".cot .id")] == ["CoT 0 of org/one", "CoT 1 of two"]
+    assert [text.split(",")[0] for text in _texts(clean, ".cot .id")] == [
+        "CoT 0 of org/one",
+        "CoT 1 of two",
+    ]
 
 
 @pytest.mark.slow

@@ -46,18 +46,36 @@ ANSWERS: list[list[str | None]] = [
     [None, None, "e"],
 ]
 GOLDS = ["a", HOSTILE, "d", None]
-KINDS = ("recording", "dataset", "llm", "evaluation", "curve", "comparison", "plan", "forecast", "budget")
+KINDS = (
+    "recording",
+    "dataset",
+    "llm",
+    "evaluation",
+    "curve",
+    "comparison",
+    "plan",
+    "forecast",
+    "budget",
+)
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One value of every class that is shown."""
-    folder = write_toy(tmp_path_factory.mktemp("views") / "rec", {"gpt-4o-mini": ANSWERS, NAME: ANSWERS}, GOLDS)
+    folder = write_toy(
+        tmp_path_factory.mktemp("views") / "rec", {"gpt-4o-mini": ANSWERS, NAME: ANSWERS}, GOLDS
+    )
     recording = open_recording(folder)
     dataset, llms = load("toy", None, recording)
     sc = {"name": "self-consistency", "llms": ["gpt-4o-mini"], "budgets": {"n": [1, 3]}}
     plan = Plan.from_dict(
-        {"dataset": "toy", "recordings": [str(folder)], "method": [sc], "unlabelled": "drop", "resamples": 50}
+        {
+            "dataset": "toy",
+            "recordings": [str(folder)],
+            "method": [sc],
+            "unlabelled": "drop",
+            "resamples": 50,
+        }
     )
     few: dict[str, Any] = {"unlabelled": "drop", "resamples": 50}
     return {
@@ -89,12 +107,18 @@ def test_a_repr_is_one_short_line(shown: dict[str, Any], kind: str) -> None:
 
 def test_reprs_have_the_numbers_that_matter(shown: dict[str, Any]) -> None:
     evaluation, curve = shown["evaluation"], shown["curve"]
-    assert f"self-consistency(n=3) on toy, gpt-4o-mini: {100 * evaluation.accuracy:.2f} % right" in repr(evaluation)
+    assert (
+        f"self-consistency(n=3) on toy, gpt-4o-mini: {100 * evaluation.accuracy:.2f} % right"
+        in repr(evaluation)
+    )
     assert "3 questions, exact" in repr(evaluation)
-    assert f"2 points, n = 1 to 3, {100 * min(p.accuracy for p in curve.points):.2f} to " in repr(curve)
+    assert f"2 points, n = 1 to 3, {100 * min(p.accuracy for p in curve.points):.2f} to " in repr(
+        curve
+    )
     best = max(shown["comparison"].curves[0].points, key=lambda point: point.accuracy)
-    assert f"best: self-consistency, n={best.fields['n']}, {100 * best.accuracy:.2f} % right" in repr(
-        shown["comparison"]
+    assert (
+        f"best: self-consistency, n={best.fields['n']}, {100 * best.accuracy:.2f} % right"
+        in repr(shown["comparison"])
     )
     assert "28 CoTs, 2 LLMs, 1 dataset" in repr(shown["recording"])
 
@@ -113,7 +137,8 @@ class Parsed(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
         assert {name for name, _ in attrs} <= {"class", "style"}
-        assert not any(word in str(attrs) for word in ("color", "background"))  # dark themes have their own
+        # dark themes have their own
+        assert not any(word in str(attrs) for word in ("color", "background"))
         if tag != "br":
             self._open.append(tag)
 
@@ -128,7 +153,19 @@ class Parsed(HTMLParser):
 def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
     page = shown[kind]._repr_html_()
     parsed = Parsed(page)
-    assert set(parsed.tags) <= {"div", "p", "strong", "small", "br", "table", "thead", "tbody", "tr", "th", "td"}
+    assert set(parsed.tags) <= {
+        "div",
+        "p",
+        "strong",
+        "small",
+        "br",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
     assert parsed.tags["table"] >= 1
     assert len(page) < 20_000
     assert "\x1b" not in page
@@ -141,14 +178,21 @@ def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
 @pytest.mark.parametrize("llm", ["priced", "unpriced"])
 def test_without_any_price_no_table_has_dollars(llm: str, tmp_path: Path) -> None:
     name = {"priced": "gpt-4o-mini", "unpriced": "my-own"}[llm]
-    recording = open_recording(write_toy(tmp_path / "rec", {name: [["a", "b", "a"], ["b", "b", "a"]]}, ["a", "b"]))
+    recording = open_recording(
+        write_toy(tmp_path / "rec", {name: [["a", "b", "a"], ["b", "b", "a"]]}, ["a", "b"])
+    )
     dataset, llms = load("toy", None, recording)
     comparison = compare(recording, [SelfConsistency(1), SelfConsistency(3)], resamples=50)
     values = [
-        evaluate(SelfConsistency(3), dataset, llms[0]), self_consistency_curve(dataset, llms[0], [1, 3]), comparison,
+        evaluate(SelfConsistency(3), dataset, llms[0]), self_consistency_curve(dataset, llms[0], [1,
+        3]), comparison,
     ]  # fmt: skip
     tables = "".join(map(plain, [*comparison_tables(comparison), *info_tables(recording)]))
-    texts = [*(value._repr_html_() for value in values), tables, comparison_page(comparison, dataset, llms)]
+    texts = [
+        *(value._repr_html_() for value in values),
+        tables,
+        comparison_page(comparison, dataset, llms),
+    ]
     if llm == "priced":
         assert all("USD" in text and "no price" not in text for text in texts)
         return
@@ -162,7 +206,8 @@ def test_without_any_price_no_table_has_dollars(llm: str, tmp_path: Path) -> Non
 def test_long_tables_are_cut_and_say_so(shown: dict[str, Any]) -> None:
     curve = shown["curve"]
     many = type(curve)(
-        **{name: getattr(curve, name) for name in curve.__dataclass_fields__} | {"points": curve.points * 20}
+        **{name: getattr(curve, name) for name in curve.__dataclass_fields__}
+        | {"points": curve.points * 20}
     )
     assert Parsed(many._repr_html_()).tags["tr"] == 21
     assert "20 more rows: to_frame()" in many._repr_html_()
@@ -198,7 +243,10 @@ def test_frames_have_points_or_questions(shown: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("frames")
 def test_questions_are_counted(shown: dict[str, Any]) -> None:
     frame = shown["dataset"].to_frame()
-    right = [sum(a == gold for a in own) / len(own) for own, gold in zip(ANSWERS, GOLDS[:3], strict=False)]
+    right = [
+        sum(a == gold for a in own) / len(own)
+        for own, gold in zip(ANSWERS, GOLDS[:3], strict=False)
+    ]
     assert frame["gpt-4o-mini"].tolist()[:3] == frame[NAME].tolist()[:3] == right
     assert math.isnan(frame["gpt-4o-mini"][3])
     assert frame["answer"] == GOLDS
@@ -211,7 +259,9 @@ def test_questions_are_counted(shown: dict[str, Any]) -> None:
         assert columns["agreement"][row] == max(votes.values()) / len(own)
 
 
-def test_a_frame_of_a_library_that_is_missing(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_of_a_library_that_is_missing(
+    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UsageError, match="needs polars"):
         shown["curve"].to_frame("polars")
@@ -236,14 +286,22 @@ def line_of(axes: Axes, label: str) -> list[list[float]]:
     legend = axes.get_legend() or axes.figure.legends[0]
     names = [text.get_text() for text in legend.get_texts()]
     colour = legend.get_lines()[names.index(label)].get_color()
-    lines = [line for line in axes.lines if line.get_color() == colour and line.get_linestyle() == "-"]
+    lines = [
+        line for line in axes.lines if line.get_color() == colour and line.get_linestyle() == "-"
+    ]
     return np.asarray(max(lines, key=lambda line: len(line.get_xydata())).get_xydata()).tolist()
 
 
 def test_curves_on_the_same_axes_are_told_apart(shown: dict[str, Any]) -> None:
     dataset, [llm, _] = load("toy", None, shown["recording"])
     stopping = method_curve(
-        dataset, [llm], "early-stopping", "budget", [2, 3], unlabelled="drop", settings={"window": 2}
+        dataset,
+        [llm],
+        "early-stopping",
+        "budget",
+        [2, 3],
+        unlabelled="drop",
+        settings={"window": 2},
     )
     axes = shown["curve"].plot()
     assert axes.get_title(loc="left") == "self-consistency on toy, gpt-4o-mini"
@@ -257,12 +315,16 @@ def test_curves_on_the_same_axes_are_told_apart(shown: dict[str, Any]) -> None:
 
 def test_questions_are_drawn_in_order(shown: dict[str, Any]) -> None:
     axes = shown["evaluation"].plot()
-    expected = [[i + 1, y] for i, y in enumerate(sorted(100 * shown["evaluation"].right, reverse=True))]
+    expected = [
+        [i + 1, y] for i, y in enumerate(sorted(100 * shown["evaluation"].right, reverse=True))
+    ]
     assert line_of(axes, "self-consistency(n=3)") == expected
     plt.close("all")
 
 
-def test_a_picture_of_several_datasets_is_refused(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_of_several_datasets_is_refused(
+    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(type(shown["recording"]), "dataset_ids", lambda _: ["a", "b"])
     with pytest.raises(UsageError, match=r"holds 2 datasets \(a, b\)"):
         shown["recording"].plot()
@@ -288,7 +350,9 @@ def test_a_question_is_printed(shown: dict[str, Any], capsys: pytest.CaptureFixt
     assert "gpt-4o-mini, sample 2" in text
     recording.show(shown["dataset"].question_ids[1], llm="gpt-4o-mini")
     assert capsys.readouterr().out == text
-    with pytest.raises(NotRecordedError, match="Question 9 of toy was asked for, by its row from 0, and it has 4"):
+    with pytest.raises(
+        NotRecordedError, match="Question 9 of toy was asked for, by its row from 0, and it has 4"
+    ):
         recording.show(9)
     with pytest.raises(NotRecordedError, match="no CoTs of 'nobody'"):
         recording.show(0, llm="nobody")

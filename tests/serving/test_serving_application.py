@@ -1,4 +1,6 @@
-"""Replies: what OpenAI's clients expect, from what was recorded; and for whatever else is sent, an error in OpenAI's shape."""
+"""Replies: what OpenAI's clients expect, from what was recorded; and for whatever else is sent, an
+error in OpenAI's shape.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,11 @@ def test_a_chat_completion_has_what_clients_read(app: Application, recording: Pa
 def test_ids_are_reproducible_and_never_repeat(recording: Path) -> None:
     def ids() -> list[str]:
         with opened(recording) as app:
-            calls = [chat(text, headers={"x-feval-run": run}) for text in QUESTIONS for run in ("a", "b", "a@1")]
+            calls = [
+                chat(text, headers={"x-feval-run": run})
+                for text in QUESTIONS
+                for run in ("a", "b", "a@1")
+            ]
             return [body(app.respond(call))["id"] for call in calls * 2]
 
     once = ids()
@@ -159,7 +165,10 @@ def test_recorded_calls_of_tools_are_not_replayed_as_empty_replies(
             assert reply.status == 200
             return
         assert (reply.status, error(reply)["code"]) == (400, "not_recorded")
-        assert f"{calls} of the 4 CoTs of gpt-3.5-turbo on 'q0' of toy called tools" in error(reply)["message"]
+        assert (
+            f"{calls} of the 4 CoTs of gpt-3.5-turbo on 'q0' of toy called tools"
+            in error(reply)["message"]
+        )
         assert app.ledger()["runs"] == []
 
 
@@ -169,7 +178,9 @@ def test_a_text_that_was_not_kept_is_null_and_said(tmp_path: Path) -> None:
         reply = app.respond(chat(QUESTIONS[0], n=4))
         assert texts_of(reply) == [texts[sample] for sample in samples_of(reply)]
         assert reply.headers["x-feval-unknown"] == "content"
-        streamed = events(app.respond(chat(QUESTIONS[0], n=4, stream=True, headers={"x-feval-run": "b"})))
+        streamed = events(
+            app.respond(chat(QUESTIONS[0], n=4, stream=True, headers={"x-feval-run": "b"}))
+        )
         deltas = [choice["delta"] for chunk in streamed for choice in chunk["choices"]]
         assert [delta.get("content", "") for delta in deltas].count(None) == 1
 
@@ -185,7 +196,9 @@ def test_text_completions_answer_every_prompt(app: Application) -> None:
     assert reply.headers["x-feval-question"] == "q1,q2"
     assert reply.headers["x-feval-match"] == "request,question"
     assert result["usage"]["prompt_tokens"] == 14
-    assert float(reply.headers["x-feval-cost-usd"]) == pytest.approx(app.ledger("default")["usd"], rel=1e-12)
+    assert float(reply.headers["x-feval-cost-usd"]) == pytest.approx(
+        app.ledger("default")["usd"], rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("usage", [True, False])
@@ -204,7 +217,10 @@ def test_a_stream_adds_up_to_the_reply(recording: Path, usage: bool) -> None:
             parts.setdefault(choice["index"], []).append(choice)
     for choice in whole["choices"]:
         own = parts[choice["index"]]
-        assert "".join(part["delta"].get("content") or "" for part in own) == choice["message"]["content"]
+        assert (
+            "".join(part["delta"].get("content") or "" for part in own)
+            == choice["message"]["content"]
+        )
         assert own[0]["delta"]["role"] == "assistant"
         assert [part["finish_reason"] for part in own] == [None] * (len(own) - 1) + ["stop"]
     if usage:
@@ -218,16 +234,25 @@ def test_a_text_completion_streams_too(recording: Path) -> None:
     with opened(recording) as app:
         whole = body(app.respond(completion(QUESTIONS[0], n=2)))
         call = completion(QUESTIONS[0], n=2, stream=True, stream_options={"include_usage": True})
-        chunks = events(app.respond(Call(call.method, call.path, "", {"x-feval-run": "b"}, call.body)))
+        chunks = events(
+            app.respond(Call(call.method, call.path, "", {"x-feval-run": "b"}, call.body))
+        )
     for choice in whole["choices"]:
-        own = [part for chunk in chunks for part in chunk["choices"] if part["index"] == choice["index"]]
+        own = [
+            part
+            for chunk in chunks
+            for part in chunk["choices"]
+            if part["index"] == choice["index"]
+        ]
         assert "".join(part["text"] for part in own) == choice["text"]
         assert own[-1]["finish_reason"] == "stop"
     assert chunks[-1]["usage"] == whole["usage"]
 
 
 def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path: Path) -> None:
-    path = write_scored_toy(tmp_path / "r", {"gpt-3.5-turbo": [["1", "2", None, "1", "2", "2"]] * 2}, ["1", "2"])
+    path = write_scored_toy(
+        tmp_path / "r", {"gpt-3.5-turbo": [["1", "2", None, "1", "2", "2"]] * 2}, ["1", "2"]
+    )
     _, [llm] = load("toy", None, path)
     kept = llm.pool.logprobs()
     with opened(path) as app:
@@ -240,10 +265,16 @@ def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path: Path)
                 assert "sequence_logprob" not in choice.get("feval", {})
                 continue
             tokens = choice["logprobs"]["content"]
-            assert np.array_equal(np.array([token["logprob"] for token in tokens], np.float32), recorded)
-            assert {(token["token"], token["bytes"], len(token["top_logprobs"])) for token in tokens} == {("", None, 0)}
+            assert np.array_equal(
+                np.array([token["logprob"] for token in tokens], np.float32), recorded
+            )
+            assert {
+                (token["token"], token["bytes"], len(token["top_logprobs"])) for token in tokens
+            } == {("", None, 0)}
             own = choice["feval"]
-            assert np.array_equal(np.array(own["token_confidences"], np.float32), kept.confidences.of(1, sample))
+            assert np.array_equal(
+                np.array(own["token_confidences"], np.float32), kept.confidences.of(1, sample)
+            )
             assert own["sequence_logprob"] == kept.sequence[1, sample]
             assert not math.isnan(own["sequence_logprob"])
         assert "x-feval-unknown" not in app.respond(chat("What is question 0?")).headers
@@ -262,7 +293,9 @@ def test_log_probabilities_that_were_not_recorded_are_null(app: Application) -> 
 def test_models_lists_every_llm(tmp_path: Path) -> None:
     questions = asked_by_text(QUESTIONS)
     own = [rows(question) for question in questions]
-    path = write(tmp_path / "r", [(LLMInfo("org/model-7B"), own), (LLMInfo("gpt-4"), own)], questions)
+    path = write(
+        tmp_path / "r", [(LLMInfo("org/model-7B"), own), (LLMInfo("gpt-4"), own)], questions
+    )
     with opened(path) as app:
         listed = body(app.respond(get("/v1/models")))
         assert listed["object"] == "list"
@@ -284,7 +317,8 @@ def test_the_server_says_what_it_is_and_what_is_served(app: Application, recordi
 @pytest.mark.parametrize(
     "path",
     [
-        "", "/", "/v1", "/chat/completions", "/v1/embeddings", "/v1/responses", "/../etc/passwd", "/run", "/run/a",
+        "", "/", "/v1", "/chat/completions", "/v1/embeddings", "/v1/responses", "/../etc/passwd",
+        "/run", "/run/a",
         "/v2/models", "/V1/models", "//v1/models", "/feval", "/docs", "/favicon.ico",
     ],
 )  # fmt: skip
@@ -336,11 +370,19 @@ def test_a_damaged_recording_is_an_error_of_the_server(tmp_path: Path) -> None:
     st.sampled_from(["GET", "POST", "PUT", "", "\x00"]),
     st.text(max_size=20).map(lambda tail: "/" + tail)
     | st.sampled_from(
-        ["/v1/chat/completions", "/v1/completions", "/feval/ledger", "/feval/grade", "/run/x/v1/completions"]
+        [
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/feval/ledger",
+            "/feval/grade",
+            "/run/x/v1/completions",
+        ]
     ),
     st.text(max_size=10),
     st.dictionaries(
-        st.sampled_from(["authorization", "x-api-key", "x-feval-run", "x-feval-question", "x-feval-sample"]),
+        st.sampled_from(
+            ["authorization", "x-api-key", "x-feval-run", "x-feval-question", "x-feval-sample"]
+        ),
         st.text(max_size=12),
     ),
 )
@@ -355,13 +397,17 @@ def test_whatever_is_sent_is_answered(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 120)), max_size=80))
-def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(steps: list[tuple[int, int]]) -> None:
+def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(
+    steps: list[tuple[int, int]],
+) -> None:
     cache: BoundedCache[int, int] = BoundedCache(100)
     recent: list[tuple[int, int]] = []  # key and size, the most recently used last
     for key, size in steps:
         known = dict(recent)
         assert cache.get(key) == (key * key if key in known else None)
-        recent = [pair for pair in recent if pair[0] != key] + ([(key, known[key])] if key in known else [])
+        recent = [pair for pair in recent if pair[0] != key] + (
+            [(key, known[key])] if key in known else []
+        )
         if key not in known:
             cache.put(key, key * key, size)
             recent += [(key, size)] * (size <= 100)
@@ -381,7 +427,9 @@ def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path: Path
 
 
 def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> None:
-    questions = asked_by_text([f"What is it that number {i} stands for, exactly?" for i in range(6)])
+    questions = asked_by_text(
+        [f"What is it that number {i} stands for, exactly?" for i in range(6)]
+    )
     one = write(tmp_path / "a", [(LLMInfo("gpt-4"), [rows(q) for q in questions])], questions)
     turned = questions[::-1]
     pools = [rows(q, texts=[f"{q.id} by the other, {i}" for i in range(4)]) for q in turned]
@@ -402,7 +450,9 @@ def test_many_threads_read_one_recording(tmp_path: Path) -> None:
         def client(number: int) -> None:
             for step in range(60):
                 row = (number * 7 + step) % 60
-                reply = app.respond(chat(questions[row], n=3, headers={"x-feval-run": f"r{number}"}))
+                reply = app.respond(
+                    chat(questions[row], n=3, headers={"x-feval-run": f"r{number}"})
+                )
                 assert all(text.startswith(f"q{row},") for text in texts_of(reply))
 
         with ThreadPoolExecutor(16) as threads:

@@ -1,6 +1,8 @@
-"""`stop` and a tighter limit cut recorded CoTs where a live LLM would have ended; what cannot be cut here is refused.
+"""`stop` and a tighter limit cut recorded CoTs where a live LLM would have ended; what cannot be
+cut here is refused.
 
-Tokens are counted in words, 1.365 each, rounded: of 1 to 12 words these are 1, 3, 4, 5, 7, 8, 10, 11, 12, 14, 15 and 16 tokens.
+Tokens are counted in words, 1.365 each, rounded: of 1 to 12 words these are 1, 3, 4, 5, 7, 8, 10,
+11, 12, 14, 15 and 16 tokens.
 """
 
 from __future__ import annotations
@@ -26,11 +28,17 @@ REPLY = "Three and four is 7. STOP The answer is 9. END"  # 11 words, 15 tokens
 MODEL = "gpt-3.5-turbo"
 
 
-def recorded(out: Path, cots: list[dict[str, Any]], counter: str = "words", **decoding: Any) -> Path:
-    """A recording of one question; a CoT has text and tokens, and what else differs from a plain one."""
+def recorded(
+    out: Path, cots: list[dict[str, Any]], counter: str = "words", **decoding: Any
+) -> Path:
+    """A recording of one question; a CoT has text and tokens, and what else differs from a plain
+    one.
+    """
     questions = asked_by_text([QUESTION], answer="7", answer_key="7")
     column = lambda name, other: [cot.get(name, other) for cot in cots]  # noqa: E731
-    extra = {"reasoning_tokens": column("hidden", None)} if any("hidden" in cot for cot in cots) else {}
+    extra = (
+        {"reasoning_tokens": column("hidden", None)} if any("hidden" in cot for cot in cots) else {}
+    )
     own = rows(
         questions[0],
         len(cots),
@@ -51,7 +59,12 @@ def recorded(out: Path, cots: list[dict[str, Any]], counter: str = "words", **de
 def inline(raw: str, tokens: int) -> dict[str, Any]:
     """A CoT with thoughts in its text."""
     parts = split(raw)
-    return {"text": parts.reply, "reasoning": parts.reasoning, "marks": parts.marks, "tokens": tokens}
+    return {
+        "text": parts.reply,
+        "reasoning": parts.reasoning,
+        "marks": parts.marks,
+        "tokens": tokens,
+    }
 
 
 def served(path: Path, **options: Any) -> Application:
@@ -59,10 +72,12 @@ def served(path: Path, **options: Any) -> Application:
 
 
 APART = {"text": REPLY, "reasoning": "I add STOP them up", "tokens": 7 + 15}
-TAGGED = inline(f"<think>\nI add STOP them up\n</think>\n\n{REPLY}", 25)  # 18 words: both marks are words
+# 18 words: both marks are words
+TAGGED = inline(f"<think>\nI add STOP them up\n</think>\n\n{REPLY}", 25)
 OPENED = inline(f"I add STOP them up\n</think>\n{REPLY}", 23)  # 17 words
 HIDDEN = {"text": REPLY, "hidden": 20, "tokens": 35}
-TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThree four.", 16)  # 12 words
+# 12 words
+TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThree four.", 16)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +93,17 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         ({}, {"stop": "Three"}, "", None, "stop", 0),
         ({}, {"stop": "STOP", "max_tokens": 8}, "Three and four is 7. ", None, "stop", 7),
         ({}, {"stop": "STOP", "max_tokens": 7}, "Three and four is 7.", None, "length", 7),
-        ({"finish": "length"}, {"stop": "answer"}, "Three and four is 7. STOP The ", None, "stop", 10),
+        (
+            {"finish": "length"},
+            {"stop": "answer"},
+            "Three and four is 7. STOP The ",
+            None,
+            "stop",
+            10,
+        ),
         ({"tokens": 9}, {"max_tokens": 8}, "Three and four is 7. STOP", None, "length", 8),
-        ({"tokens": 6}, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 6),  # never more than were recorded
+        # never more than were recorded
+        ({"tokens": 6}, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 6),
         (APART, {"max_tokens": 6}, "", "I add STOP them", "length", 5),
         (APART, {"max_tokens": 7}, "", "I add STOP them up", "length", 7),
         (APART, {"max_tokens": 11}, "Three and four", "I add STOP them up", "length", 11),
@@ -90,7 +113,14 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         (TAGGED, {"max_tokens": 12}, "Three and", "I add STOP them up", "length", 12),
         (TAGGED, {"stop": "STOP"}, "Three and four is 7. ", "I add STOP them up", "stop", 16),
         (OPENED, {"max_tokens": 4}, "", "I add STOP", "length", 4),
-        (OPENED, {"stop": ["STOP"], "max_tokens": 20}, "Three and four is 7. ", "I add STOP them up", "stop", 15),
+        (
+            OPENED,
+            {"stop": ["STOP"], "max_tokens": 20},
+            "Three and four is 7. ",
+            "I add STOP them up",
+            "stop",
+            15,
+        ),
         (TWICE, {"max_tokens": 11}, "One two. ", "a bc", "length", 11),
         (TWICE, {"stop": "Three"}, "One two. ", "a bc d", "stop", 14),
         (HIDDEN, {"max_tokens": 12}, "", None, "length", 12),
@@ -101,7 +131,14 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
 )
 @pytest.mark.parametrize("kind", ["chat", "stream", "completion"])
 def test_a_cot_ends_where_a_live_llm_would_have(
-    kind: str, cot: Any, fields: Any, text: str, reasoning: str | None, finish: str, tokens: int, tmp_path: Path
+    kind: str,
+    cot: Any,
+    fields: Any,
+    text: str,
+    reasoning: str | None,
+    finish: str,
+    tokens: int,
+    tmp_path: Path,
 ) -> None:
     with served(recorded(tmp_path / "r", [cot])) as app:
         if kind == "completion":
@@ -113,22 +150,39 @@ def test_a_cot_ends_where_a_live_llm_would_have(
             reply = body(app.respond(chat(QUESTION, **fields)))
             [choice] = reply["choices"]
             found = choice["message"]["content"]
-            assert choice["message"].get("reasoning") == choice["message"].get("reasoning_content") == reasoning
+            assert (
+                choice["message"].get("reasoning")
+                == choice["message"].get("reasoning_content")
+                == reasoning
+            )
         else:
             *chunks, reply = events(
-                app.respond(chat(QUESTION, stream=True, stream_options={"include_usage": True}, **fields))
+                app.respond(
+                    chat(QUESTION, stream=True, stream_options={"include_usage": True}, **fields)
+                )
             )
             deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-            found, choice = "".join(delta.get("content") or "" for delta in deltas), chunks[-1]["choices"][0]
+            found, choice = (
+                "".join(delta.get("content") or "" for delta in deltas),
+                chunks[-1]["choices"][0],
+            )
             assert "".join(delta.get("reasoning") or "" for delta in deltas) == (reasoning or "")
-        assert (found, choice["finish_reason"], reply["usage"]["completion_tokens"]) == (text, finish, tokens)
+        assert (found, choice["finish_reason"], reply["usage"]["completion_tokens"]) == (
+            text,
+            finish,
+            tokens,
+        )
         thoughts = reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
         assert thoughts == (min(20, tokens) if "hidden" in cot else None)
         assert app.ledger("default")["output_tokens"] == tokens
 
 
 def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path: Path) -> None:
-    cots = [{}, {"text": "It is 9.", "tokens": 4}, {"text": "Let me see. Hmm, what STOP 9.", "tokens": 10}]
+    cots = [
+        {},
+        {"text": "It is 9.", "tokens": 4},
+        {"text": "Let me see. Hmm, what STOP 9.", "tokens": 10},
+    ]
     path, ledger = recorded(tmp_path / "r", cots), tmp_path / "ledger.jsonl"
     with served(path, ledger=ledger) as app:
         reply = app.respond(chat(QUESTION, n=3, stop=["STOP"]))
@@ -178,7 +232,10 @@ def test_a_ledger_cuts_nothing_to_more_than_was_recorded(tokens: list[int], tmp_
 
 @pytest.mark.parametrize(
     ("counter", "why"),
-    [("usage", "the provider counted them"), ("tiktoken:cl100k_base", "vocabulary .* not on this machine")],
+    [
+        ("usage", "the provider counted them"),
+        ("tiktoken:cl100k_base", "vocabulary .* not on this machine"),
+    ],
 )
 def test_what_cannot_be_counted_here_is_not_cut(
     counter: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,22 +244,36 @@ def test_what_cannot_be_counted_here_is_not_cut(
     cots = [{}, {"text": "It is 9.", "tokens": 40}, {"hidden": 30, "tokens": 50}]
     with served(recorded(tmp_path / "r", cots, counter)) as app:
         assert (
-            "x-feval-cut" not in app.respond(chat(QUESTION, max_tokens=15, stop="nowhere", feval={"sample": 0})).headers
+            "x-feval-cut"
+            not in app.respond(
+                chat(QUESTION, max_tokens=15, stop="nowhere", feval={"sample": 0})
+            ).headers
         )
-        for fields, field in (({"max_completion_tokens": 39}, "max_completion_tokens"), ({"stop": "STOP"}, "stop")):
+        for fields, field in (
+            ({"max_completion_tokens": 39}, "max_completion_tokens"),
+            ({"stop": "STOP"}, "stop"),
+        ):
             reply = app.respond(chat(QUESTION, n=2, **fields))
             result = error(reply)
             assert (reply.status, result["code"], result["param"]) == (400, "not_recorded", field)
             assert re.search(why, result["message"])
         hidden = body(app.respond(chat(QUESTION, max_tokens=30, feval={"sample": 2})))
-        assert (hidden["choices"][0]["message"]["content"], hidden["usage"]["completion_tokens"]) == ("", 30)
+        assert (
+            hidden["choices"][0]["message"]["content"],
+            hidden["usage"]["completion_tokens"],
+        ) == ("", 30)
         assert app.ledger("default")["cots"] == 2  # a request that is refused draws nothing
-        assert body(app.respond(chat(QUESTION, n=2, max_tokens=40)))["usage"]["completion_tokens"] == 55
+        assert (
+            body(app.respond(chat(QUESTION, n=2, max_tokens=40)))["usage"]["completion_tokens"]
+            == 55
+        )
 
 
 def test_log_probabilities_are_those_of_the_cut_text(tmp_path: Path) -> None:
     logprobs = [-0.5 * number for number in range(15)]
-    with served(recorded(tmp_path / "r", [{"logprobs": logprobs}, {"logprobs": logprobs[:9]}])) as app:
+    with served(
+        recorded(tmp_path / "r", [{"logprobs": logprobs}, {"logprobs": logprobs[:9]}])
+    ) as app:
         reply = app.respond(chat(QUESTION, n=2, max_tokens=4, logprobs=True))
         cut, other = body(reply)["choices"]
         assert [token["logprob"] for token in cut["logprobs"]["content"]] == logprobs[:4]
@@ -211,16 +282,22 @@ def test_log_probabilities_are_those_of_the_cut_text(tmp_path: Path) -> None:
         assert "logprobs" in reply.headers["x-feval-unknown"].split(",")
 
 
-@pytest.mark.parametrize(("limit", "asked", "marked"), [(15, 20, [1]), (15, 15, []), (15, None, []), (None, 20, [1])])
+@pytest.mark.parametrize(
+    ("limit", "asked", "marked"), [(15, 20, [1]), (15, 15, []), (15, None, []), (None, 20, [1])]
+)
 def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(
     limit: int | None, asked: int | None, marked: list[int], tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger.jsonl"
-    with served(recorded(tmp_path / "r", [{}, {"finish": "length"}], max_tokens=limit), ledger=ledger) as app:
+    with served(
+        recorded(tmp_path / "r", [{}, {"finish": "length"}], max_tokens=limit), ledger=ledger
+    ) as app:
         reply = app.respond(chat(QUESTION, n=2, max_tokens=asked))
         choices = body(reply)["choices"]
         assert [choice["message"]["content"] for choice in choices] == [REPLY, REPLY]
-        assert [n for n, choice in enumerate(choices) if choice.get("feval") == {"limited": True}] == marked
+        assert [
+            n for n, choice in enumerate(choices) if choice.get("feval") == {"limited": True}
+        ] == marked
         assert reply.headers.get("x-feval-limited") == ("1" if marked else None)
         assert app.ledger("default")["limited"] == len(marked)
     assert json.loads(ledger.read_text().splitlines()[1]).get("limited", []) == marked
@@ -229,15 +306,30 @@ def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(
 
 
 def test_the_official_client_gets_cut_cots_in_process_and_from_a_server(tmp_path: Path) -> None:
-    openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    openai = pytest.importorskip(
+        "openai", reason="the official client (extra `record`) is not installed"
+    )
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     path = recorded(tmp_path / "r", [APART, {"text": "It is 9.", "tokens": 4}])
     asked: Any = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}], "n": 2}
-    with serve(path, order="recorded") as server, replay_http_client(path, order="recorded") as http:
-        here, there = openai.OpenAI(api_key="k", http_client=http), openai.OpenAI(api_key="k", base_url=server.url)
+    with (
+        serve(path, order="recorded") as server,
+        replay_http_client(path, order="recorded") as http,
+    ):
+        here, there = (
+            openai.OpenAI(api_key="k", http_client=http),
+            openai.OpenAI(api_key="k", base_url=server.url),
+        )
         for client in (here, there):
-            reply = client.chat.completions.create(**asked, stop=["STOP", "END"], max_completion_tokens=20)
-            found = [(c.message.content, c.message.reasoning, c.finish_reason) for c in reply.choices[:1]]
+            reply = client.chat.completions.create(
+                **asked, stop=["STOP", "END"], max_completion_tokens=20
+            )
+            found = [
+                (c.message.content, c.message.reasoning, c.finish_reason) for c in reply.choices[:1]
+            ]
             assert found == [("Three and four is 7. ", "I add STOP them up", "stop")]
-            assert (reply.choices[1].message.content, reply.choices[1].finish_reason) == ("It is 9.", "stop")
+            assert (reply.choices[1].message.content, reply.choices[1].finish_reason) == (
+                "It is 9.",
+                "stop",
+            )
             assert reply.usage.completion_tokens == 14 + 4

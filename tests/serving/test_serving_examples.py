@@ -1,8 +1,8 @@
 """The examples of serving, run as printed: each finds what a vote over the same draws finds.
 
-Clients that bring a world of their own run only where they are: FEVAL_LITELLM_PYTHON (a Python with litellm), FEVAL_NODE_MODULES
-(a folder node_modules with openai), FEVAL_LM_EVAL_COMMAND (lm_eval of lm-eval[api]), FEVAL_INSPECT_COMMAND (inspect of
-inspect-ai).
+Clients that bring a world of their own run only where they are: FEVAL_LITELLM_PYTHON (a Python with
+litellm), FEVAL_NODE_MODULES (a folder node_modules with openai), FEVAL_LM_EVAL_COMMAND (lm_eval of
+lm-eval[api]), FEVAL_INSPECT_COMMAND (inspect of inspect-ai).
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ pytest.importorskip("uvicorn", reason="the server (extra `serve`) is not install
 EXAMPLES = ROOT / "examples"
 RECORDING = ROOT / "recorders" / "tiny" / "recording"
 MODEL, VOTES = "feval/tiny-42k", 20
-QUESTIONS = [json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()]
+QUESTIONS = [
+    json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
+]
 GOLDS = {row["id"]: row["answer"] for row in QUESTIONS}
 
 
@@ -51,10 +53,16 @@ def server() -> Iterator[Server]:
 
 def run(*command: object, timeout: float = 300, cwd: Path = ROOT, **environment: str) -> str:
     """Standard output of a program whose proxies, keys and base URLs are only those given here."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "FEVAL_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "FEVAL_"))
+    }
     words = [str(word) for word in command]
     given = kept | {"NO_PROXY": "127.0.0.1"} | environment
-    done = subprocess.run(words, cwd=cwd, env=given, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(
+        words, cwd=cwd, env=given, capture_output=True, text=True, timeout=timeout, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -80,7 +88,9 @@ def leaders(answers: list[str | None]) -> list[str | None]:
 
 
 def votes_right(llm: LLM, *, in_order: bool = False) -> int:
-    return sum(leaders(drawn(llm, name, in_order=in_order))[:1] == [gold] for name, gold in GOLDS.items())
+    return sum(
+        leaders(drawn(llm, name, in_order=in_order))[:1] == [gold] for name, gold in GOLDS.items()
+    )
 
 
 def said(right: int) -> str:
@@ -89,11 +99,15 @@ def said(right: int) -> str:
 
 def test_the_questions_are_the_first_of_the_bundled_recording() -> None:
     first = load_questions("tiny_sums")[: len(QUESTIONS)]
-    assert [{"id": each.id, "question": each.text, "answer": each.answer} for each in first] == QUESTIONS
+    assert [
+        {"id": each.id, "question": each.text, "answer": each.answer} for each in first
+    ] == QUESTIONS
 
 
 def test_the_vote_is_worth_a_test(llm: LLM) -> None:
-    """Draws in recorded order and seeded ones must differ somewhere, or the tests below would not tell them apart."""
+    """Draws in recorded order and seeded ones must differ somewhere, or the tests below would not
+    tell them apart.
+    """
     assert any(drawn(llm, name) != drawn(llm, name, in_order=True) for name in GOLDS)
     assert 0 < votes_right(llm) < len(QUESTIONS)
 
@@ -117,18 +131,31 @@ def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_pat
     ledger.write_text(json.dumps(server.application.ledger("mine", detail=True)))
     options = ["--ledger", ledger, "--answers", answers, "--recording", RECORDING, "--json"]
     graded = json.loads(run(sys.executable, "-m", "feval", "grade", *options, PYTHONPATH=str(ROOT)))
-    assert (graded["correct"], graded["questions"], graded["samples"]) == (votes_right(llm), 20, 400)
+    assert (graded["correct"], graded["questions"], graded["samples"]) == (
+        votes_right(llm),
+        20,
+        400,
+    )
     assert graded["usd"] == server.application.ledger("mine")["usd"]
 
 
 @pytest.mark.slow  # the two tests before it run the same example live and replayed
 def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
-    """The tiny server draws sample number seed + i for choice i; the recording was made with seed 0, in this order."""
+    """The tiny server draws sample number seed + i for choice i; the recording was made with seed
+    0, in this order.
+    """
     live, replayed = tmp_path / "live.json", tmp_path / "replayed.json"
     with tiny_server([MODEL]) as tiny:
         result = run(*OPENAI, "--answers", live, OPENAI_BASE_URL=tiny.url, OPENAI_API_KEY="none")
     again = run(
-        *OPENAI, "--recording", RECORDING, "--run", "mine@recorded", "--answers", replayed, PYTHONPATH=str(ROOT)
+        *OPENAI,
+        "--recording",
+        RECORDING,
+        "--run",
+        "mine@recorded",
+        "--answers",
+        replayed,
+        PYTHONPATH=str(ROOT),
     )
     assert result == again
     assert result.strip() == said(votes_right(llm, in_order=True))
@@ -161,14 +188,23 @@ def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> 
         run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
     grading = section("docs/serving.md", "Grading")
     [code] = blocks(grading, "python")
-    accuracy, usd = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT)).split()
-    assert (accuracy, float(usd)) == ("1.0", pytest.approx(llm("tiny_sums/1", 5).dollar_cost, rel=1e-12))
+    accuracy, usd = run(
+        sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT)
+    ).split()
+    assert (accuracy, float(usd)) == (
+        "1.0",
+        pytest.approx(llm("tiny_sums/1", 5).dollar_cost, rel=1e-12),
+    )
     posted, graded = blocks(grading, "sh")
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     (tmp_path / "answers.json").write_text('{"tiny_sums/1": "48"}')
     with serve(RECORDING, port=0, ledger=tmp_path / "ledger.jsonl") as server:
-        asked = {"model": MODEL, "n": 5, "messages": [{"role": "user", "content": QUESTIONS[1]["question"]}]}
+        asked = {
+            "model": MODEL,
+            "n": 5,
+            "messages": [{"role": "user", "content": QUESTIONS[1]["question"]}],
+        }
         call = Call("POST", "/run/mine/v1/chat/completions", "", {}, json.dumps(asked).encode())
         assert server.application.respond(call).status == 200
         result = run("sh", "-eu", "-c", posted.replace(":8000", f":{server.port}"), cwd=tmp_path)
@@ -180,9 +216,14 @@ def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
-    """The blocks that need feval alone; those that bring a world of their own have tests of their own."""
+    """The blocks that need feval alone; those that bring a world of their own have tests of their
+    own.
+    """
     in_process, started, graded, *others = blocks(section("examples/README.md", "Serving"), "sh")
-    assert (len(others), started.strip().startswith("feval serve recorders/tiny/recording")) == (4, True)
+    assert (len(others), started.strip().startswith("feval serve recorders/tiny/recording")) == (
+        4,
+        True,
+    )
     for name in ("examples", "recorders"):
         (tmp_path / name).symlink_to(ROOT / name, target_is_directory=True)
     given = {"cwd": tmp_path, "PATH": feval_path, "PYTHONPATH": str(ROOT)}
@@ -240,10 +281,21 @@ def test_lm_evaluation_harness(server: Server, llm: LLM, tmp_path: Path) -> None
 
 
 def test_inspect_ai(server: Server, llm: LLM, tmp_path: Path) -> None:
-    """Epochs are asked at once, so that which of several leaders came first is a matter of chance."""
+    """Epochs are asked at once, so that which of several leaders came first is a matter of
+    chance.
+    """
     command = from_environment("FEVAL_INSPECT_COMMAND")
     shutil.copytree(EXAMPLES, tmp_path / "examples")
-    options = ["--model", f"openai-api/feval/{MODEL}", "--display", "none", "--log-format", "json", "--log-dir", "logs"]
+    options = [
+        "--model",
+        f"openai-api/feval/{MODEL}",
+        "--display",
+        "none",
+        "--log-format",
+        "json",
+        "--log-dir",
+        "logs",
+    ]
     key = {"FEVAL_BASE_URL": server.url_of("inspect"), "FEVAL_API_KEY": "none"}
     run(command, "eval", "examples/inspect_task.py", *options, cwd=tmp_path, **key)
     [log] = (tmp_path / "logs").glob("*.json")

@@ -1,4 +1,6 @@
-"""The server at the edge: what clients may do wrong, slowly or in bulk. Raw sockets, a stub application."""
+"""The server at the edge: what clients may do wrong, slowly or in bulk. Raw sockets, a stub
+application.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,15 @@ class Stub:
         if self._answer is not None:
             return self._answer(call)
         if call.path == "/stream":
-            return Reply(200, {"content-type": "text/event-stream"}, self._events(int(call.query or 3)))
-        result = {"method": call.method, "path": call.path, "query": call.query, "bytes": len(call.body)}
+            return Reply(
+                200, {"content-type": "text/event-stream"}, self._events(int(call.query or 3))
+            )
+        result = {
+            "method": call.method,
+            "path": call.path,
+            "query": call.query,
+            "bytes": len(call.body),
+        }
         return Reply(200, {"content-type": "application/json"}, json.dumps(result).encode())
 
     def _events(self, number: int) -> Iterator[bytes]:
@@ -61,7 +70,9 @@ class Stub:
 
 
 @contextlib.contextmanager
-def serving(stub: Stub | None = None, *, token: str | None = None, **limits: Any) -> Iterator[Server[Any]]:
+def serving(
+    stub: Stub | None = None, *, token: str | None = None, **limits: Any
+) -> Iterator[Server[Any]]:
     application: Any = stub or Stub()
     with replay_server(application, token=token, limits=Limits(**limits)) as server:
         yield server
@@ -93,11 +104,16 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         b"GET / HTTP/1.1\r\nhost: localhost\r\nno colon here\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: localhost\r\nbad\x00name: 1\r\n\r\n",
         b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nno size\r\nabc\r\n0\r\n\r\n",
+        (
+            b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nno"
+            b" size\r\nabc\r\n0\r\n\r\n"
+        ),
         b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
 )
-def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(server: Server[Any], sent: bytes) -> None:
+def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(
+    server: Server[Any], sent: bytes
+) -> None:
     with Raw(server.port, timeout_s=5) as connection:
         with contextlib.suppress(OSError):  # closed while the rest was sent
             connection.send(sent)
@@ -111,16 +127,24 @@ def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(server: Server[Any
 def test_requests_on_one_connection_are_answered_in_order(server: Server[Any]) -> None:
     with Raw(server.port) as connection:
         for number in range(20):
-            assert connection.send(request("GET", f"/{number}")).receive().json["path"] == f"/{number}"
-        connection.send(b"".join(request("POST", f"/{number}", b"x" * number) for number in range(20)))
+            assert (
+                connection.send(request("GET", f"/{number}")).receive().json["path"] == f"/{number}"
+            )
+        connection.send(
+            b"".join(request("POST", f"/{number}", b"x" * number) for number in range(20))
+        )
         echoes = [connection.receive().json for _ in range(20)]
-    assert [(echo["path"], echo["bytes"]) for echo in echoes] == [(f"/{number}", number) for number in range(20)]
+    assert [(echo["path"], echo["bytes"]) for echo in echoes] == [
+        (f"/{number}", number) for number in range(20)
+    ]
 
 
 def test_chunked_bodies_are_read(server: Server[Any]) -> None:
     with Raw(server.port) as connection:
         head = request("POST", "/chunks", transfer_encoding="chunked")
-        connection.send(head, b"3\r\nabc\r\n", b"5;why=not\r\ndefgh\r\n", b"0\r\ntrailer: 1\r\n\r\n")
+        connection.send(
+            head, b"3\r\nabc\r\n", b"5;why=not\r\ndefgh\r\n", b"0\r\ntrailer: 1\r\n\r\n"
+        )
         assert connection.receive().json["bytes"] == 8
         assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
 
@@ -145,7 +169,14 @@ def test_the_server_names_itself_and_nothing_else(server: Server[Any]) -> None:
 
 def test_head_has_no_body(server: Server[Any]) -> None:
     with Raw(server.port) as connection:
-        assert int(connection.send(request("HEAD", "/feval/health")).receive(head=True).headers["content-length"]) > 0
+        assert (
+            int(
+                connection.send(request("HEAD", "/feval/health"))
+                .receive(head=True)
+                .headers["content-length"]
+            )
+            > 0
+        )
         assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
 
 
@@ -183,7 +214,8 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_draws_nothing() -> No
 
 
 @pytest.mark.parametrize(
-    ("headers", "part"), [({"content_length": "9"}, b"ab"), ({"transfer_encoding": "chunked"}, b"1\r\na\r\n")]
+    ("headers", "part"),
+    [({"content_length": "9"}, b"ab"), ({"transfer_encoding": "chunked"}, b"1\r\na\r\n")],
 )
 def test_a_body_that_comes_too_slowly_is_400(headers: dict[str, str], part: bytes) -> None:
     stub = Stub()
@@ -199,21 +231,35 @@ def test_clients_that_say_nothing_do_not_stop_the_service() -> None:
     with serving() as server, contextlib.ExitStack() as stack:
         for number in range(100):
             connection = stack.enter_context(Raw(server.port))
-            connection.send((b"GET / HT", request("POST", "/", content_length="9") + b"abc")[number % 2])
+            connection.send(
+                (b"GET / HT", request("POST", "/", content_length="9") + b"abc")[number % 2]
+            )
         check_that_it_answers(server)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_quiet_connections_lock_nobody_out(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
-    """Of 8 connections, 3 say nothing, 2 stop in a head, 2 in a body; one was used, is quiet for least long, and stays."""
+    """Of 8 connections, 3 say nothing, 2 stop in a head, 2 in a body; one was used, is quiet for
+    least long, and stays.
+    """
     if loop == "asyncio":
         monkeypatch.setitem(sys.modules, "uvloop", None)
     with serving(connections=8) as server, contextlib.ExitStack() as stack:
-        for part in (b"", b"", b"", b"GET / HT", b"GET / HT", *[request("POST", "/", content_length="9") + b"abc"] * 2):
+        for part in (
+            b"",
+            b"",
+            b"",
+            b"GET / HT",
+            b"GET / HT",
+            *[request("POST", "/", content_length="9") + b"abc"] * 2,
+        ):
             stack.enter_context(Raw(server.port)).send(part)
         used = stack.enter_context(Raw(server.port))
         for _ in range(7):
-            assert stack.enter_context(Raw(server.port)).send(request("GET", "/")).receive().status == 200
+            assert (
+                stack.enter_context(Raw(server.port)).send(request("GET", "/")).receive().status
+                == 200
+            )
             assert used.send(request("GET", "/")).receive().status == 200
         for _ in range(40):
             stack.enter_context(Raw(server.port))
@@ -254,7 +300,9 @@ def test_one_address_holds_a_fourth_of_the_connections(monkeypatch: pytest.Monke
         assert others[0].send(request("GET", "/")).receive().status == 200
 
 
-def test_a_reply_does_not_wait_for_the_clients_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_does_not_wait_for_the_clients_acknowledgement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """On plain asyncio it took 44 ms, since head and body are sent apart."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     seconds = []
@@ -312,21 +360,30 @@ def test_a_stream_that_breaks_is_seen_to_be_broken() -> None:
             connection.send(request("GET", "/")).receive()
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::2]", "10.0.0.1:80", "[", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "[::2]", "10.0.0.1:80", "[", ""]
+)
 def test_another_host_name_is_refused_on_loopback(server: Server[Any], host: str) -> None:
     received = ask(server.port, "GET", "/", host=host)
     assert received.status == 403
     assert "loopback" in received.error["message"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]:80", "a.localhost"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]:80", "a.localhost"]
+)
 def test_names_of_this_machine_are_answered(server: Server[Any], host: str) -> None:
     assert ask(server.port, "GET", "/", host=host).status == 200
 
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [("http://evil.example", 403), ("null", 403), ("http://[", 403), ("http://localhost:8888", 200)],
+    [
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://[", 403),
+        ("http://localhost:8888", 200),
+    ],
 )
 def test_pages_of_other_hosts_are_refused(server: Server[Any], origin: str, status: int) -> None:
     assert ask(server.port, "POST", "/", b"{}", origin=origin).status == status
@@ -373,7 +430,12 @@ def test_without_the_token_nothing_is_answered(authorization: str | None) -> Non
 def test_with_the_token_the_application_sees_no_key() -> None:
     stub = Stub()
     with serving(stub, token=TOKEN) as server:
-        sent = {"authorization": f"bearer {TOKEN}", "x_api_key": "a", "api_key": "b", "x_feval_run": "mine"}
+        sent = {
+            "authorization": f"bearer {TOKEN}",
+            "x_api_key": "a",
+            "api_key": "b",
+            "x_feval_run": "mine",
+        }
         assert ask(server.port, "GET", "/", **sent).status == 200
     [call] = stub.calls
     assert TOKEN not in str(call)
@@ -388,7 +450,9 @@ def test_another_host_needs_a_token(host: str) -> None:
         replay_server(application, host=host)
 
 
-@pytest.mark.parametrize("token", ["", "short", "with a blank in its middle", "ü" * 20, "x" * 20 + "\n"])
+@pytest.mark.parametrize(
+    "token", ["", "short", "with a blank in its middle", "ü" * 20, "x" * 20 + "\n"]
+)
 def test_a_token_that_protects_nothing_or_fits_no_header_is_refused(token: str) -> None:
     application: Any = Stub()
     with pytest.raises(UsageError, match="16 or more ASCII characters"):
@@ -407,7 +471,10 @@ def test_every_machine_is_served_with_a_token() -> None:
 
 def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences() -> None:
     application: Any = Stub()
-    with serving() as server, pytest.raises(StorageError, match=rf"port {server.port}: .*Name another --port"):
+    with (
+        serving() as server,
+        pytest.raises(StorageError, match=rf"port {server.port}: .*Name another --port"),
+    ):
         replay_server(application, port=server.port)
     with pytest.raises(StorageError, match="Name a --host"):
         replay_server(application, host="192.0.2.1", token=TOKEN)
@@ -461,7 +528,9 @@ print("signal", server.run(), flush=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", STUB], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", STUB], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         with Raw(port) as idle:

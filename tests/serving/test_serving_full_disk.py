@@ -1,4 +1,6 @@
-"""The ledger on a full disk: what was answered is in the file, what is not in the file was not answered, and counts agree."""
+"""The ledger on a full disk: what was answered is in the file, what is not in the file was not
+answered, and counts agree.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def counted(app: Application) -> dict[str, Any]:
     """What the application says it handed out."""
-    return {name: app.ledger(name, detail=True) for name in (run["run"] for run in app.ledger()["runs"])}
+    return {
+        name: app.ledger(name, detail=True) for name in (run["run"] for run in app.ledger()["runs"])
+    }
 
 
 def answered(replies: list[Reply]) -> list[list[int]]:
@@ -70,7 +74,9 @@ def ask(app: Application, number: int, question: int = 0, **fields: Any) -> list
     return [app.respond(chat(QUESTIONS[question], **fields)) for _ in range(number)]
 
 
-def test_what_was_answered_is_written_when_there_is_room_again(recording: Path, tmp_path: Path, disk: Disk) -> None:
+def test_what_was_answered_is_written_when_there_is_room_again(
+    recording: Path, tmp_path: Path, disk: Disk
+) -> None:
     file = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=file) as app:
         replies = ask(app, 5)
@@ -82,7 +88,9 @@ def test_what_was_answered_is_written_when_there_is_room_again(recording: Path, 
         assert counted(app)["default"]["cots"] == 5
         disk.room = 1 << 20
         replies += ask(app, 5)
-        assert len(read_ledger(file)[1]) == 10, "from now on a line is on the disk before its reply is sent"
+        assert len(read_ledger(file)[1]) == 10, (
+            "from now on a line is on the disk before its reply is sent"
+        )
         before = counted(app)
     _, entries = read_ledger(file)
     assert [entry["samples"] for entry in entries] == answered(replies)
@@ -159,7 +167,10 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def asked_by(app: Application, threads: int, each: int, replies: list[Reply]) -> None:
     """Ask from several threads while the ledger is written."""
-    workers = [Thread(target=lambda q=q: replies.extend(ask(app, each, q % 3, n=2))) for q in range(threads)]
+    workers = [
+        Thread(target=lambda q=q: replies.extend(ask(app, each, q % 3, n=2)))
+        for q in range(threads)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

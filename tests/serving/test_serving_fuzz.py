@@ -1,4 +1,6 @@
-"""schemathesis asks a running server what its OpenAPI description allows, and what it does not: every answer is as described."""
+"""schemathesis asks a running server what its OpenAPI description allows, and what it does not:
+every answer is as described.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,34 @@ from feval.serving import serve
 from feval.serving.server import Server
 from feval.serving.wire.openapi import description
 
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed (the extra dev has it)")
+schemathesis = pytest.importorskip(
+    "schemathesis", reason="schemathesis is not installed (the extra dev has it)"
+)
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = 40
 FUZZING = settings(
-    max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None, database=None,
+    max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None,
+    database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 PATHS = description()["paths"]
-OPERATIONS = [(path, method) for path, item in PATHS.items() for method in item if method != "parameters"]
+OPERATIONS = [
+    (path, method) for path, item in PATHS.items() for method in item if method != "parameters"
+]
 WITH_BODY = [(path, method) for path, method in OPERATIONS if "requestBody" in PATHS[path][method]]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     answers = [[str(j) for j in range(12)] for _ in range(3)]
-    recording = write_toy(tmp_path_factory.mktemp("fuzz") / "toy", {"alpha": answers, "beta": answers}, ["0", "1", "2"])
+    recording = write_toy(
+        tmp_path_factory.mktemp("fuzz") / "toy",
+        {"alpha": answers, "beta": answers},
+        ["0", "1", "2"],
+    )
     with serve(recording, recycle=True) as running:
         yield running
 
@@ -73,11 +84,16 @@ def answered(case: Any, *, valid: bool) -> int:
 
 
 @pytest.mark.parametrize(
-    ("path", "method", "valid"), [(*one, True) for one in OPERATIONS] + [(*one, False) for one in WITH_BODY]
+    ("path", "method", "valid"),
+    [(*one, True) for one in OPERATIONS] + [(*one, False) for one in WITH_BODY],
 )
-def test_every_answer_is_as_described(server: Server, schema: Any, path: str, method: str, valid: bool) -> None:
+def test_every_answer_is_as_described(
+    server: Server, schema: Any, path: str, method: str, valid: bool
+) -> None:
     modes = schemathesis.GenerationMode
-    strategy = schema[path][method.upper()].as_strategy(generation_mode=modes.POSITIVE if valid else modes.NEGATIVE)
+    strategy = schema[path][method.upper()].as_strategy(
+        generation_mode=modes.POSITIVE if valid else modes.NEGATIVE
+    )
 
     @FUZZING
     @given(case=strategy)
@@ -88,9 +104,15 @@ def test_every_answer_is_as_described(server: Server, schema: Any, path: str, me
     assert ask(server.port, "GET", "/feval/health").status == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/run/{run}/v1/chat/completions"])
-def test_requests_that_mean_a_recorded_question_are_mostly_answered(server: Server, schema: Any, path: str) -> None:
-    strategy = schema[path]["POST"].as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE)
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/run/{run}/v1/chat/completions"]
+)
+def test_requests_that_mean_a_recorded_question_are_mostly_answered(
+    server: Server, schema: Any, path: str
+) -> None:
+    strategy = schema[path]["POST"].as_strategy(
+        generation_mode=schemathesis.GenerationMode.POSITIVE
+    )
     statuses: Counter[int] = Counter()
 
     @settings(FUZZING, max_examples=3 * EXAMPLES, phases=(Phase.generate,))

@@ -1,4 +1,6 @@
-"""The reference figures of self-consistency come out of an `openai` script that knows nothing of feval, over HTTP."""
+"""The reference figures of self-consistency come out of an `openai` script that knows nothing of
+feval, over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +49,22 @@ def questions(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Questions and golds, straight from the authors' file."""
     entries = json.loads(gzip.decompress((shared / SOURCE).read_bytes()))
     path = tmp_path_factory.mktemp("dates") / "questions.json"
-    path.write_text(json.dumps([{"question": e["question"], "answer": e["answer"]} for e in entries]))
+    path.write_text(
+        json.dumps([{"question": e["question"], "answer": e["answer"]} for e in entries])
+    )
     return path
 
 
 def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]:
     """Run the script with nothing but a base URL and a key, and no way to import feval."""
-    passed = {name: value for name, value in os.environ.items() if name in {"PATH", "SYSTEMROOT", "HOME"}}
+    passed = {
+        name: value for name, value in os.environ.items() if name in {"PATH", "SYSTEMROOT", "HOME"}
+    }
     environment = passed | {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": key}
     command = [sys.executable, "-I", "-W", "error", str(SCRIPT), str(questions), str(count)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     counts: dict[str, int] = json.loads(done.stdout)
     return counts
@@ -64,7 +72,9 @@ def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 10, 40])
-def test_correct_votes(count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]) -> None:
+def test_correct_votes(
+    count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]
+) -> None:
     result = run(server, questions, count, f"votes-{count}@recorded")
     expected = goldens[f"sc.prefix.date_cot1_40.N{count}"]
     assert (result["right"], result["questions"]) == (expected["correct"], expected["questions"])
@@ -86,16 +96,24 @@ def test_correct_votes_and_what_they_cost(
     assert (ledger["requests"], ledger["cots"]) == (369, 369 * count)
 
 
-def test_the_reference_example_to_the_cent(shared: Path, goldens: dict[str, dict[str, Any]], server: Server) -> None:
-    """Its draws (`random.sample` from one seed) are chosen one by one; accuracy and dollars are what it prints."""
+def test_the_reference_example_to_the_cent(
+    shared: Path, goldens: dict[str, dict[str, Any]], server: Server
+) -> None:
+    """Its draws (`random.sample` from one seed) are chosen one by one; accuracy and dollars are
+    what it prints.
+    """
     entries = json.loads(gzip.decompress((shared / SOURCE).read_bytes()))
     random.seed(0)
     voted = {}
     for entry in entries:
-        answers = [chosen(server, entry["question"], place) for place in random.sample(range(40), 20)]
+        answers = [
+            chosen(server, entry["question"], place) for place in random.sample(range(40), 20)
+        ]
         voted[entry["question"]] = Counter(answers).most_common(1)[0][0]
     expected = goldens["feval.replay.sc20.seed0"]
-    assert sum(voted[entry["question"]] == entry["answer"] for entry in entries) == expected["correct"]
+    assert (
+        sum(voted[entry["question"]] == entry["answer"] for entry in entries) == expected["correct"]
+    )
     assert server.application.ledger("example")["usd"] == pytest.approx(expected["usd"], abs=1e-9)
     graded = grade(server.application, "example", voted).grade
     assert graded.to_dict()["usd"] == pytest.approx(expected["usd"], abs=1e-9)
@@ -103,8 +121,14 @@ def test_the_reference_example_to_the_cent(shared: Path, goldens: dict[str, dict
 
 
 def chosen(server: Server, question: str, place: int) -> str:
-    """The answer in the CoT at a recorded place; without a client, since thousands are asked for."""
-    body = {"model": MODEL, "messages": [{"role": "user", "content": question}], "feval": {"sample": place}}
+    """The answer in the CoT at a recorded place; without a client, since thousands are asked
+    for.
+    """
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": question}],
+        "feval": {"sample": place},
+    }
     call = Call("POST", "/run/example/v1/chat/completions", "", {}, json.dumps(body).encode())
     reply = server.application.respond(call)
     assert isinstance(reply.body, bytes)

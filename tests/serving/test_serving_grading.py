@@ -1,4 +1,6 @@
-"""Runs that were served, graded: over HTTP, from a ledger file, on the command line; the numbers are those of `evaluate`."""
+"""Runs that were served, graded: over HTTP, from a ledger file, on the command line; the numbers
+are those of `evaluate`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, SourceError, UnknownNameError, UsageError
 from feval.methods.vote import plurality
 from feval.receipts.verifying import verify_receipt
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, open_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    open_recording,
+)
 from feval.serving import Application, Call, grade
 from feval.serving.answer_files import read_answers
 from feval.serving.grading import grade_saved, read_ledger
@@ -39,9 +48,15 @@ def served(toy: Path, tmp_path: Path) -> Iterator[Application]:
         yield application
 
 
-def ask(application: Application, question: int, n: int, run: str = "mine", **own: Any) -> list[str | None]:
+def ask(
+    application: Application, question: int, n: int, run: str = "mine", **own: Any
+) -> list[str | None]:
     """What the run is told of a question."""
-    body = {"model": MODEL, "n": n, "messages": [{"role": "user", "content": f"What is question {question}?"}]}
+    body = {
+        "model": MODEL,
+        "n": n,
+        "messages": [{"role": "user", "content": f"What is question {question}?"}],
+    }
     if own:
         body["feval"] = own
     reply = post(application, f"/run/{run}/v1/chat/completions", body)
@@ -64,15 +79,25 @@ def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served: Application, t
     """The program reads answers out of texts, and knows questions by their texts alone."""
     answers = []
     for number in range(len(POOLS)):
-        read = [text.split("The answer is ")[1].rstrip(".") for text in ask(served, number, 3) if text]
+        read = [
+            text.split("The answer is ")[1].rstrip(".") for text in ask(served, number, 3) if text
+        ]
         vote = plurality([None if answer == "None" else answer for answer in read])
         answers.append({"question": f"What is question {number}?", "answer": vote})
     result = post(served, "/run/mine/feval/grade", {"answers": answers})
     dataset, [llm] = load("toy", recording=toy)
     usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1).to_dict()
-    same = ("accuracy", "accuracy_low", "accuracy_high", "calls_per_question", "samples_per_question")
+    same = (
+        "accuracy",
+        "accuracy_low",
+        "accuracy_high",
+        "calls_per_question",
+        "samples_per_question",
+    )
     assert {name: result["grade"][name] for name in same} == {name: usual[name] for name in same}
-    assert result["grade"]["usd_per_question"] == pytest.approx(usual["usd_per_question"], rel=1e-12)
+    assert result["grade"]["usd_per_question"] == pytest.approx(
+        usual["usd_per_question"], rel=1e-12
+    )
     assert [remark.partition(":")[0] for remark in result["remarks"]] == ["Only 4 questions"]
     assert result["grade"]["as_drawn"]
 
@@ -96,7 +121,9 @@ def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
 def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(
     served: Application, toy: Path, tmp_path: Path
 ) -> None:
-    """Under another key, the second pass gets the CoTs of the first; under the same one, it gets others and pays again."""
+    """Under another key, the second pass gets the CoTs of the first; under the same one, it gets
+    others and pays again.
+    """
     for run in ("mine", "mine", "yours"):
         for question in range(3):
             ask(served, question, 2, run)
@@ -108,14 +135,20 @@ def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(
         assert result["samples"] == 6 * (2 if again else 1)
         remarks[run] = [remark for remark in graded.remarks() if "With a key of its own" in remark]
         receipt = graded.receipt(tmp_path)
-        assert [entry["passes"] for entry in receipt["request"]["consumed"]] == [2 if again else 1] * 3
+        assert [entry["passes"] for entry in receipt["request"]["consumed"]] == [
+            2 if again else 1
+        ] * 3
         (tmp_path / f"{run}.json").write_text(json.dumps(receipt))
         assert verify_receipt(tmp_path / f"{run}.json", [toy]).equal
     assert [len(each) for each in remarks.values()] == [1, 0]
-    assert remarks["mine"][0].startswith("3 questions were asked again after the run had gone on to others")
+    assert remarks["mine"][0].startswith(
+        "3 questions were asked again after the run had gone on to others"
+    )
 
 
-def test_the_ledger_file_is_graded_as_the_running_server_was(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_the_ledger_file_is_graded_as_the_running_server_was(
+    served: Application, toy: Path, tmp_path: Path
+) -> None:
     for question in range(3):
         ask(served, question, 2)
     ask(served, 0, 1)
@@ -142,7 +175,9 @@ def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path
     assert (verification.equal, verification.kind) == (True, "grade")
 
 
-@pytest.mark.parametrize(("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)]
+)
 def test_a_forged_receipt_is_a_sentence(
     name: str, value: object, served: Application, toy: Path, tmp_path: Path
 ) -> None:
@@ -177,7 +212,16 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     rows = [{"id": name, "answer": answer} for name, answer in ANSWERS.items() if name != "toy/1"]
     answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "graded"
-    given = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy, "--out", out)
+    given = (
+        "--ledger",
+        tmp_path / "ledger.jsonl",
+        "--answers",
+        answers,
+        "--recording",
+        toy,
+        "--out",
+        out,
+    )
     done = feval("grade", *given)
     assert done.exit_code == 0, done.output
     assert "toy, 3 questions" in done.stdout
@@ -196,14 +240,18 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     assert "correct: the receipt says 1, now 2, +1" in changed.stderr
 
 
-def put(application: Application, prompt: str, question: int, run: str = "mine", **fields: Any) -> None:
+def put(
+    application: Application, prompt: str, question: int, run: str = "mine", **fields: Any
+) -> None:
     """Ask a question in a prompt of its own."""
     content = prompt.format(f"What is question {question}?")
     body = {"model": MODEL, "messages": [{"role": "user", "content": content}]} | fields
     post(application, f"/run/{run}/v1/chat/completions", body)
 
 
-def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_a_run_that_used_several_prompts_says_so(
+    served: Application, toy: Path, tmp_path: Path
+) -> None:
     for question in range(3):
         put(served, "{} Let us think.", question)
         put(served, "{} Let us think.", question, run="steady")
@@ -211,14 +259,21 @@ def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path,
     put(served, "Q: {0}\nRead it again: {0}", 0, run="repeated")
     put(served, "Q: {0}\nRead it again: {0}", 1, run="repeated")
     first, other = served.ledger("mine")["prompts"]
-    assert [(use["requests"], use["matches"]) for use in (first, other)] == [(3, {"question": 3}), (1, {"question": 1})]
+    assert [(use["requests"], use["matches"]) for use in (first, other)] == [
+        (3, {"question": 3}),
+        (1, {"question": 1}),
+    ]
     assert (first["example"], first["dataset"], len(first["template"])) == (None, "toy", 16)
-    assert other["example"] == ["user: <question> Let us think.", "user: <question> Answer at once."]
+    assert other["example"] == [
+        "user: <question> Let us think.",
+        "user: <question> Answer at once.",
+    ]
     [repeated] = served.ledger("repeated")["prompts"]
     assert repeated["requests"] == 2
     sentence = (
-        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs do not reflect. For example, "
-        "'user: <question> Let us think.' in one reads 'user: <question> Answer at once.' in another."
+        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs"
+        " do not reflect. For example, 'user: <question> Let us think.' in one reads 'user:"
+        " <question> Answer at once.' in another."
     )
     live = grade(served, "mine", ANSWERS)
     assert sentence in live.remarks()
@@ -237,7 +292,16 @@ def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path,
         assert again.remarks() == live.remarks()
     answers = tmp_path / "answers.json"
     answers.write_text(json.dumps(ANSWERS))
-    options = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy, "--run", "mine")
+    options = (
+        "--ledger",
+        tmp_path / "ledger.jsonl",
+        "--answers",
+        answers,
+        "--recording",
+        toy,
+        "--run",
+        "mine",
+    )
     assert f"note: {sentence}" in feval("grade", *options, "--receipt", "none").stderr
 
 
@@ -248,12 +312,17 @@ def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: 
         put(application, "{}", 0, response_format={"type": "json_object"})
         put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
         sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
-    assert sentence == (
-        "Requests that no recorded CoT can answer were answered because of --allow-mismatch: 2 (response_format: 1, messages: 1)."
+    assert (
+        sentence
+        == "Requests that no recorded CoT can answer were answered because of --allow-mismatch: 2"
+        " (response_format: 1, messages: 1)."
     )
     lines = map(json.loads, ledger.read_text().splitlines()[1:])
     assert [line.get("mismatch") for line in lines] == [None, "response_format", "messages"]
-    assert sentence in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
+    assert (
+        sentence
+        in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
+    )
 
 
 def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> None:
@@ -266,13 +335,18 @@ def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> N
     assert (result.questions, result.to_dict()["samples"], result.as_drawn) == (1, 2, True)
 
 
-def test_a_ledger_of_an_older_feval_is_graded(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_a_ledger_of_an_older_feval_is_graded(
+    served: Application, toy: Path, tmp_path: Path
+) -> None:
     ask(served, 0, 2)
     served.close()
     path = tmp_path / "ledger.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text(
-        "".join(json.dumps({n: v for n, v in x.items() if n not in {"match", "template"}}) + "\n" for x in lines)
+        "".join(
+            json.dumps({n: v for n, v in x.items() if n not in {"match", "template"}}) + "\n"
+            for x in lines
+        )
     )
     graded = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
     assert (graded.grade.accuracy, list(graded.prompts)) == (1.0, [])
@@ -287,7 +361,9 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
 
     def said(content: object, *options: object, recording: Path = toy, code: int = 2) -> str:
         answers.write_text(json.dumps(content))
-        done = feval("grade", "--ledger", ledger, "--answers", answers, "--recording", recording, *options)
+        done = feval(
+            "grade", "--ledger", ledger, "--answers", answers, "--recording", recording, *options
+        )
         assert done.exit_code == code, done.output
         return str(done.stderr)
 
@@ -297,7 +373,9 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
     assert "never asked, such as 'toy/1'" in said({"toy/1": "a"}, "--run", "mine")
     twice = [{"id": "toy/0", "answer": answer} for answer in "ab"]
     assert "has two answers" in said(twice, "--run", "mine", code=1)
-    assert "Give that recording with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
+    assert "Give that recording with --recording" in said(
+        ANSWERS, "--run", "mine", recording=other, code=1
+    )
     stderr = said(ANSWERS, "--run", "mine", "--dataset", "sums")
     assert "no dataset that the run 'mine' asked about, called 'sums'" in stderr
 
@@ -315,7 +393,9 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
         ([], 400, "lacks `answers`"),
     ],
 )
-def test_what_cannot_be_graded_over_http(body: object, status: int, words: str, served: Application) -> None:
+def test_what_cannot_be_graded_over_http(
+    body: object, status: int, words: str, served: Application
+) -> None:
     ask(served, 0, 1)
     error = post(served, "/run/mine/feval/grade", body, status)["error"]
     assert words in error["message"]
@@ -324,15 +404,24 @@ def test_what_cannot_be_graded_over_http(body: object, status: int, words: str, 
 def test_a_body_that_is_no_json(served: Application) -> None:
     for body in (b"{", b"\xff", b"[" * 100_000):
         assert served.respond(Call("POST", "/feval/grade", "", {}, body)).status == 400
-    two_answers = served.respond(Call("POST", "/feval/grade", "", {}, b'{"answers": {"toy/0": "a", "toy/0": "b"}}'))
+    two_answers = served.respond(
+        Call("POST", "/feval/grade", "", {}, b'{"answers": {"toy/0": "a", "toy/0": "b"}}')
+    )
     assert two_answers.status == 400
     assert b"occurs twice" in bytes(two_answers.body)
 
 
 def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02") as writer:
-        writer.add_dataset(DatasetInfo("sums", "Sums", "number", "test-1"), [Question("one", "How many?", "2", "2")])
-        rows = [PoolRows("one", ["It is 2."], ["2"], ["2"], [3], ["stop"], prompt="[]", prompt_tokens=2)]
+    with RecordingWriter(
+        tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02"
+    ) as writer:
+        writer.add_dataset(
+            DatasetInfo("sums", "Sums", "number", "test-1"),
+            [Question("one", "How many?", "2", "2")],
+        )
+        rows = [
+            PoolRows("one", ["It is 2."], ["2"], ["2"], [3], ["stop"], prompt="[]", prompt_tokens=2)
+        ]
         writer.add_pools("sums", LLMInfo(MODEL), "words", rows)
     with Application.open([toy, tmp_path / "sums"]) as application:
         ask(application, 0, 1)
@@ -347,7 +436,9 @@ def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> No
 def test_files_of_answers(tmp_path: Path) -> None:
     table = tmp_path / "answers.csv"
     with table.open("w", newline="") as file:
-        csv.writer(file).writerows([["question", "answer"], ['Which, "a" or b?', "a, b"], ["toy/1", ""]])
+        csv.writer(file).writerows(
+            [["question", "answer"], ['Which, "a" or b?', "a, b"], ["toy/1", ""]]
+        )
     assert read_answers(table) == [
         {"question": 'Which, "a" or b?', "answer": "a, b"},
         {"question": "toy/1", "answer": None},
@@ -416,14 +507,18 @@ def test_a_damaged_ledger_file(served: Application, tmp_path: Path) -> None:
         read_ledger(path)
 
 
-def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_a_ledger_opens_no_price_list_of_its_choice(
+    served: Application, toy: Path, tmp_path: Path
+) -> None:
     ask(served, 0, 1)
     result = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(result))
     with pytest.raises(UsageError, match=r"has no card\. Give it with --prices"):
         grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
-    again = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02").grade
+    again = grade_saved(
+        read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02"
+    ).grade
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]
 
 

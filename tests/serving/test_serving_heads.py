@@ -1,4 +1,6 @@
-"""What two readers of a request could read in two ways is refused, and heads have bounds. Raw bytes, a stub application."""
+"""What two readers of a request could read in two ways is refused, and heads have bounds. Raw
+bytes, a stub application.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def status(server: Server[Any], sent: bytes) -> int:
         HOST + b"origin: http://localhost\r\nOrigin: http://localhost\r\n",
     ],
 )
-def test_a_host_that_is_missing_or_repeated_and_a_repeated_origin_are_400(server: Server[Any], head: bytes) -> None:
+def test_a_host_that_is_missing_or_repeated_and_a_repeated_origin_are_400(
+    server: Server[Any], head: bytes
+) -> None:
     assert status(server, b"GET / HTTP/1.1\r\n" + head + b"\r\n") == 400
     assert server.application.bodies == []
 
@@ -107,8 +111,14 @@ def test_a_line_feed_alone_ends_no_line(server: Server[Any]) -> None:
         {"expect": "100-continue", "content_length": "20000000"},
     ],
 )
-def test_who_sends_20_mb_without_reading_gets_the_413(server: Server[Any], how: dict[str, str]) -> None:
-    chunk = b"4c4b40\r\n" + b"x" * 5_000_000 + b"\r\n" if "transfer_encoding" in how else b"x" * 5_000_000
+def test_who_sends_20_mb_without_reading_gets_the_413(
+    server: Server[Any], how: dict[str, str]
+) -> None:
+    chunk = (
+        b"4c4b40\r\n" + b"x" * 5_000_000 + b"\r\n"
+        if "transfer_encoding" in how
+        else b"x" * 5_000_000
+    )
     with Raw(server.port) as connection:
         received = connection.send(
             request("POST", "/", **how), *[chunk] * 4, b"0\r\n\r\n" * (len(chunk) > 5_000_000)
@@ -118,7 +128,9 @@ def test_who_sends_20_mb_without_reading_gets_the_413(server: Server[Any], how: 
     assert server.application.bodies == []
 
 
-def test_what_follows_a_refusal_is_dropped_within_bounds(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_follows_a_refusal_is_dropped_within_bounds(
+    server: Server[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web, "_LINGER_S", 0.05)
     monkeypatch.setattr(web, "_MOST_DROPPED", 1_000_000)
     with Raw(server.port) as slow, Raw(server.port) as long:
@@ -147,7 +159,12 @@ def test_trailers_without_end_are_given_up(server: Server[Any], part: bytes) -> 
             pytest.fail("all of them were read")
     chunks = b"186a0\r\n" + b"x" * 100_000 + b"\r\n0\r\nx: y\r\n\r\n"
     with Raw(server.port) as connection:
-        assert connection.send(request("POST", "/", transfer_encoding="chunked"), chunks).receive().status == 200
+        assert (
+            connection.send(request("POST", "/", transfer_encoding="chunked"), chunks)
+            .receive()
+            .status
+            == 200
+        )
 
 
 def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
@@ -163,7 +180,9 @@ def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
             pytest.fail("the connection is open")
 
 
-def test_heads_that_do_not_come_hold_no_thread_and_end(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_that_do_not_come_hold_no_thread_and_end(
+    server: Server[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(heads, "_MOST_S", 0.5)
     threads = threading.active_count()
     halves = []

@@ -39,7 +39,10 @@ def test_the_recorded_request_is_found_as_such(tmp_path: Path) -> None:
 def test_a_question_is_found_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         assert where(app, chat([SYSTEM, user(SALLY)])) == ("q0", "question")
-        assert where(app, chat(f"[[ ## question ## ]]\n{TRAIN}\n\n[[ ## answer ## ]]")) == ("q1", "question")
+        assert where(app, chat(f"[[ ## question ## ]]\n{TRAIN}\n\n[[ ## answer ## ]]")) == (
+            "q1",
+            "question",
+        )
         turns = [user(SALLY), {"role": "assistant", "content": "Two."}, user(f"And this? {TRAIN}")]
         assert where(app, chat(turns)) == ("q1", "question")
 
@@ -57,18 +60,25 @@ def test_two_questions_in_one_message_are_never_chosen_between(tmp_path: Path) -
         assert result["code"] == "ambiguous"
         assert "'q0'" in result["message"]
         assert "'q1'" in result["message"]
-        assert where(app, chat(f"{SALLY} And also: {TRAIN}", feval={"question": "q1"})) == ("q1", "id")
+        assert where(app, chat(f"{SALLY} And also: {TRAIN}", feval={"question": "q1"})) == (
+            "q1",
+            "id",
+        )
         assert where(app, chat(f"{SALLY} I repeat: {SALLY}")) == ("q0", "question")
 
 
 @pytest.mark.parametrize(
     ("message", "found"),
     [
-        ("2+2", True), ("What is 2+2?", True), ("Compute `2+2`.", True), ("Q: 2+2\nA:", True), ("(2+2)", True),
-        ("12+2", False), ("2+21", False), ("2+2.5", False), ("3*2+2", False), ("x2+2", False), ("2+2=", False),
+        ("2+2", True), ("What is 2+2?", True), ("Compute `2+2`.", True), ("Q: 2+2\nA:", True),
+        ("(2+2)", True),
+        ("12+2", False), ("2+21", False), ("2+2.5", False), ("3*2+2", False), ("x2+2", False),
+        ("2+2=", False),
     ],
 )  # fmt: skip
-def test_a_very_short_question_is_found_on_its_own_only(tmp_path: Path, message: str, found: bool) -> None:
+def test_a_very_short_question_is_found_on_its_own_only(
+    tmp_path: Path, message: str, found: bool
+) -> None:
     with opened(simple(tmp_path / "r", ["2+2"])) as app:
         reply = app.respond(chat(f"{message}", n=1))
         assert reply.status == (200 if found else 400)
@@ -82,25 +92,39 @@ def test_a_question_is_not_found_inside_a_longer_word() -> None:
 
 def test_line_ends_and_forms_of_unicode_do_not_hide_a_question(tmp_path: Path) -> None:
     composed, decomposed = "Où est le caf\u00e9?\nDis-le.", "Où est le cafe\u0301?\r\nDis-le."
-    with opened(simple(tmp_path / "r", [composed, "数学の勉強は\u3000とても難しいですか、先生？"])) as app:
+    with opened(
+        simple(tmp_path / "r", [composed, "数学の勉強は\u3000とても難しいですか、先生？"])
+    ) as app:
         assert where(app, chat(f"Bonjour! {decomposed}"))[0] == "q0"
-        assert where(app, chat("質問：数学の勉強は\u3000とても難しいですか、先生？答えて。"))[0] == "q1"
+        assert (
+            where(app, chat("質問：数学の勉強は\u3000とても難しいですか、先生？答えて。"))[0]
+            == "q1"
+        )
 
 
 def test_equal_texts_are_told_apart_by_their_options(tmp_path: Path) -> None:
     text = "Which of these statements is the true one?"
-    choices = [(("A", "snow is black"), ("B", "snow is white")), (("A", "coal is black"), ("B", "coal is white"))]
+    choices = [
+        (("A", "snow is black"), ("B", "snow is white")),
+        (("A", "coal is black"), ("B", "coal is white")),
+    ]
     questions = [Question(f"q{i}", text, None, None, own) for i, own in enumerate(choices)]
     pools = [rows(question, prompt=None, prompt_tokens=None) for question in questions]
     with opened(write(tmp_path / "r", [(LLMInfo("gpt-3.5-turbo"), pools)], questions)) as app:
-        assert where(app, chat(f"{text}\n(A) coal is black\n(B) coal is white")) == ("q1", "question")
+        assert where(app, chat(f"{text}\n(A) coal is black\n(B) coal is white")) == (
+            "q1",
+            "question",
+        )
         assert error(app.respond(chat(text)))["code"] == "ambiguous"
 
 
 def test_a_question_in_two_datasets_needs_the_dataset(tmp_path: Path) -> None:
     paths = []
     for name in ("one", "two"):
-        questions = [Question(f"{name}/0", SALLY), Question("shared", TRAIN if name == "one" else "Who is it, then?")]
+        questions = [
+            Question(f"{name}/0", SALLY),
+            Question("shared", TRAIN if name == "one" else "Who is it, then?"),
+        ]
         llms = [(LLMInfo("gpt-3.5-turbo"), [rows(question) for question in questions])]
         paths.append(write(tmp_path / name, llms, questions, dataset=name))
     with opened(paths) as app:  # type: ignore[arg-type]
@@ -147,7 +171,10 @@ def test_base_names_and_names_sent_to_the_provider_are_known(tmp_path: Path) -> 
 
 def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
     with opened(variants(tmp_path / "r")) as app:
-        assert app.respond(chat(SALLY, temperature=0.2)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.2"
+        assert (
+            app.respond(chat(SALLY, temperature=0.2)).headers["x-feval-llm"]
+            == "gpt-3.5-turbo@t=0.2"
+        )
         assert app.respond(chat(SALLY, top_p=0.9)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.8"
         reply = app.respond(chat(SALLY, model="gpt-3.5-turbo@t=0.8", temperature=0.2))
         assert reply.headers["x-feval-ignored"] == "temperature"
@@ -160,10 +187,14 @@ def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
 def ends(path: Path) -> Path:
     """One prompt recorded under several limits and stops."""
     questions = asked_by_text([SALLY, TRAIN])
-    own = [rows(question, texts=["One two. Three four five six."] * 4, output_tokens=[8] * 4) for question in questions]
+    own = [
+        rows(question, texts=["One two. Three four five six."] * 4, output_tokens=[8] * 4)
+        for question in questions
+    ]
     infos = [
         LLMInfo("gpt-3.5-turbo@short", 0.2, 8), LLMInfo("gpt-3.5-turbo@long", 0.2, 64),
-        LLMInfo("gpt-3.5-turbo@stops", 0.2, 64, {"until": ["X", "."]}), LLMInfo("gpt-3.5-turbo@free", 0.2),
+        LLMInfo("gpt-3.5-turbo@stops", 0.2, 64, {"until": ["X", "."]}),
+        LLMInfo("gpt-3.5-turbo@free", 0.2),
         LLMInfo("gpt-3.5-turbo@hot", 0.9, 64, {"top_p": 0.9}),
     ]  # fmt: skip
     return write(path, [(info, own) for info in infos], questions)
@@ -172,7 +203,8 @@ def ends(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("fields", "variant", "text"),
     [
-        ({"max_tokens": 8}, "short", "One two. Three four five six."),  # recorded under exactly these settings
+        # recorded under exactly these settings
+        ({"max_tokens": 8}, "short", "One two. Three four five six."),
         ({"max_completion_tokens": 64}, "long", "One two. Three four five six."),
         ({"max_tokens": 64, "stop": [".", "X"]}, "stops", "One two. Three four five six."),
         ({}, "free", "One two. Three four five six."),
@@ -193,28 +225,53 @@ def test_the_variant_that_serves_is_the_recorded_one_or_one_that_can_be_cut(
 
 
 def test_a_refusal_names_the_fields_that_differ(tmp_path: Path) -> None:
-    with opened(ends(tmp_path / "r"), llms=["gpt-3.5-turbo@short", "gpt-3.5-turbo@stops", "gpt-3.5-turbo@hot"]) as app:
+    with opened(
+        ends(tmp_path / "r"),
+        llms=["gpt-3.5-turbo@short", "gpt-3.5-turbo@stops", "gpt-3.5-turbo@hot"],
+    ) as app:
         result = error(app.respond(chat(SALLY, temperature=0.2, max_tokens=70, stop=["Y"])))
         assert (result["code"], result["param"]) == ("ambiguous", "model")
         assert (
-            "gpt-3.5-turbo@short: max_tokens 70 (recorded: 8); gpt-3.5-turbo@stops: max_tokens 70 (recorded: 64), "
-            "stop ['Y'] (recorded: ['X', '.']); gpt-3.5-turbo@hot: max_tokens 70 (recorded: 64), "
-            "temperature 0.2 (recorded: 0.9)."
-        ) in result["message"]
-        assert app.respond(chat(SALLY, temperature=0.9, top_p=0.9)).headers["x-feval-llm"] == "gpt-3.5-turbo@hot"
-        assert texts_of(app.respond(chat(SALLY, model="gpt-3.5-turbo@stops", max_tokens=3))) == ["One two."]
+            "gpt-3.5-turbo@short: max_tokens 70 (recorded: 8); gpt-3.5-turbo@stops: max_tokens 70"
+            " (recorded: 64), stop ['Y'] (recorded: ['X', '.']); gpt-3.5-turbo@hot: max_tokens 70"
+            " (recorded: 64), temperature 0.2 (recorded: 0.9)." in result["message"]
+        )
+        assert (
+            app.respond(chat(SALLY, temperature=0.9, top_p=0.9)).headers["x-feval-llm"]
+            == "gpt-3.5-turbo@hot"
+        )
+        assert texts_of(app.respond(chat(SALLY, model="gpt-3.5-turbo@stops", max_tokens=3))) == [
+            "One two."
+        ]
     with opened(
         tmp_path / "r"
     ) as app:  # found by its text, a question may have been put in other words to each of them
-        assert error(app.respond(chat(f"So: {SALLY}", temperature=0.2, max_tokens=5)))["code"] == "ambiguous"
+        assert (
+            error(app.respond(chat(f"So: {SALLY}", temperature=0.2, max_tokens=5)))["code"]
+            == "ambiguous"
+        )
 
 
 def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY])) as app:
-        same = chat(SALLY, temperature=0.7, max_tokens=64, top_p=1, tools=[], stop=None, user="me", presence_penalty=0)
+        same = chat(
+            SALLY,
+            temperature=0.7,
+            max_tokens=64,
+            top_p=1,
+            tools=[],
+            stop=None,
+            user="me",
+            presence_penalty=0,
+        )
         assert "x-feval-ignored" not in app.respond(same).headers
         other = chat(
-            SALLY, temperature=1, max_completion_tokens=90, seed=1234, tools=[{"type": "function"}], foo={"a": 1}
+            SALLY,
+            temperature=1,
+            max_completion_tokens=90,
+            seed=1234,
+            tools=[{"type": "function"}],
+            foo={"a": 1},
         )
         ignored = app.respond(other).headers["x-feval-ignored"]
         assert ignored == "temperature,max_completion_tokens,seed,tools,foo"
@@ -240,7 +297,8 @@ def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> No
 def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY, TRAIN]), strict=True) as app:
         assert where(app, chat(SALLY, temperature=0.7, seed=3)) == ("q0", "request")
-        assert texts_of(app.respond(chat(SALLY, max_tokens=3))) == ["q0, thought"]  # cut to what was asked for
+        # cut to what was asked for
+        assert texts_of(app.respond(chat(SALLY, max_tokens=3))) == ["q0, thought"]
         result = error(app.respond(chat([SYSTEM, user(SALLY)])))
         assert "'q0'" in result["message"]
         assert "2 messages were sent, 1 recorded" in result["message"]
@@ -288,7 +346,9 @@ def test_foreign_ids_are_percent_encoded_in_headers(tmp_path: Path) -> None:
     with opened(write(tmp_path / "r", [(LLMInfo("gpt-3.5-turbo"), pools)], questions)) as app:
         reply = app.respond(chat(SALLY))
         assert reply.headers["x-feval-question"] == "gr%C3%B6%C3%9Fe%2C 1/2%25"
-        again = app.respond(chat("x", headers={"x-feval-question": reply.headers["x-feval-question"]}))
+        again = app.respond(
+            chat("x", headers={"x-feval-question": reply.headers["x-feval-question"]})
+        )
         assert again.headers["x-feval-question"] == reply.headers["x-feval-question"]
 
 
@@ -300,7 +360,9 @@ def by_force(texts: list[str], message: str) -> list[tuple[int, int, str]]:
         for start in range(len(message))
         if text and message.startswith(text, start)
     }
-    return sorted(hit for hit in hits if not any(o != hit and o[0] <= hit[0] and hit[1] <= o[1] for o in hits))
+    return sorted(
+        hit for hit in hits if not any(o != hit and o[0] <= hit[0] and hit[1] <= o[1] for o in hits)
+    )
 
 
 # Without ASCII letters and digits, and of 16 characters or more, nothing but the place counts.
@@ -308,19 +370,26 @@ SYMBOLS = st.text("αβ", min_size=16, max_size=20)
 
 
 @given(st.lists(SYMBOLS, min_size=1, max_size=6), st.text("αβ", max_size=60), st.data())
-def test_the_index_finds_what_looking_everywhere_finds(texts: list[str], noise: str, data: st.DataObject) -> None:
+def test_the_index_finds_what_looking_everywhere_finds(
+    texts: list[str], noise: str, data: st.DataObject
+) -> None:
     chosen = data.draw(st.lists(st.sampled_from(texts), max_size=3))
     message = noise.join(["", *chosen, ""])
     result = TextIndex(texts).outermost(message)
     expected = by_force(texts, message)
-    assert [(hit.start, hit.stop) for hit in result] == [(start, stop) for start, stop, _ in expected]
+    assert [(hit.start, hit.stop) for hit in result] == [
+        (start, stop) for start, stop, _ in expected
+    ]
     assert [hit.numbers for hit in result] == [
         tuple(i for i, own in enumerate(texts) if own == text) for _, _, text in expected
     ]
 
 
 def test_every_text_of_a_large_index_is_found() -> None:
-    texts = [f"In town {i} live {i * 37 % 1009} people; how many are they in {i * 7 % 13} years?" for i in range(5000)]
+    texts = [
+        f"In town {i} live {i * 37 % 1009} people; how many are they in {i * 7 % 13} years?"
+        for i in range(5000)
+    ]
     index = TextIndex(texts)
     for number in range(0, 5000, 7):
         [hit] = index.outermost(f"Question: {texts[number]}\nAnswer:")

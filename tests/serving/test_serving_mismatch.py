@@ -1,4 +1,6 @@
-"""No recorded CoT is handed out as a judge's verdict, as JSON or as a tool call; nothing else is refused for it."""
+"""No recorded CoT is handed out as a judge's verdict, as JSON or as a tool call; nothing else is
+refused for it.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,28 @@ SALLY = "Sally has three brothers. How many sisters has she?"
 TRAIN = "A train leaves at noon. When does it arrive?"
 COTS = {
     SALLY: [
-        "Let's think step by step. Each brother has the same sisters, so Sally has two sisters. The answer is 2.",
+        (
+            "Let's think step by step. Each brother has the same sisters, so Sally has two sisters."
+            " The answer is 2."
+        ),
         "She has 2.",
         "The three brothers share one sister, who is Sally herself, so the answer is 0.",
     ],
-    TRAIN: ["Noon is 12:00 and the ride takes two hours, so that it arrives at 14:00. The answer is 14:00.", "A", "B"],
+    TRAIN: [
+        (
+            "Noon is 12:00 and the ride takes two hours, so that it arrives at 14:00. The answer is"
+            " 14:00."
+        ),
+        "A",
+        "B",
+    ],
 }
 MODEL = "gpt-3.5-turbo"
 
 
-def recorded(path: Path, prompt: Any = None, choices: Any = (), info: LLMInfo | None = None) -> Path:
+def recorded(
+    path: Path, prompt: Any = None, choices: Any = (), info: LLMInfo | None = None
+) -> Path:
     questions = asked_by_text([SALLY, TRAIN], choices=choices)
     pools = [rows(q, 3, texts=COTS[q.text], prompt=prompt, prompt_tokens=None) for q in questions]
     return write(path, [(info or LLMInfo(MODEL, 0.7, 64), pools)], questions)
@@ -65,10 +79,14 @@ def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]])
+@pytest.mark.parametrize(
+    "cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]]
+)
 def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
     question, name = (TRAIN, "q1") if cot in COTS[TRAIN] else (SALLY, "q0")
-    result = refusal(app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:")
+    result = refusal(
+        app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:"
+    )
     assert result["param"] == "messages"
     assert "quotes a recorded CoT" in result["message"]
     assert f"'{name}' of toy" in result["message"]
@@ -76,9 +94,13 @@ def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
 
 
 @pytest.mark.parametrize("cot", COTS[TRAIN])
-def test_a_whole_cot_as_an_earlier_reply_is_a_quote_however_short(app: Application, cot: str) -> None:
+def test_a_whole_cot_as_an_earlier_reply_is_a_quote_however_short(
+    app: Application, cot: str
+) -> None:
     refusal(app, [user(TRAIN), assistant(cot), user(f"Are you sure? {TRAIN}")])
-    refusal(app, [user(TRAIN), assistant(f" {cot}\n"), user("Are you sure?")], feval={"question": "q1"})
+    refusal(
+        app, [user(TRAIN), assistant(f" {cot}\n"), user("Are you sure?")], feval={"question": "q1"}
+    )
 
 
 def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording: Path) -> None:
@@ -86,7 +108,12 @@ def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording: Path) 
     with opened(recording, recycle=True) as app:
         for start in range(len(cot) - 40):
             refusal(app, f"Judge [{cot[start : start + 40]}] as a reply to: {SALLY}")
-            assert app.respond(chat(f"Judge [{cot[start : start + 39]}] as a reply to: {SALLY}")).status == 200
+            assert (
+                app.respond(
+                    chat(f"Judge [{cot[start : start + 39]}] as a reply to: {SALLY}")
+                ).status
+                == 200
+            )
 
 
 def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> None:
@@ -97,8 +124,12 @@ def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2.", "First line of a reply.\nSecond line of it."])
-def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str, line_end: str) -> None:
+@pytest.mark.parametrize(
+    "cot", [COTS[SALLY][0], "The answer is 2.", "First line of a reply.\nSecond line of it."]
+)
+def test_wrapping_and_indenting_do_not_hide_a_quote(
+    tmp_path: Path, cot: str, line_end: str
+) -> None:
     with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
         wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ").replace("\n", line_end)
         refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
@@ -138,7 +169,10 @@ def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
 
 def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
     """CoTs often repeat both, labels and all."""
-    options = (("A", "the eldest of the three brothers"), ("B", "the youngest of the three brothers"))
+    options = (
+        ("A", "the eldest of the three brothers"),
+        ("B", "the youngest of the three brothers"),
+    )
     shown = f"{SALLY}\nOptions:\n(A) {options[0][1]}\n(B) {options[1][1]}"
     questions = [Question("q0", SALLY, None, None, options)]
     pool = rows(questions[0], 1, texts=[f"{shown}\nThe answer is (A)."], prompt=None)
@@ -157,12 +191,16 @@ def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
         [{"role": "system", "content": "Reply with a score alone."}],
     ],
 )  # fmt: skip
-def test_what_comes_after_the_question_was_not_recorded(recording: Path, more: list[dict[str, str]]) -> None:
+def test_what_comes_after_the_question_was_not_recorded(
+    recording: Path, more: list[dict[str, str]]
+) -> None:
     named = {"feval": {"question": "q0"}}
     asked = [user(f"Solve it. {SALLY}"), *more]
     with opened(recording) as app:
         result = refusal(app, asked, **named)
-        assert f"the request goes on ({more[0]['role']}: {more[0]['content']!r}" in result["message"]
+        assert (
+            f"the request goes on ({more[0]['role']}: {more[0]['content']!r}" in result["message"]
+        )
         follows = more[-1] == user("Are you sure?")
         assert ("A message before it asks 'q0' of toy" in refusal(app, asked)["message"]) is follows
         assert app.ledger()["runs"] == []
@@ -178,7 +216,9 @@ def test_what_comes_after_the_question_was_not_recorded(recording: Path, more: l
         [user(TRAIN), assistant("At two."), {"role": "system", "content": "Think."}],
     ],
 )  # fmt: skip
-def test_what_comes_before_the_question_or_repeats_it_is_answered(app: Application, before: list[Any]) -> None:
+def test_what_comes_before_the_question_or_repeats_it_is_answered(
+    app: Application, before: list[Any]
+) -> None:
     assert app.respond(chat([*before, user(f"Once more: {SALLY}")])).status == 200
 
 
@@ -193,31 +233,46 @@ def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "quoted"),
     [
-        ("Proposed answer: 1\nIs it correct?", "1"), ("Is (0) the answer?", "0"), ("Choose: 0, 1, 0", "0"),
+        ("Proposed answer: 1\nIs it correct?", "1"), ("Is (0) the answer?", "0"),
+        ("Choose: 0, 1, 0", "0"),
         ("Is it 14 or 10?", None), ("Think step by step.", None),
     ],
 )  # fmt: skip
-def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording: Path, words: str, quoted: str | None) -> None:
-    """The recorded answers are 0 and 1; what the words around the question always hold is no quote."""
+def test_a_verifier_that_quotes_the_answer_alone_is_warned(
+    recording: Path, words: str, quoted: str | None
+) -> None:
+    """The recorded answers are 0 and 1; what the words around the question always hold is no
+    quote.
+    """
     with opened(recording) as app:
         said: list[str] = []
         for asked in (f"{SALLY}\n{words}", f"{words}\n{SALLY}"):
             assert app.respond(replace(chat(asked), warn=said.append)).status == 200
         assert len(said) == (quoted is not None)  # once
         for exemplar in ("Q: Two less one? A: 1", "Q: Is it one? The answer is 0."):
-            assert app.respond(replace(chat(f"{exemplar}\n\nQ: {TRAIN}"), warn=said.append)).status == 200
+            assert (
+                app.respond(replace(chat(f"{exemplar}\n\nQ: {TRAIN}"), warn=said.append)).status
+                == 200
+            )
         assert len(said) == (quoted is not None)
-        assert not said or f"puts {quoted!r}, the answer of a recorded CoT, beside the question 'q0' of toy" in said[0]
+        assert (
+            not said
+            or f"puts {quoted!r}, the answer of a recorded CoT, beside the question 'q0' of toy"
+            in said[0]
+        )
 
 
 @pytest.mark.parametrize(
     ("words", "answers", "warnings"),
     [
-        ("Answer yes or no.", ["no"], 0), ("Proposed answer: no.", ["no"], 1), ("Answer with A or B.", ["A"], 0),
+        ("Answer yes or no.", ["no"], 0), ("Proposed answer: no.", ["no"], 1),
+        ("Answer with A or B.", ["A"], 0),
         ("Is it (A)?", ["A"], 1),
     ],
 )  # fmt: skip
-def test_the_answers_that_there_are_quote_none(tmp_path: Path, words: str, answers: list[str], warnings: int) -> None:
+def test_the_answers_that_there_are_quote_none(
+    tmp_path: Path, words: str, answers: list[str], warnings: int
+) -> None:
     questions = asked_by_text([SALLY], choices=(("A", "one or none"), ("B", "two or more")))
     pool = rows(questions[0], 1, texts=["So."], raw_answers=answers, answers=answers)
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
@@ -228,7 +283,13 @@ def test_the_answers_that_there_are_quote_none(tmp_path: Path, words: str, answe
 
 def test_exemplars_in_earlier_messages_are_no_quote(app: Application) -> None:
     """Replies to other questions, though one of them is, word for word, a CoT of this one."""
-    turns = [user("Is snow white? (A) yes (B) no"), assistant("A"), user(SALLY), assistant("B"), user(TRAIN)]
+    turns = [
+        user("Is snow white? (A) yes (B) no"),
+        assistant("A"),
+        user(SALLY),
+        assistant("B"),
+        user(TRAIN),
+    ]
     assert app.respond(chat(turns)).status == 200
 
 
@@ -237,7 +298,9 @@ def test_words_around_many_questions_are_no_quote_of_one(tmp_path: Path) -> None
     exemplar = 'The last letter of "Bill" is "l". The last letter of "Gates" is "s".'
     texts = [f"Take the last letters of the words in name number {i}." for i in range(5)]
     questions = asked_by_text(texts)
-    cots = [f"It is the letter number {i}, as far as I can see." for i in range(4)] + [f"{exemplar} So far."]
+    cots = [f"It is the letter number {i}, as far as I can see." for i in range(4)] + [
+        f"{exemplar} So far."
+    ]
     pools = [rows(q, 1, texts=[cot], prompt=None) for q, cot in zip(questions, cots, strict=True)]
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), pools)], questions)) as app:
         refusal(app, f"{exemplar}\n{texts[4]}")
@@ -265,9 +328,11 @@ NAMED = {"type": "function", "function": {"name": "verdict"}}
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("response_format", SCHEMA), ("response_format", {"type": "json_object"}), ("guided_json", {"type": "object"}),
+        ("response_format", SCHEMA), ("response_format", {"type": "json_object"}), ("guided_json",
+        {"type": "object"}),
         ("tool_choice", "required"), ("tool_choice", NAMED), ("function_call", {"name": "verdict"}),
-        ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}),
+        ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "required",
+        "tools": [NAMED]}}),
     ],
 )  # fmt: skip
 def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, value: object) -> None:
@@ -283,7 +348,11 @@ def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, val
 def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
     info = LLMInfo(MODEL, 0.7, 64, {"response_format": SCHEMA, "tool_choice": NAMED})
     with opened(recorded(tmp_path / "r", info=info)) as app:
-        same = ({"response_format": SCHEMA}, {"tool_choice": NAMED}, {"response_format": {"type": "json_object"}})
+        same = (
+            {"response_format": SCHEMA},
+            {"tool_choice": NAMED},
+            {"response_format": {"type": "json_object"}},
+        )
         for fields in same:
             assert app.respond(chat(SALLY, **fields)).status == 200
         other = SCHEMA | {"json_schema": {"name": "score"}}
@@ -292,7 +361,9 @@ def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
 
 def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
     """A prompt can ask for JSON without a schema; a text among them is no object."""
-    for number, (texts, status) in enumerate(((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))):
+    for number, (texts, status) in enumerate(
+        ((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))
+    ):
         with opened(simple(tmp_path / str(number), [SALLY], size=len(texts), texts=texts)) as app:
             assert app.respond(chat(SALLY, response_format=SCHEMA)).status == status
             refusal(app, SALLY, tool_choice="required")
@@ -300,9 +371,15 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"tools": [NAMED], "tool_choice": "auto"}, {"tool_choice": "none"}, {"response_format": {"type": "text"}}],
+    [
+        {"tools": [NAMED], "tool_choice": "auto"},
+        {"tool_choice": "none"},
+        {"response_format": {"type": "text"}},
+    ],
 )
-def test_tools_that_are_merely_offered_are_answered(app: Application, fields: dict[str, Any]) -> None:
+def test_tools_that_are_merely_offered_are_answered(
+    app: Application, fields: dict[str, Any]
+) -> None:
     assert app.respond(chat(SALLY, **fields)).status == 200
 
 
@@ -318,14 +395,19 @@ def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> Non
     with opened(recording, few_shot="last") as app:
         assert app.respond(chat(prompt)).headers["x-feval-question"] == "q1"
         assert error(app.respond(chat(prompt, feval={"few_shot": "none"})))["code"] == "ambiguous"
-        assert error(app.respond(chat(prompt, feval={"few_shot": "first"})))["param"] == "feval.few_shot"
+        assert (
+            error(app.respond(chat(prompt, feval={"few_shot": "first"})))["param"]
+            == "feval.few_shot"
+        )
         refusal(app, f"{prompt} {COTS[TRAIN][0]}\n\nIs this right?")
         twice = f"Q: {SALLY}\nA: 2.\n\nQ: {TRAIN}\nRead it again: {TRAIN}\nA:"
         assert app.respond(chat(twice)).headers["x-feval-question"] == "q1"
 
 
 def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path) -> None:
-    """Exemplars in the form of BIG-Bench Hard's, which are recorded questions; 369 of 369 were ambiguous."""
+    """Exemplars in the form of BIG-Bench Hard's, which are recorded questions; 369 of 369 were
+    ambiguous.
+    """
     source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
     import_recording("mot-cascade", source, tmp_path / "r", dataset="bigbench_date", llm=MODEL)
     entries = json.loads(gzip.decompress(source.read_bytes()))
@@ -334,7 +416,9 @@ def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path
         asked = {}
         for entry in entries:
             exemplars = "".join(f"Q: {text}\nA: {cot}\n\n" for text, cot in first.items())
-            reply = app.respond(chat(f"Infer the date from context.\n\n{exemplars}Q: {entry['question']}\nA:"))
+            reply = app.respond(
+                chat(f"Infer the date from context.\n\n{exemplars}Q: {entry['question']}\nA:")
+            )
             assert texts_of(reply)[0] in entry["generated"]
             asked[reply.headers["x-feval-question"]] = entry["question"]
         assert len(asked) == 369
@@ -343,30 +427,48 @@ def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path
         assert use["template"] is not None
 
 
-def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared: Path, tmp_path: Path) -> None:
+def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(
+    shared: Path, tmp_path: Path
+) -> None:
     source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
     import_recording("mot-cascade", source, tmp_path / "r", dataset="bigbench_date", llm=MODEL)
     with opened(tmp_path / "r") as app:
         for entry in json.loads(gzip.decompress(source.read_bytes()))[::4]:
             for cot in entry["generated"][:3]:
-                refusal(app, f"Score the following conversation 0-10.\nuser: {entry['question']}\nassistant: {cot}\n")
-            own = f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
+                refusal(
+                    app,
+                    f"Score the following conversation 0-10.\nuser: {entry['question']}\nassistant:"
+                    f" {cot}\n",
+                )
+            own = (
+                f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
+            )
             assert app.respond(chat(own)).status == 200
 
 
 def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:
-    """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a CoT came back."""
-    openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a
+    CoT came back.
+    """
+    openai = pytest.importorskip(
+        "openai", reason="the official client (extra `record`) is not installed"
+    )
     from feval.serving import replay_http_client
 
     http_client = replay_http_client(recording, run="best-of-n")
     with openai.OpenAI(api_key="none", http_client=http_client) as client:
-        candidates = client.chat.completions.create(model=MODEL, messages=[user(SALLY)], n=3).choices
+        candidates = client.chat.completions.create(
+            model=MODEL, messages=[user(SALLY)], n=3
+        ).choices
         assert len(candidates) == 3
-        texts = {candidate.message.content for candidate in candidates} - {COTS[SALLY][1]}  # which is too short a quote
+        # which is too short a quote
+        texts = {candidate.message.content for candidate in candidates} - {COTS[SALLY][1]}
         for text in texts:
             conversation = f"user: {SALLY}\nassistant: {text}"
-            judged = f"Score the following conversation 0-10 and reply with the number alone.\n\n{conversation}"
+            judged = (
+                "Score the following conversation 0-10 and reply with the number"
+                f" alone.\n\n{conversation}"
+            )
             with pytest.raises(openai.BadRequestError) as caught:
                 client.chat.completions.create(model=MODEL, messages=[user(judged)])
             assert caught.value.code == "not_recorded"

@@ -1,4 +1,6 @@
-"""Recorded reasoning is served: under both names that clients read, before the reply in a stream, with its tokens."""
+"""Recorded reasoning is served: under both names that clients read, before the reply in a stream,
+with its tokens.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ THOUGHTS = ["First thought.", "Another one.", None, "The last."]
 
 def serving(tmp_path: Path, **fields: Any) -> Application:
     own = {"reasoning": THOUGHTS, "extra": {"reasoning_tokens": [3, 4, 0, 5]}} | fields
-    return opened(simple(tmp_path / "r", ["What is 1 + 1?", "What is 2 + 2?"], **own), order="recorded")
+    return opened(
+        simple(tmp_path / "r", ["What is 1 + 1?", "What is 2 + 2?"], **own), order="recorded"
+    )
 
 
 def choices(application: Application, **fields: Any) -> list[dict[str, Any]]:
@@ -37,14 +41,18 @@ def test_reasoning_tokens_are_told_where_all_are_known(tmp_path: Path) -> None:
     usage = body(application.respond(chat("What is 2 + 2?", n=2)))["usage"]
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
     assert usage["completion_tokens"] == 10 + 11
-    unknown = opened(simple(tmp_path / "u", ["?"], extra={"reasoning_tokens": [3, None, 0, 5]}), order="recorded")
+    unknown = opened(
+        simple(tmp_path / "u", ["?"], extra={"reasoning_tokens": [3, None, 0, 5]}), order="recorded"
+    )
     first, second = (body(unknown.respond(chat("?", n=1)))["usage"] for _ in range(2))
     assert first["completion_tokens_details"] == {"reasoning_tokens": 3}
     assert second["completion_tokens_details"] == {"reasoning_tokens": None}
 
 
 def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path: Path) -> None:
-    reply = serving(tmp_path).respond(chat("What is 2 + 2?", stream=True, stream_options={"include_usage": True}))
+    reply = serving(tmp_path).respond(
+        chat("What is 2 + 2?", stream=True, stream_options={"include_usage": True})
+    )
     *chunks, last = events(reply)
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert deltas[0] == {"role": "assistant", "refusal": None, "content": ""}
@@ -73,7 +81,9 @@ def test_a_text_completion_is_the_reply_alone(tmp_path: Path) -> None:
 
 def test_a_reply_with_log_probabilities_has_it_too(tmp_path: Path) -> None:
     application = serving(tmp_path, finish_reasons=["stop", "unknown", "stop", "stop"])
-    assert [choice["message"].get("reasoning") for choice in choices(application, n=4, logprobs=True)] == THOUGHTS
+    assert [
+        choice["message"].get("reasoning") for choice in choices(application, n=4, logprobs=True)
+    ] == THOUGHTS
 
 
 def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path: Path) -> None:

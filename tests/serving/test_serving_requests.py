@@ -1,4 +1,6 @@
-"""Reading requests: what is wrong is said by the name of its field, and nothing that a client sends can break the reader."""
+"""Reading requests: what is wrong is said by the name of its field, and nothing that a client sends
+can break the reader.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 
 def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> CompletionRequest:
-    return parse(kind, orjson.dumps(fields), {name.replace("_", "-"): value for name, value in headers.items()})
+    return parse(
+        kind,
+        orjson.dumps(fields),
+        {name.replace("_", "-"): value for name, value in headers.items()},
+    )
 
 
 def refused(body: bytes, kind: str = "chat", **headers: str) -> RequestError:
@@ -26,12 +32,19 @@ def refused(body: bytes, kind: str = "chat", **headers: str) -> RequestError:
 
 
 def test_what_is_left_out_or_null_has_the_usual_value() -> None:
-    nothing = dict.fromkeys(("n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata"))
+    nothing = dict.fromkeys(
+        ("n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata")
+    )
     for fields in (CHAT, CHAT | nothing):
         asked = read(fields)
         assert (asked.n, asked.top_logprobs) == (1, 0)
         assert (asked.stream, asked.include_usage, asked.logprobs) == (False, False, False)
-        assert (asked.question, asked.dataset, asked.sample, dict(asked.settings)) == (None, None, None, {})
+        assert (asked.question, asked.dataset, asked.sample, dict(asked.settings)) == (
+            None,
+            None,
+            None,
+            {},
+        )
 
 
 def test_text_parts_are_joined_as_recorders_join_them() -> None:
@@ -42,13 +55,22 @@ def test_text_parts_are_joined_as_recorders_join_them() -> None:
 
 
 def test_an_image_is_more_than_text() -> None:
-    parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    parts = [
+        {"type": "text", "text": "what is it?"},
+        {"type": "image_url", "image_url": {"url": "data:"}},
+    ]
     result = conversation([{"role": "user", "content": parts}])
     assert (result.last_user_text, result.text_only) == ("what is it?", False)
 
 
 def test_the_last_user_message_counts() -> None:
-    turns = [("system", "s"), ("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")]
+    turns = [
+        ("system", "s"),
+        ("user", "one"),
+        ("assistant", "two"),
+        ("user", "three"),
+        ("assistant", "four"),
+    ]
     result = conversation([{"role": role, "content": text} for role, text in turns])
     assert result.last_user_text == "three"
 
@@ -74,7 +96,9 @@ def test_one_cot_cannot_be_chosen_and_several_be_asked_for() -> None:
     assert read(CHAT | {"feval": {"sample": 7}}).sample == 7
     assert read(CHAT, x_feval_sample="7").sample == 7
     assert refused(orjson.dumps(CHAT | {"feval": {"sample": 7}, "n": 2})).parameter == "n"
-    assert "two samples" in str(refused(orjson.dumps(CHAT | {"feval": {"sample": 7}}), x_feval_sample="8"))
+    assert "two samples" in str(
+        refused(orjson.dumps(CHAT | {"feval": {"sample": 7}}), x_feval_sample="8")
+    )
 
 
 @pytest.mark.parametrize("sample", ["-1", "1.5", "٣", "", "9" * 30])  # noqa: RUF100  an Arabic digit is no index
@@ -85,10 +109,14 @@ def test_a_sample_that_is_no_place_is_refused(sample: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("model", None), ("model", ""), ("model", 3), ("messages", None), ("messages", []), ("messages", "hello"),
-        ("n", 0), ("n", -1), ("n", 1.0), ("n", True), ("n", "2"), ("stream", "yes"), ("stream_options", []),
-        ("logprobs", 3), ("top_logprobs", -1), ("temperature", "hot"), ("temperature", True), ("max_tokens", 1.5),
-        ("seed", "x"), ("stop", [1]), ("stop", {}), ("tools", {}), ("response_format", "json"), ("metadata", "x"), ("feval", 1),
+        ("model", None), ("model", ""), ("model", 3), ("messages", None), ("messages", []),
+        ("messages", "hello"),
+        ("n", 0), ("n", -1), ("n", 1.0), ("n", True), ("n", "2"), ("stream", "yes"),
+        ("stream_options", []),
+        ("logprobs", 3), ("top_logprobs", -1), ("temperature", "hot"), ("temperature", True),
+        ("max_tokens", 1.5),
+        ("seed", "x"), ("stop", [1]), ("stop", {}), ("tools", {}), ("response_format", "json"),
+        ("metadata", "x"), ("feval", 1),
     ],
 )  # fmt: skip
 def test_a_value_of_the_wrong_type_is_named(name: str, value: object) -> None:
@@ -105,7 +133,10 @@ def test_a_value_of_the_wrong_type_is_named(name: str, value: object) -> None:
         ([{"content": "hello"}], "messages[0].role"),
         ([{"role": "user", "content": 3}], "messages[0].content"),
         ([{"role": "user", "content": ["x"]}], "messages[0].content[0]"),
-        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "messages[0].content[0].text"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": 3}]}],
+            "messages[0].content[0].text",
+        ),
     ],
 )
 def test_a_broken_message_is_named_by_its_place(messages: list[Any], parameter: str) -> None:
@@ -115,7 +146,8 @@ def test_a_broken_message_is_named_by_its_place(messages: list[Any], parameter: 
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"nonsense", b'{"model": NaN}', b'{"n": Infinity}', b'"\xff"', b'{"a": "\\ud800"}', b"[" * 100_000,
+        b"", b"{", b"nonsense", b'{"model": NaN}', b'{"n": Infinity}', b'"\xff"',
+        b'{"a": "\\ud800"}', b"[" * 100_000,
         b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b"[]", b"3", b"null",
     ],
 )  # fmt: skip
@@ -143,19 +175,46 @@ def test_completions_take_a_prompt_or_several() -> None:
     two = read({"model": "m", "prompt": ["a", "b"]}, "completion")
     assert [asking.last_user_text for asking in two.conversations] == ["a", "b"]
     for wrong in (None, [], [1, 2], [[1, 2]], {"a": 1}):
-        assert refused(orjson.dumps({"model": "m", "prompt": wrong}), "completion").parameter == "prompt"
-    assert refused(orjson.dumps({"model": "m", "prompt": "x", "echo": True}), "completion").parameter == "echo"
+        assert (
+            refused(orjson.dumps({"model": "m", "prompt": wrong}), "completion").parameter
+            == "prompt"
+        )
+    assert (
+        refused(orjson.dumps({"model": "m", "prompt": "x", "echo": True}), "completion").parameter
+        == "echo"
+    )
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-FIELDS = [*CHAT, "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata", "stop"]
+FIELDS = [
+    *CHAT,
+    "prompt",
+    "n",
+    "stream",
+    "stream_options",
+    "logprobs",
+    "top_logprobs",
+    "feval",
+    "metadata",
+    "stop",
+]
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["chat", "completion"]), st.booleans())
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON),
+    st.sampled_from(["chat", "completion"]),
+    st.booleans(),
+)
 def test_any_json_is_read_or_refused(fields: dict[str, Any], kind: str, usual: bool) -> None:
     given_fields = (CHAT | {"prompt": "hello"} if usual else {}) | fields
     try:

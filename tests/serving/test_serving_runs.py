@@ -1,4 +1,6 @@
-"""Runs: each walks through the pools on its own, sees the draws of its replicate, and pays for what it takes."""
+"""Runs: each walks through the pools on its own, sees the draws of its replicate, and pays for what
+it takes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ from small import write_toy
 
 from feval import load
 from feval.cards.billing import BILLINGS
-from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    ReplayWarning,
+    SourceError,
+    StorageError,
+    UsageError,
+)
 from feval.recording import LLMInfo
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call
@@ -61,8 +70,10 @@ def app(recording: Path) -> Iterator[Application]:
 @pytest.mark.parametrize(
     ("text", "label", "replicate"),
     [
-        ("mine", "mine", 0), ("mine@0", "mine", 0), ("mine@3", "mine@3", 3), ("mine@007", "mine@7", 7),
-        ("mine@recorded", "mine@recorded", None), ("a" * 64, "a" * 64, 0), ("A.b_c-1@1000000", "A.b_c-1@1000000", 1_000_000),
+        ("mine", "mine", 0), ("mine@0", "mine", 0), ("mine@3", "mine@3", 3), ("mine@007", "mine@7",
+        7),
+        ("mine@recorded", "mine@recorded", None), ("a" * 64, "a" * 64, 0), ("A.b_c-1@1000000",
+        "A.b_c-1@1000000", 1_000_000),
     ],
 )  # fmt: skip
 def test_a_name_says_the_replicate(text: str, label: str, replicate: int | None) -> None:
@@ -72,13 +83,18 @@ def test_a_name_says_the_replicate(text: str, label: str, replicate: int | None)
 def test_a_server_of_recorded_order_means_it_where_nothing_is_said() -> None:
     assert run_name("mine", "recorded").replicate is None
     assert run_name("mine@recorded", "recorded").label == "mine"
-    assert (run_name("mine@0", "recorded").label, run_name("mine@0", "recorded").replicate) == ("mine@0", 0)
+    assert (run_name("mine@0", "recorded").label, run_name("mine@0", "recorded").replicate) == (
+        "mine@0",
+        0,
+    )
 
 
 NO_NAMES = ["", "..", "-x", ".x", "a/b", "a b", "a\n", "é", "a" * 65, "\x00"]
 
 
-@pytest.mark.parametrize("text", [*NO_NAMES, "a@", "a@b", "a@-1", "a@1000001", "a@99999999", "a@1@2", "a@٣"])
+@pytest.mark.parametrize(
+    "text", [*NO_NAMES, "a@", "a@b", "a@-1", "a@1000001", "a@99999999", "a@1@2", "a@٣"]
+)
 def test_no_run_is_called_so(text: str) -> None:
     with pytest.raises(RequestError) as caught:
         run_name(text)
@@ -86,7 +102,18 @@ def test_no_run_is_called_so(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["sk-123", "sk-proj-abcdef", "hf_x", "gsk_yy", "AIzaSyX", "a" * 32, "eyJhbGciOi", "with space", "é"]
+    "key",
+    [
+        "sk-123",
+        "sk-proj-abcdef",
+        "hf_x",
+        "gsk_yy",
+        "AIzaSyX",
+        "a" * 32,
+        "eyJhbGciOi",
+        "with space",
+        "é",
+    ],
 )
 def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
     result = run_of_key(key)
@@ -99,7 +126,14 @@ def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "label"),
-    [("EMPTY", "EMPTY"), ("none", "none"), ("dummy", "dummy"), ("esc@2", "esc@2"), ("-", "default"), ("", "default")],
+    [
+        ("EMPTY", "EMPTY"),
+        ("none", "none"),
+        ("dummy", "dummy"),
+        ("esc@2", "esc@2"),
+        ("-", "default"),
+        ("", "default"),
+    ],
 )
 def test_any_other_key_is_a_name(key: str, label: str) -> None:
     assert run_of_key(key).label == label
@@ -123,12 +157,23 @@ def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> Non
     header = key | {"x-feval-run": "by-header"}
     assert app.respond(chat(QUESTIONS[0])).headers["x-feval-run"] == "default"
     assert app.respond(chat(QUESTIONS[0], headers=key)).headers["x-feval-run"] == "by-key"
-    assert app.respond(chat(QUESTIONS[0], headers={"x-api-key": "by-x"})).headers["x-feval-run"] == "by-x"
+    assert (
+        app.respond(chat(QUESTIONS[0], headers={"x-api-key": "by-x"})).headers["x-feval-run"]
+        == "by-x"
+    )
     assert app.respond(chat(QUESTIONS[0], headers=header)).headers["x-feval-run"] == "by-header"
-    assert app.respond(chat(QUESTIONS[0], headers=header, path="/run/by-path@2")).headers["x-feval-run"] == "by-path@2"
+    assert (
+        app.respond(chat(QUESTIONS[0], headers=header, path="/run/by-path@2")).headers[
+            "x-feval-run"
+        ]
+        == "by-path@2"
+    )
     for bad in ("/run/..", "/run/", "/run/a b", "/run/a@x"):
         assert app.respond(chat(QUESTIONS[0], path=bad)).status == 400
-    assert error(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "../etc"})))["code"] == "bad_run"
+    assert (
+        error(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "../etc"})))["code"]
+        == "bad_run"
+    )
     assert app.respond(chat(QUESTIONS[0], path="/run/a/b")).status == 404
 
 
@@ -163,16 +208,23 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(
                 result = app.ledger(run)
                 assert result["cots"] == sum(mine.cots for mine in metered.values())
                 assert result["requests"] == sum(mine.rounds for mine in metered.values())
-                assert result["output_tokens"] == sum(mine.output_tokens for mine in metered.values())
+                assert result["output_tokens"] == sum(
+                    mine.output_tokens for mine in metered.values()
+                )
                 assert result["prompt_tokens"] + result["output_tokens"] == sum(
                     mine.tokens_billed for mine in metered.values()
                 )
-                assert result["usd"] == pytest.approx(sum(mine.dollar_cost for mine in metered.values()), rel=1e-12)
+                assert result["usd"] == pytest.approx(
+                    sum(mine.dollar_cost for mine in metered.values()), rel=1e-12
+                )
                 assert result["usd"] == pytest.approx(dollars, rel=1e-12)
 
 
 def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app: Application) -> None:
-    first = [samples_of(app.respond(chat(QUESTIONS[1], n=2, headers={"x-feval-run": "one"}))) for _ in range(3)]
+    first = [
+        samples_of(app.respond(chat(QUESTIONS[1], n=2, headers={"x-feval-run": "one"})))
+        for _ in range(3)
+    ]
     second = samples_of(app.respond(chat(QUESTIONS[1], n=6, headers={"x-feval-run": "two"})))
     assert [sample for part in first for sample in part] == second
     other = samples_of(app.respond(chat(QUESTIONS[1], n=7, headers={"x-feval-run": "two@4"})))
@@ -202,7 +254,9 @@ def test_a_pool_that_starts_over_marks_what_was_given_before(recording: Path) ->
         once = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
         reply = app.respond(chat(QUESTIONS[0], n=4))
         assert reply.headers["x-feval-recycled"] == "2"
-        assert [choice.get("feval") for choice in body(reply)["choices"]] == [None] * 2 + [{"recycled": True}] * 2
+        assert [choice.get("feval") for choice in body(reply)["choices"]] == [None] * 2 + [
+            {"recycled": True}
+        ] * 2
         assert samples_of(reply)[2:] == once[:2]
         assert "x-feval-recycled" not in app.respond(chat(QUESTIONS[1], n=7)).headers
         many = app.respond(chat(QUESTIONS[2], n=20))
@@ -225,7 +279,8 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) 
 
 
 @pytest.mark.parametrize(
-    ("run", "other"), [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")]
+    ("run", "other"),
+    [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")],
 )
 def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, other: str) -> None:
     """A new name sees the same draws; `again@1` would be another replicate."""
@@ -251,7 +306,10 @@ def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
         first = samples_of(app.respond(chat(QUESTIONS[1], n=2)))
         result = app.ledger()
     with opened(recording, ledger=ledger, resume=True) as app:
-        assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {"other@3": 1, "default": 2}
+        assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {
+            "other@3": 1,
+            "default": 2,
+        }
         assert app.ledger()["runs"] == result["runs"]
         rest = samples_of(app.respond(chat(QUESTIONS[1], n=5)))
     with opened(recording) as app:
@@ -292,10 +350,13 @@ def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
         result = app.ledger("mine", detail=True)
     assert result["asked_again"] == result["llms"]["gpt-3.5-turbo"]["asked_again"] == len(again)
     assert {entry["question"]: entry["passes"] > 1 for entry in result["asked"]} == {
-        f"q{question}": str(question) in again for question in {int(q) for q in asked.replace(",", " ").split()}
+        f"q{question}": str(question) in again
+        for question in {int(q) for q in asked.replace(",", " ").split()}
     }
     assert sum(entry.get("pass", 1) > 1 for entry in read_ledger(ledger)[1]) == sum(
-        len(group.split(",")) for group, number in zip(asked.split(), passes, strict=True) if number > 1
+        len(group.split(","))
+        for group, number in zip(asked.split(), passes, strict=True)
+        if number > 1
     )
     with opened(recording, ledger=ledger, resume=True) as app:
         assert app.ledger("mine", detail=True) == result
@@ -305,12 +366,16 @@ def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
 
 
 def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app: Application) -> None:
-    """In its second round no question is new, so that only the end of its connections tells the next start from a third round."""
+    """In its second round no question is new, so that only the end of its connections tells the
+    next start from a third round.
+    """
 
     def rounds(asked: Sequence[int]) -> list[str | None]:
         ended: list[bool] = []
         senders = [(lambda: bool(ended), True), (lambda: bool(ended), True)]
-        calls = [replace(chat(QUESTIONS[q]), sender=senders[place % 2]) for place, q in enumerate(asked)]
+        calls = [
+            replace(chat(QUESTIONS[q]), sender=senders[place % 2]) for place, q in enumerate(asked)
+        ]
         marks = [app.respond(call).headers.get("x-feval-pass") for call in calls]
         ended.append(True)
         return marks
@@ -322,16 +387,25 @@ def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app: A
 
 
 def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:
-    """A cascade asks another LLM, question by question, and may come back to the first; or in a second sweep."""
+    """A cascade asks another LLM, question by question, and may come back to the first; or in a
+    second sweep.
+    """
     questions = asked_by_text(QUESTIONS[:3])
-    pools = [(LLMInfo(name), [rows(question, 7) for question in questions]) for name in ("weak", "strong")]
+    pools = [
+        (LLMInfo(name), [rows(question, 7) for question in questions])
+        for name in ("weak", "strong")
+    ]
     with opened(write(tmp_path / "r", pools, questions)) as app:
 
         def ask(llm: str, question: int, run: str = "mine") -> str | None:
-            return app.respond(chat(QUESTIONS[question], model=llm, path=f"/run/{run}")).headers.get("x-feval-pass")
+            return app.respond(
+                chat(QUESTIONS[question], model=llm, path=f"/run/{run}")
+            ).headers.get("x-feval-pass")
 
         for question in range(3):
-            assert [ask(llm, question) for llm in ("weak", "strong", "weak", "strong")] == [None] * 4
+            assert [ask(llm, question) for llm in ("weak", "strong", "weak", "strong")] == [
+                None
+            ] * 4
         assert ask("weak", 0, "yours") is None
         for llm in ("weak", "strong"):
             assert [ask(llm, question, "sweeps") for question in range(3)] == [None] * 3
@@ -343,7 +417,11 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     system = {"role": "system", "content": "Be brief."}
 
     def ask(run: str, **fields: Any) -> None:
-        messages = [system, {"role": "user", "content": QUESTIONS[0]}] if fields.pop("system", False) else QUESTIONS[0]
+        messages = (
+            [system, {"role": "user", "content": QUESTIONS[0]}]
+            if fields.pop("system", False)
+            else QUESTIONS[0]
+        )
         call = chat(messages, headers={"x-feval-run": run}, **fields)
         assert app.respond(replace(call, warn=said.append)).status == 200
 
@@ -352,7 +430,9 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     for _ in range(2):
         ask("mine", temperature=0)
     [sentence] = said
-    assert sentence.startswith("The run 'mine' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7. ")
+    assert sentence.startswith(
+        "The run 'mine' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7. "
+    )
     ask("mine", temperature=1, max_tokens=160)
     ask("mine", max_completion_tokens=80, tools=[{"type": "function"}])
     ask("mine", system=True)
@@ -384,12 +464,18 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -
         def client(number: int) -> None:
             barrier.wait()
             mine = []
-            for step in range(30):  # 64 x 30 = 1920 requests of 1 or 2 CoTs: more than 2 runs x 8 x 96 = 1536
+            # 64 x 30 = 1920 requests of 1 or 2 CoTs: more than 2 runs x 8 x 96 = 1536
+            for step in range(30):
                 run = f"run{number % 2}"
                 question = (number // 2 + step) % 8
-                reply = app.respond(chat(questions[question], n=1 + step % 2, headers={"x-feval-run": run}))
+                reply = app.respond(
+                    chat(questions[question], n=1 + step % 2, headers={"x-feval-run": run})
+                )
                 if reply.status == 200:
-                    mine += [(run, reply.headers["x-feval-question"], sample) for sample in samples_of(reply)]
+                    mine += [
+                        (run, reply.headers["x-feval-question"], sample)
+                        for sample in samples_of(reply)
+                    ]
                 with lock:
                     statuses[reply.status] += 1
             with lock:
@@ -415,7 +501,9 @@ def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -
     assert ask([QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]], 4).status == 400  # 8 of 7
     assert ask([QUESTIONS[1], QUESTIONS[1]], 3).headers["x-feval-remaining"] == "4,1"
     reply = ask([QUESTIONS[0], QUESTIONS[2]], 7)
-    samples = [sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")]
+    samples = [
+        sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")
+    ]
     assert samples == [list(range(7))] * 2
 
 
@@ -429,7 +517,9 @@ def ask_some(app: Application) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"run":"default","data', b"\x00\x00"])
-def test_a_server_goes_on_where_its_ledger_ends(recording: Path, tmp_path: Path, torn: bytes) -> None:
+def test_a_server_goes_on_where_its_ledger_ends(
+    recording: Path, tmp_path: Path, torn: bytes
+) -> None:
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         ask_some(app)
@@ -444,7 +534,9 @@ def test_a_server_goes_on_where_its_ledger_ends(recording: Path, tmp_path: Path,
     assert [entry["n"] for entry in read_ledger(ledger)[1]] == [2, 1, 3, 1, 5]
 
 
-def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording: Path, tmp_path: Path) -> None:
+def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(
+    recording: Path, tmp_path: Path
+) -> None:
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         ask_some(app)
@@ -453,7 +545,12 @@ def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording: Path,
     before = ledger.read_bytes()
     with pytest.raises(StorageError, match="--resume"):
         opened(recording, ledger=ledger)
-    for options in ({"seed": 1}, {"order": "recorded"}, {"billing": "per_round"}, {"prices": "none"}):
+    for options in (
+        {"seed": 1},
+        {"order": "recorded"},
+        {"billing": "per_round"},
+        {"prices": "none"},
+    ):
         with pytest.raises(ConflictError, match="but what is served now has"):
             opened(recording, ledger=ledger, resume=True, **options)
     with pytest.raises(ConflictError, match="recordings"):
@@ -534,7 +631,9 @@ def test_what_has_no_price_says_why(tmp_path: Path) -> None:
 def test_of_a_wide_pool_few_questions_are_drawn_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int
 ) -> None:
-    recording = write_toy(tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40)
+    recording = write_toy(
+        tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40
+    )
     _, [llm] = load("toy", "gpt-4o-mini", recording=recording)
     whole = llm.orders([2], 9, np.arange(40))[0]
     seen: list[int] = []

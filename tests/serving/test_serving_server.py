@@ -1,4 +1,6 @@
-"""`feval serve` and its server at work: the official client, raw clients by the dozen, kills and restarts."""
+"""`feval serve` and its server at work: the official client, raw clients by the dozen, kills and
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ COTS = 12
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     answers = [[str((i * j) % 5) for j in range(COTS)] for i in range(QUESTIONS)]
     out = tmp_path_factory.mktemp("serving") / "toy"
-    return write_toy(out, {"alpha": answers, "beta": answers}, [str(i) for i in range(QUESTIONS)], prices="none")
+    return write_toy(
+        out, {"alpha": answers, "beta": answers}, [str(i) for i in range(QUESTIONS)], prices="none"
+    )
 
 
 @pytest.fixture
@@ -76,12 +80,17 @@ def chat(index: int, llm: str = "alpha", run: str = "raw", **fields: Any) -> byt
 
 def test_the_official_client_draws_what_load_draws(server: Server[Application], toy: Path) -> None:
     with client(server) as asks:
-        got = [texts(asks.chat.completions.create(model="alpha", messages=messages(1))) for _ in range(3)]
+        got = [
+            texts(asks.chat.completions.create(model="alpha", messages=messages(1)))
+            for _ in range(3)
+        ]
         got.append(texts(asks.chat.completions.create(model="alpha", messages=messages(1), n=5)))
     assert [text for part in got for text in part] == drawn(toy, "alpha", 1, 8)
 
 
-def test_runs_by_key_header_and_path_have_cursors_of_their_own(server: Server[Application], toy: Path) -> None:
+def test_runs_by_key_header_and_path_have_cursors_of_their_own(
+    server: Server[Application], toy: Path
+) -> None:
     first = drawn(toy, "beta", 0, 1)
     for run in ("a", "b"):
         with client(server, run) as asks:
@@ -89,13 +98,21 @@ def test_runs_by_key_header_and_path_have_cursors_of_their_own(server: Server[Ap
     with client(server, "a", default_headers={"X-Feval-Run": "c"}) as asks:
         assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == first
     with openai.OpenAI(base_url=server.url_of("d@3"), api_key="a") as asks:
-        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == drawn(toy, "beta", 0, 1, 3)
+        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == drawn(
+            toy, "beta", 0, 1, 3
+        )
 
 
-def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(server: Server[Application], toy: Path) -> None:
+def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(
+    server: Server[Application], toy: Path
+) -> None:
     with client(server) as asks:
         stream = asks.chat.completions.create(
-            model="alpha", messages=messages(2), n=2, stream=True, stream_options={"include_usage": True}
+            model="alpha",
+            messages=messages(2),
+            n=2,
+            stream=True,
+            stream_options={"include_usage": True},
         )
         parts: Counter[int] = Counter()
         got = {0: "", 1: ""}
@@ -119,11 +136,21 @@ def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path: Path) 
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
         rows = replace(pool(0, ["4", "5"]), texts=['{"answer": 4}', '{"answer": 5}'])
         writer.add_pools("toy", LLMInfo("alpha"), "words", [rows])
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    tool = {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+    }
     with serve(tmp_path / "json") as server, client(server) as asks:
-        parsed = asks.chat.completions.parse(model="alpha", messages=messages(0), response_format=Answer)
-        raw = asks.chat.completions.with_raw_response.create(model="alpha", messages=messages(0), tools=[tool])
-    result = {parsed.choices[0].message.parsed.answer, json.loads(raw.parse().choices[0].message.content)["answer"]}
+        parsed = asks.chat.completions.parse(
+            model="alpha", messages=messages(0), response_format=Answer
+        )
+        raw = asks.chat.completions.with_raw_response.create(
+            model="alpha", messages=messages(0), tools=[tool]
+        )
+    result = {
+        parsed.choices[0].message.parsed.answer,
+        json.loads(raw.parse().choices[0].message.content)["answer"],
+    }
     assert result == {4, 5}
     assert "tools" in raw.headers["x-feval-ignored"]
 
@@ -134,7 +161,9 @@ def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy: Path) -> N
         with client(server, "not-the-token") as asks, pytest.raises(openai.AuthenticationError):
             asks.models.list()
         with openai.OpenAI(base_url=server.url_of("mine"), api_key=token) as asks:
-            raw = asks.chat.completions.with_raw_response.create(model="alpha", messages=messages(0))
+            raw = asks.chat.completions.with_raw_response.create(
+                model="alpha", messages=messages(0)
+            )
         assert raw.headers["x-feval-run"] == "mine"
         ledger = ask(server.port, "GET", "/feval/ledger", authorization=f"Bearer {token}")
     assert token not in ledger.body.decode()
@@ -151,7 +180,9 @@ def test_10_mb_of_conversation_are_answered_in_time(server: Server[Application])
 def test_unicode_goes_both_ways(tmp_path: Path) -> None:
     worst = 'Grüße 🧮 "quoted\\" \u2028 \u202eabc\u202c e\u0301 \ufeff \x7f \x00'
     with RecordingWriter(tmp_path / "unicode", operation={"name": "test"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "ä", worst)])
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "ä", worst)]
+        )
         prompt = json.dumps([{"role": "user", "content": worst}])
         rows = replace(pool(0, ["ä"], prompt=prompt), texts=[worst])
         writer.add_pools("toy", LLMInfo("modèle/🧮"), "words", [rows])
@@ -167,23 +198,38 @@ def test_unicode_goes_both_ways(tmp_path: Path) -> None:
 def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:
     questions, cots, runs = 5, 10, 3
     answers = [[str(j) for j in range(cots)] for _ in range(questions)]
-    recording = write_toy(tmp_path / "load", {"alpha": answers, "beta": answers}, ["0"] * questions, prices="none")
+    recording = write_toy(
+        tmp_path / "load", {"alpha": answers, "beta": answers}, ["0"] * questions, prices="none"
+    )
     pairs = [(index, llm) for index in range(questions) for llm in ("alpha", "beta")]
 
     async def ask_for(run: str, server: Server[Application]) -> Counter[tuple[str, str, str, str]]:
-        async with openai.AsyncOpenAI(base_url=server.url_of(run), api_key="none", max_retries=0) as asks:
+        async with openai.AsyncOpenAI(
+            base_url=server.url_of(run), api_key="none", max_retries=0
+        ) as asks:
             create = asks.chat.completions.with_raw_response.create
-            replies = [create(model=llm, messages=messages(index)) for _ in range(cots) for index, llm in pairs]
+            replies = [
+                create(model=llm, messages=messages(index))
+                for _ in range(cots)
+                for index, llm in pairs
+            ]
             heads = [reply.headers for reply in await asyncio.gather(*replies)]
         names = ("x-feval-run", "x-feval-llm", "x-feval-question", "x-feval-samples")
-        return Counter((head[names[0]], head[names[1]], head[names[2]], head[names[3]]) for head in heads)
+        return Counter(
+            (head[names[0]], head[names[1]], head[names[2]], head[names[3]]) for head in heads
+        )
 
     async def ask_all(server: Server[Application]) -> list[Counter[tuple[str, str, str, str]]]:
         return await asyncio.gather(*(ask_for(f"run-{run}", server) for run in range(runs)))
 
     with serve(recording) as server:
         given = sum(asyncio.run(ask_all(server)), Counter())
-        over = ask(server.port, "POST", "/run/run-0/v1/chat/completions", {"model": "alpha", "messages": messages(0)})
+        over = ask(
+            server.port,
+            "POST",
+            "/run/run-0/v1/chat/completions",
+            {"model": "alpha", "messages": messages(0)},
+        )
         ledgers = {one["run"]: one for one in ask(server.port, "GET", "/feval/ledger").json["runs"]}
     assert over.error["code"] == "pool_exhausted"
     assert given == Counter(
@@ -203,11 +249,22 @@ def command(
     *arguments: str | Path, as_json: bool = True, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """`feval serve` and the line it is ready with."""
-    given = [sys.executable, "-m", "feval", "serve", *map(str, arguments), "--port", "0", *["--json"] * as_json]
+    given = [
+        sys.executable,
+        "-m",
+        "feval",
+        "serve",
+        *map(str, arguments),
+        "--port",
+        "0",
+        *["--json"] * as_json,
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("FEVAL_SERVE_TOKEN", None)
     environment |= variables
-    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -219,7 +276,10 @@ def command(
 def take(port: int, number: int, run: str = "raw") -> list[str]:
     """Recorded places of the next CoTs, one by one."""
     with Raw(port) as connection:
-        return [connection.send(chat(0, run=run)).receive().headers["x-feval-samples"] for _ in range(number)]
+        return [
+            connection.send(chat(0, run=run)).receive().headers["x-feval-samples"]
+            for _ in range(number)
+        ]
 
 
 def failed(*arguments: str | Path, **variables: str) -> tuple[int, str]:
@@ -239,7 +299,9 @@ def test_the_command_says_where_it_is_and_what_to_paste(toy: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == f"OPENAI_BASE_URL={url} OPENAI_API_KEY=my-run\n"
         with openai.OpenAI(base_url=url, api_key="my-run") as asks:
-            assert texts(asks.chat.completions.create(model="alpha", messages=messages(0))) == drawn(toy, "alpha", 0, 1)
+            assert texts(
+                asks.chat.completions.create(model="alpha", messages=messages(0))
+            ) == drawn(toy, "alpha", 0, 1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 0
@@ -260,11 +322,14 @@ def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGTERM])
-def test_with_its_ledger_a_server_goes_on_where_it_stood(toy: Path, tmp_path: Path, ended: signal.Signals) -> None:
+def test_with_its_ledger_a_server_goes_on_where_it_stood(
+    toy: Path, tmp_path: Path, ended: signal.Signals
+) -> None:
     file = tmp_path / "ledger.jsonl"
     with command(toy, "--ledger", file) as (process, ready):
         got = take(ready["port"], 5)
-        if ended == signal.SIGKILL:  # what was written is on its way to the disk for at most 0.2 seconds
+        # what was written is on its way to the disk for at most 0.2 seconds
+        if ended == signal.SIGKILL:
             while len(file.read_bytes().splitlines()) < 6:
                 pass
         process.send_signal(ended)
@@ -280,7 +345,9 @@ def test_with_its_ledger_a_server_goes_on_where_it_stood(toy: Path, tmp_path: Pa
     assert [int(sample) for sample in got] == list(llm.order(0, 0))
 
 
-def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy: Path, tmp_path: Path) -> None:
+def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(
+    toy: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "ledger.jsonl"
     with command(toy, "--ledger", file, as_json=False) as (process, line):
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
@@ -299,16 +366,24 @@ def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy: Pa
 
 @pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
 def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> None:
-    several = [{"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}]
+    several = [
+        {"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}
+    ]
     with command(toy, *options) as (_, ready):
         path = "/run/mine/v1/chat/completions"
         reply = ask(ready["port"], "POST", path, {"model": "alpha", "messages": several})
         assert reply.status == (200 if "last" in options else 400)
-        body = {"model": "alpha", "messages": messages(0), "response_format": {"type": "json_object"}}
+        body = {
+            "model": "alpha",
+            "messages": messages(0),
+            "response_format": {"type": "json_object"},
+        }
         assert ask(ready["port"], "POST", path, body).status == (400 if "last" in options else 200)
 
 
-def test_what_cannot_be_served_is_a_sentence(server: Server[Application], toy: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_a_sentence(
+    server: Server[Application], toy: Path, tmp_path: Path
+) -> None:
     for arguments, token, code, words in (
         ([toy, "--host", "0.0.0.0"], "", 2, "FEVAL_SERVE_TOKEN"),  # noqa: S104
         ([toy, "--order", "random"], "", 2, "seeded or recorded"),
@@ -319,7 +394,9 @@ def test_what_cannot_be_served_is_a_sentence(server: Server[Application], toy: P
         ([tmp_path / "absent"], "", 1, "does not exist"),
     ):
         command = ["serve", "--port", "0", *map(str, arguments)]
-        result = CliRunner(env={"FEVAL_SERVE_TOKEN": token or None}).invoke(app, command, prog_name="feval")
+        result = CliRunner(env={"FEVAL_SERVE_TOKEN": token or None}).invoke(
+            app, command, prog_name="feval"
+        )
         assert (result.exit_code, result.stdout) == (code, "")
         assert words in result.stderr
 
@@ -333,7 +410,10 @@ def test_a_server_that_is_stopped_at_once_ends(toy: Path) -> None:
 
 def test_a_token_opens_and_is_never_shown(toy: Path) -> None:
     token = "a-token-of-some-length"  # noqa: S105  opens a toy
-    with command(toy, "--host", "0.0.0.0", as_json=False, FEVAL_SERVE_TOKEN=token) as (process, line):  # noqa: S104
+    with command(toy, "--host", "0.0.0.0", as_json=False, FEVAL_SERVE_TOKEN=token) as (  # noqa: S104
+        process,
+        line,
+    ):
         assert process.stdout is not None
         line += process.stdout.readline()
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
@@ -342,7 +422,10 @@ def test_a_token_opens_and_is_never_shown(toy: Path) -> None:
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)
     assert "read the recording" in said
-    assert f"OPENAI_BASE_URL=http://127.0.0.1:{port}/run/my-run/v1 OPENAI_API_KEY=$FEVAL_SERVE_TOKEN" in line
+    assert (
+        f"OPENAI_BASE_URL=http://127.0.0.1:{port}/run/my-run/v1 OPENAI_API_KEY=$FEVAL_SERVE_TOKEN"
+        in line
+    )
     assert token not in line + out + said
 
 
@@ -355,9 +438,18 @@ def test_no_key_and_no_text_of_a_request_is_ever_logged(toy: Path, tmp_path: Pat
                 {"model": "alpha", "messages": messages(0)},
                 {"model": "alpha", "messages": [{"role": "user", "content": secret}]},
             ):
-                ask(ready["port"], "POST", path, body, authorization=f"Bearer {secret}", x_api_key=secret)
+                ask(
+                    ready["port"],
+                    "POST",
+                    path,
+                    body,
+                    authorization=f"Bearer {secret}",
+                    x_api_key=secret,
+                )
         with Raw(ready["port"]) as connection:
-            connection.send(f"GET /{secret} HTTP/9\r\nauthorization: {secret}\r\n\r\n".encode()).receive()
+            connection.send(
+                f"GET /{secret} HTTP/9\r\nauthorization: {secret}\r\n\r\n".encode()
+            ).receive()
         result: Received = ask(ready["port"], "GET", "/feval/ledger")
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)

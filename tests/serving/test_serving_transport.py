@@ -1,4 +1,6 @@
-"""Replay inside the official client: the same CoTs as `load` hands out, the client's own errors and streams, and no socket."""
+"""Replay inside the official client: the same CoTs as `load` hands out, the client's own errors and
+streams, and no socket.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,16 @@ from feval.errors import NotRecordedError, ReplayWarning, UsageError
 from feval.replay import LLM
 from feval.serving.application import Application
 from feval.serving.server import replay_server
-from feval.serving.transport import AsyncReplayTransport, ReplayTransport, replay_async_http_client, replay_http_client
+from feval.serving.transport import (
+    AsyncReplayTransport,
+    ReplayTransport,
+    replay_async_http_client,
+    replay_http_client,
+)
 
-openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+openai = pytest.importorskip(
+    "openai", reason="the official client (extra `record`) is not installed"
+)
 
 MODEL = "gpt-3.5-turbo"
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], [*"bcbcbcbcbcbcbcbcbcbcbcbcbcbcbcbc"]]
@@ -49,8 +58,11 @@ def client(toy: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop wakes itself through a pair of sockets, which it makes here, before none can be made."""
-    with asyncio.Runner() as runner:  # which ends the streams that a client left, as `asyncio.run` does
+    """A loop wakes itself through a pair of sockets, which it makes here, before none can be
+    made.
+    """
+    # which ends the streams that a client left, as `asyncio.run` does
+    with asyncio.Runner() as runner:
         yield runner.get_loop()
 
 
@@ -67,7 +79,11 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(question: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"model": MODEL, "messages": [{"role": "user", "content": f"What is question {question}?"}], **fields}
+    return {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": f"What is question {question}?"}],
+        **fields,
+    }
 
 
 def texts(reply: Any) -> list[str]:
@@ -78,7 +94,9 @@ def drawn(llm: LLM, question: int, n: int, replicate: int = 0) -> list[str | Non
     return [cot.raw_text for cot in llm(f"toy/{question}", n, replicate=replicate).cots]
 
 
-def test_the_client_gets_the_draw_of_load_without_a_socket(closed: None, toy: Path, llm: LLM) -> None:
+def test_the_client_gets_the_draw_of_load_without_a_socket(
+    closed: None, toy: Path, llm: LLM
+) -> None:
     with openai.OpenAI(api_key="anything", http_client=replay_http_client(toy)) as client:
         first = client.chat.completions.create(**asked(2, n=3))
         others = [client.chat.completions.create(**asked(2)) for _ in range(2)]
@@ -94,7 +112,9 @@ def test_the_run_chooses_the_replicate(run: str, toy: Path, llm: LLM) -> None:
 
 
 def test_the_recorded_order_and_another_seed(toy: Path, llm: LLM) -> None:
-    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, order="recorded")) as client:
+    with openai.OpenAI(
+        api_key="k", http_client=replay_http_client(toy, order="recorded")
+    ) as client:
         assert texts(client.chat.completions.create(**asked(2, n=4))) == llm.texts(2)[:4]
     with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, seed=5)) as client:
         assert texts(client.chat.completions.create(**asked(2, n=9))) == drawn(llm.seeded(5), 2, 9)
@@ -111,7 +131,8 @@ def test_the_key_is_neither_kept_nor_a_run(client: Any, toy: Path) -> None:
 
 def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
     with pytest.warns(
-        ReplayWarning, match=r"The run 'default' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7"
+        ReplayWarning,
+        match=r"The run 'default' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7",
     ):
         client.chat.completions.create(**asked(temperature=0))
     client.chat.completions.create(**asked(temperature=0))
@@ -120,7 +141,8 @@ def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
 def test_where_warnings_are_errors_nothing_is_drawn(toy: Path) -> None:
     http_client = replay_http_client(toy)
     with openai.OpenAI(api_key="k", http_client=http_client, max_retries=0) as client:
-        with pytest.raises((ReplayWarning, openai.APIConnectionError)):  # some versions of the client wrap it
+        # some versions of the client wrap it
+        with pytest.raises((ReplayWarning, openai.APIConnectionError)):
             client.chat.completions.create(**asked(temperature=0))
         with pytest.raises(NotRecordedError):
             http_client.ledger()
@@ -136,7 +158,9 @@ def test_a_run_is_reset(toy: Path, llm: LLM) -> None:
 def test_a_header_and_the_path_name_a_run(toy: Path) -> None:
     http = replay_http_client(toy, run="mine")
     headed = openai.OpenAI(api_key="k", http_client=http, default_headers={"X-Feval-Run": "headed"})
-    pathed = openai.OpenAI(api_key="k", http_client=http, base_url="http://anywhere.invalid/run/pathed@1/v1")
+    pathed = openai.OpenAI(
+        api_key="k", http_client=http, base_url="http://anywhere.invalid/run/pathed@1/v1"
+    )
     for client in (headed, pathed):
         client.chat.completions.create(**asked())
     runs = {run["run"]: run["replicate"] for run in http.replay.application.ledger()["runs"]}
@@ -156,14 +180,20 @@ def test_a_header_and_the_path_name_a_run(toy: Path) -> None:
     ],
 )
 def test_the_base_url_makes_no_difference(base_url: str, closed: None, toy: Path, llm: LLM) -> None:
-    with openai.OpenAI(api_key="k", base_url=base_url, http_client=replay_http_client(toy)) as client:
+    with openai.OpenAI(
+        api_key="k", base_url=base_url, http_client=replay_http_client(toy)
+    ) as client:
         assert texts(client.chat.completions.create(**asked(0, n=4))) == drawn(llm, 0, 4)
         assert [model.id for model in client.models.list()] == [MODEL]
         assert client.models.retrieve(MODEL).id == MODEL
 
 
 def test_a_stream_is_the_clients_own(closed: None, client: Any, llm: LLM) -> None:
-    events = list(client.chat.completions.create(**asked(0, n=2, stream=True, stream_options={"include_usage": True})))
+    events = list(
+        client.chat.completions.create(
+            **asked(0, n=2, stream=True, stream_options={"include_usage": True})
+        )
+    )
     written = ["", ""]
     for event in events:
         for choice in event.choices:
@@ -172,23 +202,39 @@ def test_a_stream_is_the_clients_own(closed: None, client: Any, llm: LLM) -> Non
     assert events[-1].usage.completion_tokens == llm("toy/0", 2).tokens
     with client.chat.completions.create(**asked(0, stream=True)) as stream:
         next(iter(stream))  # and no more: the rest is let go of
-    assert client.chat.completions.create(**asked(0)).choices[0].message.content == drawn(llm, 0, 4)[3]
+    assert (
+        client.chat.completions.create(**asked(0)).choices[0].message.content == drawn(llm, 0, 4)[3]
+    )
 
 
-def test_errors_are_the_clients_own_and_cost_one_request(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_clients_own_and_cost_one_request(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     transport = client._client.replay
     answer = transport.application.respond
-    monkeypatch.setattr(transport.application, "respond", lambda call: calls.append(call) or answer(call))
+    monkeypatch.setattr(
+        transport.application, "respond", lambda call: calls.append(call) or answer(call)
+    )
     wrong: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         ({"model": "gpt-9"}, "NotFoundError", "model_not_found", "gpt-9"),
-        ({"messages": [{"role": "user", "content": "?"}]}, "BadRequestError", "not_recorded", "none of the recorded"),
+        (
+            {"messages": [{"role": "user", "content": "?"}]},
+            "BadRequestError",
+            "not_recorded",
+            "none of the recorded",
+        ),
         ({"n": 5}, "BadRequestError", "pool_exhausted", "5"),
         ({"n": 0}, "BadRequestError", None, "`n`"),
         ({"n": 10**9}, "BadRequestError", None, None),
         ({"temperature": "hot"}, "BadRequestError", None, "`temperature`"),
         ({"extra_headers": {"X-Feval-Run": "../../etc"}}, "BadRequestError", "bad_run", None),
-        ({"extra_body": {"feval": {"question": "toy/99"}}}, "BadRequestError", "not_recorded", "toy/99"),
+        (
+            {"extra_body": {"feval": {"question": "toy/99"}}},
+            "BadRequestError",
+            "not_recorded",
+            "toy/99",
+        ),
     ]
     for fields, error, code, words in wrong:
         with pytest.raises(getattr(openai, error), match=words) as caught:
@@ -208,7 +254,10 @@ def test_a_used_up_pool_is_said_and_recycled_on_demand(toy: Path, llm: LLM) -> N
         assert raised.value.code == "pool_exhausted"
         assert http.ledger()["cots"] == 4
     with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, recycle=True)) as client:
-        assert texts(client.chat.completions.create(**asked(0, n=6))) == [*drawn(llm, 0, 4), *drawn(llm, 0, 2)]
+        assert texts(client.chat.completions.create(**asked(0, n=6))) == [
+            *drawn(llm, 0, 4),
+            *drawn(llm, 0, 2),
+        ]
 
 
 def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM) -> None:
@@ -225,7 +274,11 @@ def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM
         assert (result["run"], result["requests"], result["cots"]) == ("mine", 1, 3)
         assert result["usd"] == pytest.approx(llm("toy/1", 3).dollar_cost, rel=1e-12)
         [entry] = result["asked"]
-        assert (entry["question"], entry["requests"], list(entry["samples"])) == ("toy/1", 1, list(samples))
+        assert (entry["question"], entry["requests"], list(entry["samples"])) == (
+            "toy/1",
+            1,
+            list(samples),
+        )
 
 
 def test_the_client_grades_its_run(toy: Path) -> None:
@@ -246,27 +299,37 @@ def test_many_threads_share_a_client(toy: Path, llm: LLM) -> None:
     assert (http.ledger()["requests"], http.ledger()["cots"]) == (32, 32)
 
 
-def test_the_asynchronous_client(loop: asyncio.AbstractEventLoop, closed: None, toy: Path, llm: LLM) -> None:
+def test_the_asynchronous_client(
+    loop: asyncio.AbstractEventLoop, closed: None, toy: Path, llm: LLM
+) -> None:
     http = replay_async_http_client(toy, run="async@2")
 
     async def ask() -> tuple[list[Any], str]:
         async with openai.AsyncOpenAI(api_key="k", http_client=http) as client:
-            replies = await asyncio.gather(*(client.chat.completions.create(**asked(2)) for _ in range(31)))
+            replies = await asyncio.gather(
+                *(client.chat.completions.create(**asked(2)) for _ in range(31))
+            )
             stream = await client.chat.completions.create(**asked(2, stream=True))
-            streamed = "".join([event.choices[0].delta.content or "" async for event in stream if event.choices])
+            streamed = "".join(
+                [event.choices[0].delta.content or "" async for event in stream if event.choices]
+            )
             with pytest.raises(openai.BadRequestError):
                 await client.chat.completions.create(**asked(2))
             return replies, streamed
 
     replies, streamed = loop.run_until_complete(ask())
-    assert sorted([streamed, *(text for reply in replies for text in texts(reply))]) == sorted(llm.texts(2))
+    assert sorted([streamed, *(text for reply in replies for text in texts(reply))]) == sorted(
+        llm.texts(2)
+    )
     assert http.ledger()["replicate"] == 2
 
 
 def test_one_application_behind_several_clients(toy: Path, llm: LLM) -> None:
     with Application.open(toy) as application:
         for _ in range(2):
-            with openai.OpenAI(api_key="k", http_client=replay_http_client(application, run="both")) as client:
+            with openai.OpenAI(
+                api_key="k", http_client=replay_http_client(application, run="both")
+            ) as client:
                 client.chat.completions.create(**asked(0, n=2))
         assert application.ledger("both")["cots"] == 4
         with pytest.raises(UsageError, match="seed cannot be chosen any more"):
@@ -282,11 +345,15 @@ def test_a_transport_speaks_the_library_that_asks(
     with http.Client(transport=ReplayTransport(toy), base_url="http://recording.invalid") as client:
         reply = client.post("/v1/chat/completions", json=body)
         assert isinstance(reply, http.Response)
-        assert [choice["message"]["content"] for choice in reply.json()["choices"]] == drawn(llm, 0, 1)
+        assert [choice["message"]["content"] for choice in reply.json()["choices"]] == drawn(
+            llm, 0, 1
+        )
         assert client.get("/feval/ledger", params={"run": "default"}).json()["cots"] == 1
 
     async def ask() -> int:
-        async with http.AsyncClient(transport=AsyncReplayTransport(toy), base_url="http://recording.invalid") as client:
+        async with http.AsyncClient(
+            transport=AsyncReplayTransport(toy), base_url="http://recording.invalid"
+        ) as client:
             return int((await client.post("/v1/chat/completions", json=body)).status_code)
 
     assert loop.run_until_complete(ask()) == 200
@@ -314,8 +381,13 @@ def test_the_client_is_of_the_library_that_the_installed_openai_speaks(toy: Path
 
 
 def test_importing_the_transport_imports_no_http_library() -> None:
-    script = "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} &"
+        " set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -329,7 +401,9 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
     tmp_path: Path, way: str
 ) -> None:
     """Eight at a time, each in rounds of one CoT; then the program is run once more."""
-    recording = write_toy(tmp_path / "toy", {MODEL: [["a", "b"] * 8] * len(ROUNDS)}, ["a"] * len(ROUNDS))
+    recording = write_toy(
+        tmp_path / "toy", {MODEL: [["a", "b"] * 8] * len(ROUNDS)}, ["a"] * len(ROUNDS)
+    )
     workers = 1 if way.startswith("one") else 8
     with ExitStack() as stack:
         application = stack.enter_context(Application.open(recording))
@@ -339,11 +413,15 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
             if way.startswith("async")
             else (openai.OpenAI, replay_http_client)
         )
-        options = {"base_url": server.url} if server else {"http_client": inside(application, run="mine")}
+        options = (
+            {"base_url": server.url} if server else {"http_client": inside(application, run="mine")}
+        )
 
         def passes(client: Any, question: int) -> list[str | None]:
             ask = client.chat.completions.with_raw_response.create
-            return [ask(**asked(question)).headers.get("x-feval-pass") for _ in range(ROUNDS[question])]
+            return [
+                ask(**asked(question)).headers.get("x-feval-pass") for _ in range(ROUNDS[question])
+            ]
 
         async def at_once() -> list[str | None]:
             turn, found = asyncio.Semaphore(workers), []
@@ -351,7 +429,9 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
             async def rounds(question: int) -> None:
                 async with turn:
                     for _ in range(ROUNDS[question]):
-                        reply = await client.chat.completions.with_raw_response.create(**asked(question))
+                        reply = await client.chat.completions.with_raw_response.create(
+                            **asked(question)
+                        )
                         found.append(reply.headers.get("x-feval-pass"))
                         await asyncio.sleep(0)
 
@@ -363,7 +443,11 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
             if way.startswith("async"):
                 return asyncio.run(at_once())
             with kind(api_key="mine", **options) as client, ThreadPoolExecutor(workers) as threads:
-                return [*chain(*threads.map(lambda question: passes(client, question), range(len(ROUNDS))))]
+                return [
+                    *chain(
+                        *threads.map(lambda question: passes(client, question), range(len(ROUNDS)))
+                    )
+                ]
 
         assert set(program()) == {None}
         if server is None:

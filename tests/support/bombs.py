@@ -32,7 +32,9 @@ def bomb(kind: str, name: str = "more") -> tuple[bytes, int]:
         "plain": lambda: pa.array([_MEGABYTE] * rows),
         "prefixes": lambda: pa.array([_MEGABYTE] * rows),
         "dictionary": lambda: _dictionary(rows),
-        "nested dictionary": lambda: pa.ListArray.from_arrays(pa.array([0, 2000], pa.int32()), _dictionary(2000)),
+        "nested dictionary": lambda: pa.ListArray.from_arrays(
+            pa.array([0, 2000], pa.int32()), _dictionary(2000)
+        ),
         "rows": lambda: pa.array([None] * rows, pa.string()),
         "values": lambda: pa.ListArray.from_arrays(
             pa.array([0, 4_000_000], pa.int32()), pa.array(np.zeros(4_000_000, np.float32))
@@ -41,5 +43,8 @@ def bomb(kind: str, name: str = "more") -> tuple[bytes, int]:
     keys = {"question_id": pa.nulls(rows, pa.string()), "sample_index": pa.nulls(rows, pa.int32())}
     table = pa.table({**keys, name: columns[kind]()})
     if kind == "prefixes":
-        return parquet(table, use_dictionary=False, column_encoding={name: "DELTA_BYTE_ARRAY"}), rows
+        return (
+            parquet(table, use_dictionary=False, column_encoding={name: "DELTA_BYTE_ARRAY"}),
+            rows,
+        )
     return parquet(table, use_dictionary=kind != "plain"), rows

@@ -16,19 +16,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 SECONDS = 60
 
 
 class Tab:
-    """One page of the browser; remembers what its console said and what it asked the network for."""
+    """One page of the browser; remembers what its console said and what it asked the network
+    for.
+    """
 
     def __init__(self, host: str, port: int, path: str) -> None:
         self._socket = socket.create_connection((host, port), SECONDS)
         key = base64.b64encode(os.urandom(16)).decode()
         self._socket.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection:"
+            f" Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
         self._stream = self._socket.makefile("rb")
         assert b"101" in self._stream.readline()
@@ -90,15 +94,20 @@ class Tab:
             if first & 0x80:
                 return whole
 
-    # -- what a person does --------------------------------------------------------------------------------------------
+    # -- what a person does
+    # --------------------------------------------------------------------------------------------
 
     def open(self, path: Path) -> None:
         self.send("Page.navigate", url=path.resolve().as_uri())
-        self.wait("document.readyState === 'complete' && document.documentElement.dataset.ready === 'yes'")
+        self.wait(
+            "document.readyState === 'complete' && document.documentElement.dataset.ready === 'yes'"
+        )
 
     def value(self, script: str) -> Any:
         """What an expression comes to in the page."""
-        found = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        found = self.send(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -106,14 +115,17 @@ class Tab:
         """Until an expression holds."""
         late = time.monotonic() + SECONDS
         while not self.value(script):
-            assert time.monotonic() < late, f"{script} did not come true; the console said {self.errors}"
+            assert time.monotonic() < late, (
+                f"{script} did not come true; the console said {self.errors}"
+            )
             time.sleep(0.02)
 
     def place(self, script: str) -> tuple[float, float]:
         """Middle of an element, scrolled into view."""
         x, y = self.value(
-            f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
-            "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center', behavior:"
+            " 'instant'});const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y +"
+            " b.height / 2]; })()"
         )
         return x, y
 
@@ -135,7 +147,13 @@ class Tab:
         self.send("Input.insertText", text=text)
 
     def view(self, width: int, height: int, *, dark: bool = False) -> None:
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.send("Emulation.setEmulatedMedia", media="", features=features)
 
@@ -153,9 +171,12 @@ def tab(folder: Path) -> Iterator[Tab]:
     """
     assert CHROMIUM is not None
     profile = folder / "profile"
-    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-               "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--hide-scrollbars",
-               "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]  # fmt: skip
+    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
+        "--disable-dev-shm-usage", "--no-first-run",
+               "--disable-background-networking", "--disable-component-update",
+               "--disable-extensions", "--hide-scrollbars",
+               "--remote-debugging-port=0", f"--user-data-dir={profile}",
+               "about:blank"]  # fmt: skip
     with (folder / "chromium.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -185,7 +206,9 @@ def _target(port: int) -> str:
     late = time.monotonic() + SECONDS
     while True:
         connection.request("GET", "/json/list")
-        pages = [page for page in json.loads(connection.getresponse().read()) if page["type"] == "page"]
+        pages = [
+            page for page in json.loads(connection.getresponse().read()) if page["type"] == "page"
+        ]
         if pages:
             connection.close()
             return str(pages[0]["webSocketDebuggerUrl"]).partition(f":{port}")[2]

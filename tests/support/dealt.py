@@ -1,4 +1,6 @@
-"""Pools written out by hand, and LLMs that deal from them: both forms of a method on the same draws, without a recording."""
+"""Pools written out by hand, and LLMs that deal from them: both forms of a method on the same
+draws, without a recording.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,24 @@ def pools_of(
     tokens: Sequence[Sequence[Sequence[int]]] | None = None,
     channels: Sequence[Channels] | None = None,
 ) -> list[Pool]:
-    """Pools with shared codes, from the answers of LLMs on questions; the letters' places in the alphabet are the codes."""
+    """Pools with shared codes, from the answers of LLMs on questions; the letters' places in the
+    alphabet are the codes.
+    """
     made = []
     for i, questions in enumerate(answers):
-        codes = np.array([[-1 if a is None else ord(a) - ord("a") for a in own] for own in questions], np.int16)
-        output = np.arange(codes.size).reshape(codes.shape) % 7 + 1 if tokens is None else np.array(tokens[i])
+        codes = np.array(
+            [[-1 if a is None else ord(a) - ord("a") for a in own] for own in questions], np.int16
+        )
+        output = (
+            np.arange(codes.size).reshape(codes.shape) % 7 + 1
+            if tokens is None
+            else np.array(tokens[i])
+        )
         sizes = np.full(len(codes), codes.shape[1])
         made.append(
             Pool(
-                f"llm{i}", codes, output, np.full(len(codes), 10 * (i + 1)), sizes, np.zeros_like(codes, np.uint8),
+                f"llm{i}", codes, output, np.full(len(codes), 10 * (i + 1)), sizes,
+                np.zeros_like(codes, np.uint8),
                 np.full(len(codes), 26), np.arange(len(codes), dtype=np.uint64),
                 ArrayChannels() if channels is None else channels[i],
             )
@@ -44,7 +55,9 @@ def recorded_order(pool: Pool, draws: int) -> Orders:
 
 def in_recorded_order(method: Any, pools: Sequence[Pool]) -> Decisions:
     """What the batch form decides in recorded order."""
-    orders = [recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)]
+    orders = [
+        recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)
+    ]
     result: Decisions = method.decide(pools, orders)
     return result
 
@@ -74,13 +87,18 @@ class Dealt:
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
         return known(self.pool.aggregated(scorer, aggregate)[self.row, self.places])
 
-    def scoring_tokens(self, scorer: str | None = None, *, prefix_cached: bool = False) -> list[tuple[int, int] | None]:
+    def scoring_tokens(
+        self, scorer: str | None = None, *, prefix_cached: bool = False
+    ) -> list[tuple[int, int] | None]:
         taken = self.pool.scoring_tokens(scorer, prefix_cached=prefix_cached)
         prompts, outputs = (
-            column[self.row, self.places].tolist() for column in (taken.prompt_tokens, taken.output_tokens)
+            column[self.row, self.places].tolist()
+            for column in (taken.prompt_tokens, taken.output_tokens)
         )
         calls = taken.calls[self.row, self.places].tolist()
-        return [(p, o) if asked else None for asked, p, o in zip(calls, prompts, outputs, strict=True)]
+        return [
+            (p, o) if asked else None for asked, p, o in zip(calls, prompts, outputs, strict=True)
+        ]
 
     @property
     def sequence_probabilities(self) -> list[float | None]:
@@ -133,29 +151,45 @@ class Dealer:
 
 
 def assert_both_forms_agree(
-    method: Any, pools: Sequence[Pool], orders: Sequence[Orders], llm: Callable[[Pool, int, Any], Any] | None = None
+    method: Any,
+    pools: Sequence[Pool],
+    orders: Sequence[Orders],
+    llm: Callable[[Pool, int, Any], Any] | None = None,
 ) -> Decisions:
-    """Run both forms on every question and replicate, the one on an LLM a pool; equal answers, equal ledgers."""
+    """Run both forms on every question and replicate, the one on an LLM a pool; equal answers,
+    equal ledgers.
+    """
     batch: Decisions = method.decide(pools, orders)
     for r, q in np.ndindex(*batch.answer.shape):
-        llms = [(llm or Dealer)(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)]
+        llms = [
+            (llm or Dealer)(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)
+        ]
         assert [method("?", *llms)] == letters_of(batch.answer[r, q : q + 1])
         for asked, ledger in zip(llms, batch.ledgers, strict=True):
             for field in fields(ledger):
                 taken = getattr(ledger, field.name)
-                assert getattr(asked, field.name) == (0 if taken is None else int(taken[r, q])), field.name
+                assert getattr(asked, field.name) == (0 if taken is None else int(taken[r, q])), (
+                    field.name
+                )
     return batch
 
 
 @st.composite
-def dealt(draw: st.DrawFn, llms: int, samples: int, letters: str = "abc") -> tuple[list[Pool], list[Orders]]:
-    """Pools of some LLMs on a few questions, with ties and missing answers, and orders for a few replicates."""
+def dealt(
+    draw: st.DrawFn, llms: int, samples: int, letters: str = "abc"
+) -> tuple[list[Pool], list[Orders]]:
+    """Pools of some LLMs on a few questions, with ties and missing answers, and orders for a few
+    replicates.
+    """
     questions, replicates = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     answer = st.one_of(st.none(), st.sampled_from(letters), st.sampled_from(letters[:1]))
-    table = st.lists(st.lists(answer, min_size=samples, max_size=samples), min_size=questions, max_size=questions)
+    table = st.lists(
+        st.lists(answer, min_size=samples, max_size=samples), min_size=questions, max_size=questions
+    )
     pools = pools_of(*(draw(table) for _ in range(llms)))
     order = st.permutations(range(samples))
     orders = [
-        np.array([[draw(order) for _ in range(questions)] for _ in range(replicates)], np.uint16) for _ in range(llms)
+        np.array([[draw(order) for _ in range(questions)] for _ in range(replicates)], np.uint16)
+        for _ in range(llms)
     ]
     return pools, orders

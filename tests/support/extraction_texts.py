@@ -1,7 +1,9 @@
-"""Texts for showing that a faster extraction reads what a slower one read: every real string, and seeded fuzzed texts.
+"""Texts for showing that a faster extraction reads what a slower one read: every real string, and
+seeded fuzzed texts.
 
-`tests/data/extraction_digests.json` holds digests of their answers as an older commit read them, which it names. It is made anew
-only when answers change on purpose (a new `EXTRACTOR_VERSION`), from a checkout of the commit that is the reference:
+`tests/data/extraction_digests.json` holds digests of their answers as an older commit read them,
+which it names. It is made anew only when answers change on purpose (a new `EXTRACTOR_VERSION`),
+from a checkout of the commit that is the reference:
 
     PYTHONPATH=CHECKOUT python tests/support/extraction_texts.py COMMIT
 """
@@ -44,7 +46,9 @@ CHOICES = (
 )  # fmt: skip
 
 _PIECES: dict[str, list[str]] = json.loads((DATA / "extraction_pieces.json").read_text("utf-8"))
-_SWAPS = dict(zip("skiIS -:A5", "\u017f\u212a\u0130\u0131\u1e9e\u00a0\u2212\uff1a\uff21\uff15", strict=True))
+_SWAPS = dict(
+    zip("skiIS -:A5", "\u017f\u212a\u0130\u0131\u1e9e\u00a0\u2212\uff1a\uff21\uff15", strict=True)
+)
 _GROUPS = [
     _PIECES[name]
     for name in "words words names numbers numbers tex dates markers options ends odd".split()  # noqa: SIM905  shorter
@@ -104,7 +108,9 @@ def _conclusion(draw: Random) -> str:
 
 def _repeated(draw: Random) -> str:
     pieces = [draw.choice(draw.choice(_GROUPS)) for _ in range(draw.randint(1, 3))]
-    return draw.choice(("", " ", "\n")).join(pieces * draw.choice((1, 2, 5, 40))) + draw.choice(draw.choice(_ANSWERS))
+    return draw.choice(("", " ", "\n")).join(pieces * draw.choice((1, 2, 5, 40))) + draw.choice(
+        draw.choice(_ANSWERS)
+    )
 
 
 def _damaged(draw: Random, text: str) -> str:
@@ -133,25 +139,38 @@ def strings(real: Path = REAL) -> Iterator[tuple[str, list[str]]]:
     for path in sorted(real.rglob("*")):
         name = path.name.removesuffix(".gz")
         if path.is_file() and name.endswith((".csv", ".json", ".jsonl")):
-            text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
-            yield path.relative_to(real).as_posix(), list(dict.fromkeys(_leaves(_parsed(name, text))))
+            text = (
+                gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            ).decode()
+            yield (
+                path.relative_to(real).as_posix(),
+                list(dict.fromkeys(_leaves(_parsed(name, text)))),
+            )
 
 
 def _parsed(name: str, text: str) -> Any:
     if name.endswith(".csv"):
         return list(csv.reader(io.StringIO(text, newline="")))
-    return [json.loads(line) for line in text.splitlines() if line] if name.endswith(".jsonl") else json.loads(text)
+    return (
+        [json.loads(line) for line in text.splitlines() if line]
+        if name.endswith(".jsonl")
+        else json.loads(text)
+    )
 
 
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _leaves(inner)
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of what every kind reads in some texts, and of their thoughts; the choice sets take turns."""
+    """Return the SHA-256 of what every kind reads in some texts, and of their thoughts; the choice
+    sets take turns.
+    """
     total = hashlib.sha256()
     for place, text in enumerate(texts):
         total.update(json.dumps(answers(text, CHOICES[place % len(CHOICES)])).encode())
@@ -159,7 +178,9 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def answers(text: str, choices: Sequence[tuple[str, str]]) -> list[Any]:
-    """Return, for every kind, the raw answer, its normal form, that of the text as a stored answer; then the split thoughts."""
+    """Return, for every kind, the raw answer, its normal form, that of the text as a stored answer;
+    then the split thoughts.
+    """
     read: list[Any] = []
     for kind in READ:
         raw = extract(kind, text, choices)

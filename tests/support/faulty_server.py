@@ -1,12 +1,16 @@
-"""An OpenAI-compatible server on loopback that fails as it is told to, and otherwise answers the same question the same way.
+"""An OpenAI-compatible server on loopback that fails as it is told to, and otherwise answers the
+same question the same way.
 
-What it answers is a function of the question and the number of the answer: the request's seed, or else a counter per question
-that moves only when an answer was sent whole. So a recording made through faults can be compared with one made without.
+What it answers is a function of the question and the number of the answer: the request's seed, or
+else a counter per question that moves only when an answer was sent whole. So a recording made
+through faults can be compared with one made without.
 
-Faults are told by name (`FAULTS`), either in the order of the requests, or by a function of question and attempt. What a *reply*
-is like (refused, cut off, 1 MB long) is asked for by a marker in the question, such as "[length]": the same in every run.
+Faults are told by name (`FAULTS`), either in the order of the requests, or by a function of
+question and attempt. What a *reply* is like (refused, cut off, 1 MB long) is asked for by a marker
+in the question, such as "[length]": the same in every run.
 
-It is written on bare sockets, in a thread with its own event loop: no framework would send half a body or a reset.
+It is written on bare sockets, in a thread with its own event loop: no framework would send half a
+body or a reset.
 """
 
 from __future__ import annotations
@@ -28,13 +32,18 @@ from typing import Any, Self
 
 SLOW_S = 30.0
 WORST = (
-    'NUL \x00, right-to-left \u202eabc\u202c, four bytes \U0001f9ee, "quoted\\", \u2028 line, e\u0301, \ufeff BOM, \x7f'
+    'NUL \x00, right-to-left \u202eabc\u202c, four bytes \U0001f9ee, "quoted\\", \u2028 line,'
+    " e\u0301, \ufeff BOM, \x7f"
 )
 HALF = "\ud83e"
 BIG = "All work and no play. " * 10 + "!" * 1_000_000 + " "
 REASONING = "Hm, 2 + 2. Let me think."
 REFUSAL = "I cannot help with that."
-EXTRA = {"index": 99, "message": {"role": "assistant", "content": "One too many."}, "finish_reason": "stop"}
+EXTRA = {
+    "index": 99,
+    "message": {"role": "assistant", "content": "One too many."},
+    "finish_reason": "stop",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,9 @@ class Reply:
     wait_s: float = 0.0
 
 
-def error(status: int, message: str, *, headers: Mapping[str, str] | None = None, **fields: Any) -> Reply:
+def error(
+    status: int, message: str, *, headers: Mapping[str, str] | None = None, **fields: Any
+) -> Reply:
     body = {"error": {"message": message, "type": "error", "param": None, "code": None} | fields}
     return Reply(status, json.dumps(body).encode(), dict(headers or {}))
 
@@ -70,14 +81,19 @@ def error(status: int, message: str, *, headers: Mapping[str, str] | None = None
 def in_an_hour() -> dict[str, str]:
     """A server whose clock is an hour ahead asks for 7 seconds."""
     now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    return {"date": format_datetime(now, True), "retry-after": format_datetime(now + timedelta(seconds=7), True)}
+    return {
+        "date": format_datetime(now, True),
+        "retry-after": format_datetime(now + timedelta(seconds=7), True),
+    }
 
 
 # Each takes the whole reply that would have been sent, and says what is sent.
 FAULTS: dict[str, Callable[[Reply], Reply]] = {
     "429": lambda _: error(429, "Rate limit reached for requests"),
     "429 seconds": lambda _: error(429, "Slow down", headers={"retry-after": "0.01"}),
-    "429 milliseconds": lambda _: error(429, "Slow down", headers={"retry-after-ms": "20", "retry-after": "9"}),
+    "429 milliseconds": lambda _: error(
+        429, "Slow down", headers={"retry-after-ms": "20", "retry-after": "9"}
+    ),
     "429 date": lambda _: error(429, "Slow down", headers=in_an_hour()),
     "429 nonsense": lambda _: error(429, "Slow down", headers={"retry-after": "soon"}),
     "429 quota": lambda _: error(429, "You exceeded your current quota", code="insufficient_quota"),
@@ -85,7 +101,9 @@ FAULTS: dict[str, Callable[[Reply], Reply]] = {
     "409": lambda _: error(409, "Conflict"),
     "500": lambda _: error(500, "The server had an error"),
     "502 page": lambda _: Reply(
-        502, b"<html>\n<h1>Bad Gateway</h1>" + b"x" * 5000 + b"</html>", {"content-type": "text/html"}
+        502,
+        b"<html>\n<h1>Bad Gateway</h1>" + b"x" * 5000 + b"</html>",
+        {"content-type": "text/html"},
     ),
     "503": lambda _: error(503, "Overloaded"),
     "503 seconds": lambda _: error(503, "Overloaded", headers={"retry-after": "0.01"}),
@@ -106,15 +124,23 @@ FAULTS: dict[str, Callable[[Reply], Reply]] = {
     "error with 200": lambda _: Reply(body=error(200, "Provider returned error", code=503).body),
     "rate error with 200": lambda _: Reply(body=error(200, "Upstream is busy", code=429).body),
     "400": lambda _: error(400, "Invalid 'messages': too strange", param="messages"),
-    "400 too long": lambda _: error(400, "This model's maximum context length is 4096 tokens", param="max_tokens"),
-    "400 setting": lambda _: error(400, "Unsupported value: 'temperature' does not support 0.7", param="temperature"),
+    "400 too long": lambda _: error(
+        400, "This model's maximum context length is 4096 tokens", param="max_tokens"
+    ),
+    "400 setting": lambda _: error(
+        400, "Unsupported value: 'temperature' does not support 0.7", param="temperature"
+    ),
     "400 policy": lambda _: error(400, "The response was filtered", code="content_filter"),
     "413": lambda _: error(413, "Request too large"),
-    "422": lambda _: Reply(422, json.dumps({"detail": [{"loc": ["body"], "msg": "value is not valid"}]}).encode()),
+    "422": lambda _: Reply(
+        422, json.dumps({"detail": [{"loc": ["body"], "msg": "value is not valid"}]}).encode()
+    ),
     "401": lambda _: error(401, "Incorrect API key provided", code="invalid_api_key"),
     "402": lambda _: error(402, "Insufficient Balance"),
     "403": lambda _: error(403, "Your project has no access to this model"),
-    "404": lambda _: error(404, "The model `nonesuch` does not exist", code="model_not_found", param="model"),
+    "404": lambda _: error(
+        404, "The model `nonesuch` does not exist", code="model_not_found", param="model"
+    ),
     "405": lambda _: Reply(405, b"Method Not Allowed", {"content-type": "text/plain"}),
     "fewer": lambda reply: with_choices(reply, choices_of(reply)[:1]),
     "more": lambda reply: with_choices(reply, [*choices_of(reply), EXTRA]),
@@ -132,11 +158,17 @@ def choices_of(reply: Reply) -> list[dict[str, Any]]:
 
 
 def with_choices(reply: Reply, choices: list[dict[str, Any]]) -> Reply:
-    return changed(reply, choices=choices, usage=usage_of(choices, json.loads(reply.body)["usage"]["prompt_tokens"]))
+    return changed(
+        reply,
+        choices=choices,
+        usage=usage_of(choices, json.loads(reply.body)["usage"]["prompt_tokens"]),
+    )
 
 
 def usage_of(choices: list[dict[str, Any]], prompt: int) -> dict[str, Any]:
-    """What a reply is billed. The server's tokens are bytes, so that the counts of two replies add up to those of one."""
+    """What a reply is billed. The server's tokens are bytes, so that the counts of two replies add
+    up to those of one.
+    """
     messages = [choice["message"] for choice in choices]
     texts = [message["content"] or message.get("refusal") or "" for message in messages]
     reasoning = sum(len(message.get("reasoning_content", "")) for message in messages)
@@ -158,18 +190,22 @@ def number_of(question: str, index: int) -> int:
 def text_of(question: str, index: int) -> str:
     """The CoT that the server gives."""
     number = number_of(question, index)
-    return f"Let me see, for the {index}. time: {'step by step, ' * number}so the answer is {number}."
+    return (
+        f"Let me see, for the {index}. time: {'step by step, ' * number}so the answer is {number}."
+    )
 
 
 class FaultyServer:
     """The server, running inside a `with` block.
 
     Args:
-        faults: names of faults for the first requests, in the order they arrive ("" for none), or a function of a question
-            and the number of its attempt (0, 1, ...) that returns such a name.
+        faults: names of faults for the first requests, in the order they arrive ("" for none), or a
+            function of a question and the number of its attempt (0, 1, ...) that returns such a
+            name.
         takes_n: whether n is honoured; otherwise one choice comes back.
         takes_logprobs: whether logprobs are honoured.
-        wants: a parameter without which requests are answered 400, as reasoning models want `max_completion_tokens`.
+        wants: a parameter without which requests are answered 400, as reasoning models want
+            `max_completion_tokens`.
         refuses_n: whether n above 1 is answered 400.
         key: without which requests are answered 401.
         repeats_key: whether errors and headers repeat the credentials that were sent.
@@ -190,7 +226,12 @@ class FaultyServer:
     ) -> None:
         self._plan = faults if callable(faults) else None
         self._script = iter(()) if callable(faults) else iter(faults)
-        self.takes_n, self.takes_logprobs, self.wants, self.refuses_n = takes_n, takes_logprobs, wants, refuses_n
+        self.takes_n, self.takes_logprobs, self.wants, self.refuses_n = (
+            takes_n,
+            takes_logprobs,
+            wants,
+            refuses_n,
+        )
         self.key, self.repeats_key, self.delay_s = key, repeats_key, delay_s
         self.seen: list[Seen] = []
         self.sent = Counter[str]()  # choices sent whole, by question
@@ -213,7 +254,10 @@ class FaultyServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -221,11 +265,14 @@ class FaultyServer:
         self._loop.close()
 
     async def _start(self) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024, backlog=1024)
+        return await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024, backlog=1024
+        )
 
     async def _stop(self) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # a task that was cancelled before it began would be an error in asyncio's streams
+        # a task that was cancelled before it began would be an error in asyncio's streams
+        await asyncio.sleep(0)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -250,11 +297,19 @@ class FaultyServer:
         await asyncio.sleep(reply.wait_s + self.delay_s)
         if not reply.status:
             return False
-        headers = {"content-type": "application/json", "content-length": str(len(reply.body))} | reply.headers
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(reply.body)),
+        } | reply.headers
         if self.repeats_key:
-            headers |= {"x-request-id": self._sent_key(), "x-echo": f"authorization: {self._sent_key()}"}
+            headers |= {
+                "x-request-id": self._sent_key(),
+                "x-echo": f"authorization: {self._sent_key()}",
+            }
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {reply.status} Whatever\r\n{head}\r\n".encode() + reply.body[: reply.send])
+        writer.write(
+            f"HTTP/1.1 {reply.status} Whatever\r\n{head}\r\n".encode() + reply.body[: reply.send]
+        )
         await writer.drain()
         if reply.reset:
             # Without lingering a close is a reset: what was not read yet is thrown away.
@@ -271,14 +326,21 @@ class FaultyServer:
         elif seen.path != "/v1/chat/completions":
             reply = error(404, "no such path")
         elif self.wants and self.wants not in seen.body:
-            other = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+            other = (
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
+                " 'max_completion_tokens' instead."
+            )
             reply = error(400, other, param="max_tokens", code="unsupported_parameter")
         elif self.refuses_n and seen.body.get("n", 1) > 1:
             reply = error(400, "'n' : number must be at most 1", param="n")
         else:
             reply = self._answer_or_fail(seen)
         if self.repeats_key and reply.status >= 400:
-            reply = error(reply.status, f"{reply.body.decode()} (you sent {self._sent_key()})", headers=reply.headers)
+            reply = error(
+                reply.status,
+                f"{reply.body.decode()} (you sent {self._sent_key()})",
+                headers=reply.headers,
+            )
         return reply
 
     def _answer_or_fail(self, seen: Seen) -> Reply:
@@ -297,7 +359,9 @@ class FaultyServer:
         return failed
 
     def _count(self, seen: Seen, reply: Reply) -> None:
-        self.sent[seen.question] += min(len(json.loads(reply.body)["choices"]), seen.body.get("n", 1))
+        self.sent[seen.question] += min(
+            len(json.loads(reply.body)["choices"]), seen.body.get("n", 1)
+        )
 
     def _completion(self, seen: Seen) -> bytes:
         question, seed = seen.question, seen.body.get("seed")
@@ -330,7 +394,8 @@ class FaultyServer:
             message["content"] = f"{WORST} {text}"
         elif "[half]" in question:
             message["content"] = f"{HALF} {text}"
-        elif "[big]" in question and index % 5 == 0:  # one in five is enough, and five would take their time
+        # one in five is enough, and five would take their time
+        elif "[big]" in question and index % 5 == 0:
             message["content"] = f"{BIG}{text}"
         elif "[reasoning]" in question:
             message["reasoning_content"] = REASONING
@@ -338,9 +403,16 @@ class FaultyServer:
             finish = "eos_token"
         elif "[key]" in question:
             message["content"] = f"You sent {self._sent_key()}. {text}"
-        choice: dict[str, Any] = {"index": number, "message": message, "finish_reason": finish, "logprobs": None}
+        choice: dict[str, Any] = {
+            "index": number,
+            "message": message,
+            "finish_reason": finish,
+            "logprobs": None,
+        }
         if seen.body.get("logprobs") and self.takes_logprobs:
-            choice["logprobs"] = {"content": logprobs_of(message["content"] or "", seen.body.get("top_logprobs", 0))}
+            choice["logprobs"] = {
+                "content": logprobs_of(message["content"] or "", seen.body.get("top_logprobs", 0))
+            }
         return choice
 
 
@@ -363,6 +435,9 @@ async def _request(reader: asyncio.StreamReader) -> Seen | None:
     except asyncio.IncompleteReadError:
         return None
     first, *lines = head.split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers = {
+        name.lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines if line)
+    }
     content = await reader.readexactly(int(headers.get("content-length", 0)))
     return Seen(first.split(" ")[1], headers, json.loads(content or b"{}"))

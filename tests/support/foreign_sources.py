@@ -29,7 +29,9 @@ def lines(*values: Any) -> bytes:
     return b"\n".join(map(dumped, values)) + b"\n"
 
 
-def cot(text: str = "so 2", answer: str | None = "2", tokens: float = 4.0, reason: str = "stop") -> dict[str, Any]:
+def cot(
+    text: str = "so 2", answer: str | None = "2", tokens: float = 4.0, reason: str = "stop"
+) -> dict[str, Any]:
     return {
         "raw_text": text,
         "answer": answer,
@@ -38,7 +40,10 @@ def cot(text: str = "so 2", answer: str | None = "2", tokens: float = 4.0, reaso
 
 
 def response(*cots: dict[str, Any]) -> dict[str, Any]:
-    return {"cots": list(cots), "request": {"raw_text": "Q: 1 + 1?", "dollar_cost": 1e-6, "token_cost": 5.0}}
+    return {
+        "cots": list(cots),
+        "request": {"raw_text": "Q: 1 + 1?", "dollar_cost": 1e-6, "token_cost": 5.0},
+    }
 
 
 ARCHIVE_LLM = "meta-llama/Llama-3.2-1B-Instruct"
@@ -56,8 +61,16 @@ def archive_members(**changes: Any) -> dict[str, Any]:
         f"LLM_{ARCHIVE_LLM}_dataset_GSM8K.txt": {
             "config": {"name": ARCHIVE_LLM, "temperature": 0.7, "max_tokens": 2048},
             "responses": [
-                response(cot(), cot("cut", None, 2048.0, "max_tokens"), cot("no", "3", 1, "content_filter")),
-                response(cot(reason="run_cancelled"), cot(reason="run_expired"), cot("", None, 0, "run_failed")),
+                response(
+                    cot(),
+                    cot("cut", None, 2048.0, "max_tokens"),
+                    cot("no", "3", 1, "content_filter"),
+                ),
+                response(
+                    cot(reason="run_cancelled"),
+                    cot(reason="run_expired"),
+                    cot("", None, 0, "run_failed"),
+                ),
             ],
         },
         "LLM_o3-mini_dataset_GSM8K.txt": {
@@ -68,7 +81,9 @@ def archive_members(**changes: Any) -> dict[str, Any]:
     return {**members, **changes}
 
 
-def archive(members: dict[str, Any] | Iterable[tuple[str, Any]], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+def archive(
+    members: dict[str, Any] | Iterable[tuple[str, Any]], compression: int = zipfile.ZIP_DEFLATED
+) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as file:
         for name, value in members.items() if isinstance(members, dict) else members:
@@ -118,7 +133,10 @@ def harness_line(**changes: Any) -> dict[str, Any]:
         "doc": {"question": "What is 1 + 1?", "answer": "2"},
         "target": "2",
         "arguments": {
-            "gen_args_0": {"arg_0": "Q: What is 1 + 1?\nA:", "arg_1": {"temperature": 0.7, "max_gen_toks": 64}}
+            "gen_args_0": {
+                "arg_0": "Q: What is 1 + 1?\nA:",
+                "arg_1": {"temperature": 0.7, "max_gen_toks": 64},
+            }
         },
         "resps": [["It is 2.", "It is 3.", "Hm"]],
         "filtered_resps": [["2", "3", "[invalid]"]],
@@ -172,7 +190,9 @@ def inspect_log(*samples: Any, **changes: Any) -> dict[str, Any]:
 def inspect_archive(log: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     """The same log as an `.eval` archive."""
     members = [("header.json", {name: value for name, value in log.items() if name != "samples"})]
-    members += [(f"samples/{place}_epoch_1.json", sample) for place, sample in enumerate(log["samples"])]
+    members += [
+        (f"samples/{place}_epoch_1.json", sample) for place, sample in enumerate(log["samples"])
+    ]
     return archive(members, compression)
 
 
@@ -191,7 +211,13 @@ def details(*rows: tuple[dict[str, Any], dict[str, Any]]) -> bytes:
 
 def details_row(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """One question of lighteval; a change goes where the member belongs."""
-    doc = {"query": "What is 1 + 1?", "choices": ["2"], "gold_index": 0, "id": "0", "instruction": None}
+    doc = {
+        "query": "What is 1 + 1?",
+        "choices": ["2"],
+        "gold_index": 0,
+        "id": "0",
+        "instruction": None,
+    }
     response = {
         "text": ["It is 2.", "It is 3."],
         "input": None,
@@ -210,7 +236,11 @@ def game_entry(**changes: Any) -> dict[str, Any]:
     """A puzzle of the Game of 24."""
     return {
         "idx": 0,
-        "ys": ["Answer: (5 * (10 - 4)) - 6 = 24", "Answer: 4 + 5 + 6 + 10 = 24", "Answer: 4 * 6 = 24\n"],
+        "ys": [
+            "Answer: (5 * (10 - 4)) - 6 = 24",
+            "Answer: 4 + 5 + 6 + 10 = 24",
+            "Answer: 4 * 6 = 24\n",
+        ],
         "accs": [True, False, False],
         "usage_so_far": {"completion_tokens": 30, "prompt_tokens": 10, "cost": 0.1},
         **changes,

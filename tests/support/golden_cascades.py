@@ -1,4 +1,6 @@
-"""Calls for the reference values of methods that go from one LLM to the next; see `golden_methods`."""
+"""Calls for the reference values of methods that go from one LLM to the next; see
+`golden_methods`.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,19 @@ def right(decisions: Decisions, gold: npt.NDArray[Any]) -> int:
     return int(((decisions.answer[0] == gold) & (gold >= 0)).sum())
 
 
-# -- draws and dollars as the reference package has them -----------------------------------------------------------------
+# -- draws and dollars as the reference package has them
+# -----------------------------------------------------------------
 
 
 def sampled_orders(pools: Sequence[Pool], wanted: int, seed: int) -> list[Orders]:
-    """Draws of `random.sample`, question by question and LLM by LLM; small pools are handed out whole and take no randomness."""
+    """Draws of `random.sample`, question by question and LLM by LLM; small pools are handed out
+    whole and take no randomness.
+    """
     generator = random.Random(seed)  # noqa: S311  the reference draws from it
     draws = [min(wanted, pool.smallest) for pool in pools]
-    orders = [np.empty((1, len(pool.sizes), n), np.uint16) for pool, n in zip(pools, draws, strict=True)]
+    orders = [
+        np.empty((1, len(pool.sizes), n), np.uint16) for pool, n in zip(pools, draws, strict=True)
+    ]
     for question in range(len(pools[0].sizes)):
         for pool, order, n in zip(pools, orders, draws, strict=True):
             size = int(pool.sizes[question])
@@ -46,35 +53,55 @@ def sampled_orders(pools: Sequence[Pool], wanted: int, seed: int) -> list[Orders
 
 
 def with_tokens(real: Real, pools: Sequence[Pool]) -> list[Pool]:
-    """The pools with the reference's token counts: of the CoTs' texts, and of the question as the request."""
+    """The pools with the reference's token counts: of the CoTs' texts, and of the question as the
+    request.
+    """
     counted = []
     for pool in pools:
         file = real.file(pool.llm)
         output = np.array([[count_words(text) for text in texts] for texts in file.samples])
-        counted.append(replace(pool, output_tokens=output, prompt_tokens=np.array([*map(count_words, file.texts)])))
+        counted.append(
+            replace(
+                pool, output_tokens=output, prompt_tokens=np.array([*map(count_words, file.texts)])
+            )
+        )
     return counted
 
 
-def dollars(decisions: Decisions, pools: Sequence[Pool], prices: Sequence[Sequence[float]]) -> float:
+def dollars(
+    decisions: Decisions, pools: Sequence[Pool], prices: Sequence[Sequence[float]]
+) -> float:
     """USD of all questions, prompts billed once."""
     return sum(
-        float(usd(Price(*price), int((ledger.rounds > 0)[0] @ pool.prompt_tokens), int(ledger.output_tokens.sum())))
+        float(
+            usd(
+                Price(*price),
+                int((ledger.rounds > 0)[0] @ pool.prompt_tokens),
+                int(ledger.output_tokens.sum()),
+            )
+        )
         for ledger, pool, price in zip(decisions.ledgers, pools, prices, strict=True)
     )
 
 
-# -- ModelSwitch ------------------------------------------------------------------------------------------------------
+# -- ModelSwitch
+# ----------------------------------------------------------------------
 
 
 def model_switch_weights(real: Real, entry: Entry) -> Any:
     """Weights of the first n recorded answers of some questions."""
     result = []
     for case in entry["expected"]:
-        counts = list(Counter(real.file(case["file"]).answers[case["question"]][: case["n"]]).values())
+        counts = list(
+            Counter(real.file(case["file"]).answers[case["question"]][: case["n"]]).values()
+        )
         result.append(
             {key: case[key] for key in ("file", "question", "n")}
             | {"counts": counts}
-            | {f"weight_{name}": consistency_weight(counts, name) for name in ("distinct", "samples")}
+            | {
+                f"weight_{name}": consistency_weight(counts, name)
+                for name in ("distinct", "samples")
+            }
         )
     return result
 
@@ -85,16 +112,21 @@ _LLMS = {"gpt35": "date_cot1", "llama2": "llama2_date_cot1", "gpt4": "gpt4_date_
 def model_switch_run(real: Real, entry: Entry) -> Any:
     """Recorded order; answers are equal if they are after removing spaces."""
     names = entry["params"]["order"].split("_")
-    # As the entry says in words: five of each and three of GPT-4, which has no more; three of both when it is one of two.
+    # As the entry says in words: five of each and three of GPT-4, which has no more; three of both
+    # when it is one of two.
     few = "gpt4" in names and len(names) == 2
     samples = tuple(3 if few or name == "gpt4" else 5 for name in names)
-    pools, gold = real.pools(*(_LLMS[name] for name in names), first=samples, same=lambda a: a.replace(" ", ""))
+    pools, gold = real.pools(
+        *(_LLMS[name] for name in names), first=samples, same=lambda a: a.replace(" ", "")
+    )
     decisions = in_recorded_order(ModelSwitch(samples), pools)
     reached = [int(ledger.rounds.sum()) for ledger in decisions.ledgers]
     return {
         "correct": right(decisions, gold),
         "samples": sum(int(ledger.cots.sum()) for ledger in decisions.ledgers),
-        "stopped_at_model": [here - beyond for here, beyond in zip(reached, [*reached[1:], 0], strict=True)],
+        "stopped_at_model": [
+            here - beyond for here, beyond in zip(reached, [*reached[1:], 0], strict=True)
+        ],
         "questions": len(gold),
     }
 
@@ -109,7 +141,8 @@ def model_switch_replay(real: Real, entry: Entry) -> Any:
     return {"correct": right(decisions, gold), "usd": dollars(decisions, pools, params["prices"])}
 
 
-# -- Mixture of thoughts ----------------------------------------------------------------------------------------------
+# -- Mixture of thoughts
+# ----------------------------------------------------------------------
 
 _STRONG = "gpt4_date_cot1"
 
@@ -141,7 +174,9 @@ def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
 
 
 def mixture_replay(real: Real, entry: Entry) -> Any:
-    """The reference package's example on its own draws; "strict" is its rule, "paper" the right one."""
+    """The reference package's example on its own draws; "strict" is its rule, "paper" the right
+    one.
+    """
     params = entry["params"]
     if "same draws as" in params:  # and its prices
         params = real.golden(params["same draws as"])["params"] | params

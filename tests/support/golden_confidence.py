@@ -1,4 +1,6 @@
-"""Calls for the reference values of methods that read scores or log-probabilities; see `golden_methods`."""
+"""Calls for the reference values of methods that read scores or log-probabilities; see
+`golden_methods`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.stopping.traces import known_percentiles
-from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, SelfConsistency, WeightedBestOfN
+from feval.methods import (
+    BestOfN,
+    ConfidenceWeighted,
+    DeepConfidence,
+    SelfConsistency,
+    WeightedBestOfN,
+)
 from feval.methods.vote import confidence_weights
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
@@ -36,7 +44,8 @@ def synthetic_stream(seed: int, n: int) -> Floats:
 
 
 OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Mod: operator.mod,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
     ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
 
@@ -68,22 +77,29 @@ def ragged(lists: Mapping[tuple[int, int], Floats], shape: tuple[int, int]) -> R
     return Ragged(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
 
 
-def scores_of(values: Floats, steps: Mapping[tuple[int, int], Floats] | None = None, tokens: int = 0) -> Scores:
+def scores_of(
+    values: Floats, steps: Mapping[tuple[int, int], Floats] | None = None, tokens: int = 0
+) -> Scores:
     """Scores by a scorer named "synthetic"."""
     shape = (values.shape[0], values.shape[1])
     made = ragged(steps or {}, shape)
     counts = np.full(shape, tokens, np.int32)
     scored = ~np.isnan(values) | (made.lengths() > 0)
-    return Scores(ScorerInfo("synthetic", "test"), values, scored, made.values, made.offsets, counts, counts)
+    return Scores(
+        ScorerInfo("synthetic", "test"), values, scored, made.values, made.offsets, counts, counts
+    )
 
 
-def first_samples(real: Real, entry: Entry, channels: Callable[[tuple[int, int]], ArrayChannels]) -> Pool:
+def first_samples(
+    real: Real, entry: Entry, channels: Callable[[tuple[int, int]], ArrayChannels]
+) -> Pool:
     """The first recorded samples of the entry's file, with channels."""
     count = int(re.findall(r"\d+", entry["params"]["answers"])[0])
     [pool], _ = real.pools(*entry["inputs"], first=[count])
     made = channels((pool.codes.shape[0], pool.codes.shape[1]))
     return Pool(
-        pool.llm, pool.codes, pool.output_tokens, pool.prompt_tokens, pool.sizes, pool.finish, pool.candidates,
+        pool.llm, pool.codes, pool.output_tokens, pool.prompt_tokens, pool.sizes, pool.finish,
+        pool.candidates,
         pool.question_keys, made,
     )  # fmt: skip
 
@@ -93,7 +109,9 @@ def asked(entry: Entry) -> list[int]:
     return sorted({case["question"] for case in entry["expected"]})
 
 
-def answers(real: Real, entry: Entry, method: Any, pool: Pool, questions: Sequence[int]) -> dict[int, str | None]:
+def answers(
+    real: Real, entry: Entry, method: Any, pool: Pool, questions: Sequence[int]
+) -> dict[int, str | None]:
     """What a method answers to some questions in recorded order."""
     from dealt import in_recorded_order
 
@@ -123,8 +141,12 @@ def best_of_n(real: Real, entry: Entry) -> Any:
             {
                 "question": case["question"],
                 "agg": case["agg"],
-                "bon": answers(real, entry, BestOfN(**fields), pool, [case["question"]])[case["question"]],
-                "weighted": answers(real, entry, WeightedBestOfN(**fields), pool, [case["question"]])[case["question"]],
+                "bon": answers(real, entry, BestOfN(**fields), pool, [case["question"]])[
+                    case["question"]
+                ],
+                "weighted": answers(
+                    real, entry, WeightedBestOfN(**fields), pool, [case["question"]]
+                )[case["question"]],
             }
         )
     return result
@@ -164,7 +186,9 @@ def deep_confidence(real: Real, entry: Entry) -> Any:
         places = [(q, i) for q in asked(entry) for i in range(shape[1])]
         lists = {(q, i): formula(params["token_confidences"], question=q, i=i) for q, i in places}
         none = ragged({}, shape)
-        return ArrayChannels(logprobs=TokenLogprobs(np.full(shape, np.nan), ragged(lists, shape), none))
+        return ArrayChannels(
+            logprobs=TokenLogprobs(np.full(shape, np.nan), ragged(lists, shape), none)
+        )
 
     pool = first_samples(real, entry, channels)
     n = pool.codes.shape[1]

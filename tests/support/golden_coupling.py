@@ -77,7 +77,9 @@ def averages(inputs: Inputs) -> object:
 
 
 def scored(inputs: Inputs) -> object:
-    result = scored_winrates(numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"]))
+    result = scored_winrates(
+        numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"])
+    )
     return {"coupled": result.coupled.tolist(), "independent": result.independent.tolist()}
 
 

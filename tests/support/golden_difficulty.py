@@ -24,7 +24,13 @@ def ranked(pool: Pool, difficulty: list[float]) -> Pool:
     no_steps = np.zeros(values.size + 1, np.int64)
     unknown = np.full(values.shape, -1, np.int32)
     scores = Scores(
-        ScorerInfo("rank", "test", {}), values, np.isfinite(values), np.zeros(0), no_steps, unknown, unknown
+        ScorerInfo("rank", "test", {}),
+        values,
+        np.isfinite(values),
+        np.zeros(0),
+        no_steps,
+        unknown,
+        unknown,
     )
     return replace(pool, channels=ArrayChannels({"rank": scores}))
 
@@ -56,7 +62,14 @@ def dsc(real: Real, entry: Entry) -> Any:
         method = DifficultyAdaptive(**fields, preallocate=preallocate)
         decided = in_recorded_order(method, [pool])
         rounds = int(decided.ledgers[0].rounds.sum())
-        result[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
+        result[part] = {
+            "correct": correct(decided, gold),
+            "samples": samples(decided),
+            "rounds": rounds,
+        }
         order = np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)
         allocation = method.allocation([pool], [order])
-    return result | {"easy": int(allocation.easy.sum()), "preallocated_sum": int(allocation.first.sum())}
+    return result | {
+        "easy": int(allocation.easy.sum()),
+        "preallocated_sum": int(allocation.first.sum()),
+    }

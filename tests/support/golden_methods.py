@@ -1,7 +1,8 @@
 """The table from the id of a reference value to the call that computes it.
 
-`GOLDENS` maps prefixes of ids to functions `(Real, entry) -> computed`, where the computed value has the shape of the entry's
-"expected"; the longest prefix counts. Entries that no prefix claims fail the test, so that new ones are never passed over.
+`GOLDENS` maps prefixes of ids to functions `(Real, entry) -> computed`, where the computed value
+has the shape of the entry's "expected"; the longest prefix counts. Entries that no prefix claims
+fail the test, so that new ones are never passed over.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Questions:
-    """One recorded file: per question the text, the gold, and the texts and answers of the samples."""
+    """One recorded file: per question the text, the gold, and the texts and answers of the
+    samples.
+    """
 
     texts: list[str]
     golds: list[str | None]
@@ -50,7 +53,9 @@ class Questions:
 
 
 class Real:
-    """The recordings under `shared/real`, by the names the goldens give them; read without feval's importers."""
+    """The recordings under `shared/real`, by the names the goldens give them; read without feval's
+    importers.
+    """
 
     def __init__(self, shared: Path) -> None:
         self.folder = shared / "real"
@@ -58,7 +63,9 @@ class Real:
 
     def golden(self, name: str) -> Entry:
         """Another reference value, by its id."""
-        entries: list[Entry] = json.loads((self.folder.parent / "golden/methods.json").read_text("utf-8"))["goldens"]
+        entries: list[Entry] = json.loads(
+            (self.folder.parent / "golden/methods.json").read_text("utf-8")
+        )["goldens"]
         return next(entry for entry in entries if entry["id"] == name)
 
     def _file(self, name: str) -> Questions:
@@ -75,15 +82,22 @@ class Real:
         if name.startswith("llama2"):
             golds = self.file("date_cot1").golds
         return Questions(
-            [e["question"] for e in entries], golds, [e["generated"] for e in entries], [e["results"] for e in entries]
+            [e["question"] for e in entries],
+            golds,
+            [e["generated"] for e in entries],
+            [e["results"] for e in entries],
         )
 
     def _last_letters(self) -> Questions:
         path = self.folder / "esc/GPT3.5_result/last_letters/T0.7.jsonl.gz"
-        entries = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+        entries = [
+            json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()
+        ]
         samples = [e["generated_answer"] for e in entries]
         answers: list[list[str | None]] = [[letters(text) for text in texts] for texts in samples]
-        return Questions([e["question"] for e in entries], [e["answer"] for e in entries], samples, answers)
+        return Questions(
+            [e["question"] for e in entries], [e["answer"] for e in entries], samples, answers
+        )
 
     def pools(
         self, *names: str, first: Sequence[int] | None = None, same: Callable[[str], str] = str
@@ -101,21 +115,31 @@ class Real:
         for place, (name, file) in enumerate(zip(names, files, strict=True)):
             answers = [a if first is None else a[: first[place]] for a in file.answers]
             pools.append(_pool(name, answers, codes, same))
-        gold = [codes[q].get(same(g), -1) if g is not None else -1 for q, g in enumerate(files[0].golds)]
+        gold = [
+            codes[q].get(same(g), -1) if g is not None else -1 for q, g in enumerate(files[0].golds)
+        ]
         return pools, np.array(gold, np.int64)
 
 
-def _pool(name: str, answers: list[list[str | None]], codes: list[dict[str, int]], same: Callable[[str], str]) -> Pool:
+def _pool(
+    name: str,
+    answers: list[list[str | None]],
+    codes: list[dict[str, int]],
+    same: Callable[[str], str],
+) -> Pool:
     size = max(map(len, answers))
     table = np.full((len(answers), size), -2, np.int16)
     for row, own in enumerate(answers):
         known = codes[row]
-        table[row, : len(own)] = [-1 if a is None else known.setdefault(same(str(a)), len(known)) for a in own]
+        table[row, : len(own)] = [
+            -1 if a is None else known.setdefault(same(str(a)), len(known)) for a in own
+        ]
     sizes = np.array([len(own) for own in answers])
     ones = np.ones_like(table, np.int32)
     # Candidates of later files are added later: 2 ** 14 is more than any question has.
     return Pool(
-        name, table, ones, 0 * sizes, sizes, np.zeros_like(table, np.uint8), np.full(len(answers), 1 << 14),
+        name, table, ones, 0 * sizes, sizes, np.zeros_like(table, np.uint8), np.full(len(answers),
+        1 << 14),
         np.arange(len(answers), dtype=np.uint64),
     )  # fmt: skip
 
@@ -130,7 +154,8 @@ def samples(decided: Decisions) -> int:
     return sum(int(ledger.cots.sum()) for ledger in decided.ledgers)
 
 
-# -- self-consistency -------------------------------------------------------------------------------------------------
+# -- self-consistency
+# -------------------------------------------------------------------------------------------------
 
 
 def sc_exact(real: Real, entry: Entry) -> Any:
@@ -151,8 +176,13 @@ def sc_none(real: Real, entry: Entry) -> Any:
     n, result = entry["params"]["N"], {}
     for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):
         counts = vote_counts(seen.codes, gold)
-        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[0]
-        result |= {view: exact, f"prefix_{view}_correct": correct(in_recorded_order(SelfConsistency(n), [seen]), gold)}
+        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[
+            0
+        ]
+        result |= {
+            view: exact,
+            f"prefix_{view}_correct": correct(in_recorded_order(SelfConsistency(n), [seen]), gold),
+        }
     return result
 
 

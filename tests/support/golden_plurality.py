@@ -1,4 +1,6 @@
-"""From the golden entries of plurality voting and self-consistency error to calls of the public functions."""
+"""From the golden entries of plurality voting and self-consistency error to calls of the public
+functions.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def shares(inputs: Inputs) -> tuple[Floats, Floats, Floats]:
 def plurality(inputs: Inputs) -> object:
     votes = votes_of(inputs["M"])
     return one_or_all(
-        inputs["M"], plurality_accuracy(*shares(inputs), votes, ties=inputs.get("tie", "uniform")).per_question()[0]
+        inputs["M"],
+        plurality_accuracy(
+            *shares(inputs), votes, ties=inputs.get("tie", "uniform")
+        ).per_question()[0],
     )
 
 
@@ -63,10 +68,16 @@ def subset(inputs: Inputs) -> object:
         [integer(c) for c in inputs["count_rivals"]],
         integer(inputs.get("count_none", 0)),
     ]
-    arrays = np.array([counts[0]]), np.array([counts[1]], np.int64).reshape(1, -1), np.array([counts[2]])
+    arrays = (
+        np.array([counts[0]]),
+        np.array([counts[1]], np.int64).reshape(1, -1),
+        np.array([counts[2]]),
+    )
     size = counts[0] + sum(counts[1]) + counts[2]
     draws = range(1, size + 1) if inputs.get("N") is None else votes_of(inputs.get("N"))
-    values = subset_plurality_accuracy(*arrays, draws, ties=inputs.get("tie", "uniform")).per_question()[0]
+    values = subset_plurality_accuracy(
+        *arrays, draws, ties=inputs.get("tie", "uniform")
+    ).per_question()[0]
     return values.tolist() if inputs.get("N") is None else one_or_all(inputs.get("N"), values)
 
 
@@ -80,7 +91,10 @@ def gaussian(inputs: Inputs) -> object:
 
 def expectation(inputs: Inputs) -> object:
     result = plugin_expectation(
-        *shares(inputs), integer(inputs["G"]), votes_of(inputs["M"]), ties=inputs.get("tie", "uniform")
+        *shares(inputs),
+        integer(inputs["G"]),
+        votes_of(inputs["M"]),
+        ties=inputs.get("tie", "uniform"),
     )
     return one_or_all(inputs["M"], result.per_question()[0])
 
@@ -98,7 +112,9 @@ def real_split(inputs: Inputs) -> object:
 def mean_squared_error(inputs: Inputs) -> object:
     weights = inputs.get("weights")
     m, n = integer(inputs["m"]), integer(inputs["n"])
-    return self_consistency_mse_exact(numbers(inputs["p"]), None if weights is None else numbers(weights), m, n)
+    return self_consistency_mse_exact(
+        numbers(inputs["p"]), None if weights is None else numbers(weights), m, n
+    )
 
 
 def votes_of(value: Any) -> list[int]:
@@ -114,13 +130,19 @@ CALLS: dict[str, Callable[[Inputs], object]] = {
     "subset_plurality_accuracy": subset,
     "gaussian_estimate": gaussian,
     "plugin_monte_carlo_expectation": expectation,
-    "self_consistency_bias": lambda i: float(self_consistency_bias(number(i["p"]), integer(i["n"]))),
+    "self_consistency_bias": lambda i: float(
+        self_consistency_bias(number(i["p"]), integer(i["n"]))
+    ),
     "self_consistency_bound": lambda i: float(
         self_consistency_bound(number(i["m"]), number(i["n"]), number(i.get("icc", 0)))
     ),
     "budget_split": real_split,
     "best_integer_split": best_split,
-    "multiclass_plugin_expectation": lambda i: float(multiclass_plugin_expectation(numbers(i["p"]), integer(i["n"]))),
-    "icc_variance_phat": lambda i: float(icc_variance_phat(number(i["p"]), integer(i["n"]), number(i["icc"]))),
+    "multiclass_plugin_expectation": lambda i: float(
+        multiclass_plugin_expectation(numbers(i["p"]), integer(i["n"]))
+    ),
+    "icc_variance_phat": lambda i: float(
+        icc_variance_phat(number(i["p"]), integer(i["n"]), number(i["icc"]))
+    ),
     "self_consistency_mse_exact": mean_squared_error,
 }

@@ -1,7 +1,7 @@
 """The two-call part of the table from the `fn` of a golden entry to the call that computes it.
 
-Numbers of the entries are decimals or fractions as text and are taken exactly. An objective is written as in "P_3 - P_1" or
-"2*P_5 - 1/3*q^2".
+Numbers of the entries are decimals or fractions as text and are taken exactly. An objective is
+written as in "P_3 - P_1" or "2*P_5 - 1/3*q^2".
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ import numpy as np
 
 from feval.estimators.two_call.certificates import QuadraticBound
 from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import MixtureCurve, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.two_call.mixtures import (
+    MixtureCurve,
+    mixture_from_counts,
+    mixture_from_probabilities,
+)
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
@@ -28,12 +32,19 @@ from feval.estimators.two_call.vote_intervals import (
     vote_interval,
 )
 from feval.estimators.two_call.wald_regions import wald_projection
-from feval.estimators.vote_polynomials import UnitPolynomial, even_vote_accuracy, majority_accuracy, majority_polynomial
+from feval.estimators.vote_polynomials import (
+    UnitPolynomial,
+    even_vote_accuracy,
+    majority_accuracy,
+    majority_polynomial,
+)
 from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
 
 Inputs = dict[str, Any]
 
-TERM = re.compile(r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|(q)(?:\^(\d+))?)|([+-]?)\s*(\d[\d./]*)")
+TERM = re.compile(
+    r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|(q)(?:\^(\d+))?)|([+-]?)\s*(\d[\d./]*)"
+)
 
 
 def moments(inputs: Inputs) -> Moments:
@@ -47,7 +58,11 @@ def objective(text: str) -> UnitPolynomial:
     total = UnitPolynomial((Fraction(0),))
     for sign, factor, budget, q, power, plain_sign, constant in TERM.findall(text):
         degree = int(power or 1) if q else 0
-        term = majority_polynomial(int(budget)) if budget else UnitPolynomial.of_powers([0] * degree + [1])
+        term = (
+            majority_polynomial(int(budget))
+            if budget
+            else UnitPolynomial.of_powers([0] * degree + [1])
+        )
         total += term * Fraction(f"{sign or plain_sign}{factor or constant or 1}")
     return total
 
@@ -58,7 +73,11 @@ def ends(interval: Any) -> list[float]:
 
 def with_law(name: str, bound: QuadraticBound) -> dict[str, object]:
     atoms, weights = bound.law()
-    return {name: float(bound.value), f"{name}_atoms": atoms.tolist(), f"{name}_weights": weights.tolist()}
+    return {
+        name: float(bound.value),
+        f"{name}_atoms": atoms.tolist(),
+        f"{name}_weights": weights.tolist(),
+    }
 
 
 def interval_with_laws(inputs: Inputs) -> dict[str, object]:
@@ -97,7 +116,9 @@ def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, obj
         result = complete(moments(inputs), requested)
         votes = {str(n): float(v) for n, v in zip(result.budgets, result.votes, strict=True)}
         numbers = {
-            name: value_or_none(value) for name, value in vars(result).items() if name not in ("budgets", "votes")
+            name: value_or_none(value)
+            for name, value in vars(result).items()
+            if name not in ("budgets", "votes")
         }
         return numbers | {"V": votes, "Vinf": float(result.infinite_votes)}
 
@@ -110,7 +131,11 @@ def mixture(result: MixtureCurve) -> dict[str, float]:
 
 
 def fractions(values: Any) -> Any:
-    return [fractions(value) for value in values] if isinstance(values, list) else float(Fraction(values))
+    return (
+        [fractions(value) for value in values]
+        if isinstance(values, list)
+        else float(Fraction(values))
+    )
 
 
 CALLS: dict[str, Callable[[Inputs], object]] = {

@@ -1,4 +1,6 @@
-"""Reference values of votes: self-consistency under seeds, ESC, Adaptive-Consistency, tokens and dollars."""
+"""Reference values of votes: self-consistency under seeds, ESC, Adaptive-Consistency, tokens and
+dollars.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def seeded_samples(pool: Pool, n: int, seed: int, *, whole_in_order: bool = Fals
     return np.array([taken], np.uint16)
 
 
-# -- ESC --------------------------------------------------------------------------------------------------------------
+# -- ESC
+# ----------------------------------------------------------------------
 
 
 def esc(real: table.Real, entry: table.Entry) -> Any:
@@ -73,7 +76,9 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
 
 
 def shuffles(pool: Pool, passes: int, seed: int) -> Orders:
-    """[passes, Q, S] `random.shuffle` of a fresh list for every question, pass by pass after one seed."""
+    """[passes, Q, S] `random.shuffle` of a fresh list for every question, pass by pass after one
+    seed.
+    """
     random.seed(seed)
     orders = np.empty((passes, *pool.codes.shape), np.uint16)
     for of_pass in orders:
@@ -101,7 +106,8 @@ def control_scheme(real: table.Real, entry: table.Entry) -> Any:
     return {"expected_samples": expected_samples(first, window=window, budget=budget).mean()}
 
 
-# -- Adaptive-Consistency ---------------------------------------------------------------------------------------------
+# -- Adaptive-Consistency
+# ----------------------------------------------------------------------
 
 
 def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
@@ -119,7 +125,11 @@ def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
 def ac_run(real: table.Real, entry: table.Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
     in_order = in_recorded_order(adaptive(entry, pool), [pool])
-    return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order), "questions": len(gold)}
+    return {
+        "correct": table.correct(in_order, gold),
+        "samples": table.samples(in_order),
+        "questions": len(gold),
+    }
 
 
 def ac_exact(real: table.Real, entry: table.Entry) -> Any:
@@ -143,7 +153,10 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
         "entropy": least_entropy(votes),
         "majority": float(criteria.majority_share(votes, part["n"])),
     }
-    for name, some in (*((n, None) for n in ("beta", "dirichlet", "entropy", "majority")), ("dirichlet", top)):
+    for name, some in (
+        *((n, None) for n in ("beta", "dirichlet", "entropy", "majority")),
+        ("dirichlet", top),
+    ):
         rule = criteria.Criterion(name, Fraction(str(thresholds[name])), 40, some)
         label = name if some is None else f"{name}_top{some}"
         result[f"{label}_stop"] = rule.stops(votes, part["n"])
@@ -173,12 +186,15 @@ def esc_baseline(real: table.Real, entry: table.Entry) -> Any:
 def baseline(real: table.Real, entry: table.Entry, method: Callable[..., Any], *names: str) -> Any:
     """The method's defaults, where the entry has no parameters; no more CoTs than there are."""
     [pool], gold = real.pools(*entry["inputs"])
-    fields = {name: value for name, value in entry.get("params", {}).items() if name in (*names, "budget")}
+    fields = {
+        name: value for name, value in entry.get("params", {}).items() if name in (*names, "budget")
+    }
     in_order = in_recorded_order(method(**{"budget": min(40, pool.smallest)} | fields), [pool])
     return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order)}
 
 
-# -- tokens and dollars -----------------------------------------------------------------------------------------------
+# -- tokens and dollars
+# ----------------------------------------------------------------------
 
 
 def tokens_of(texts: list[str]) -> list[int]:
@@ -196,7 +212,10 @@ def cost_probe(real: table.Real, entry: table.Entry) -> Any:
 
 def cost_prices(real: table.Real, entry: table.Entry) -> Any:
     prices = {name: price_list("2025-06-02").price(LLMType[name]) for name in entry["expected"]}
-    return {name: [price.input_usd_per_mtok, price.output_usd_per_mtok] for name, price in prices.items()}
+    return {
+        name: [price.input_usd_per_mtok, price.output_usd_per_mtok]
+        for name, price in prices.items()
+    }
 
 
 def billed(real: table.Real, entry: table.Entry, orders: Callable[[Pool], Orders]) -> Any:
@@ -218,7 +237,11 @@ def billed(real: table.Real, entry: table.Entry, orders: Callable[[Pool], Orders
 
 def cost_first(real: table.Real, entry: table.Entry) -> Any:
     n = entry["params"]["N"]
-    return billed(real, entry, lambda pool: np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n)))
+    return billed(
+        real,
+        entry,
+        lambda pool: np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n)),
+    )
 
 
 def replay_sc(real: table.Real, entry: table.Entry) -> Any:

@@ -1,6 +1,8 @@
-"""The real client of the Hub, pointed to one double on loopback, without any of the user's own settings.
+"""The real client of the Hub, pointed to one double on loopback, without any of the user's own
+settings.
 
-`conftest.py` of a folder imports the fixtures `hub_server` and `hub`. One server and one client session serve all tests of a run.
+`conftest.py` of a folder imports the fixtures `hub_server` and `hub`. One server and one client
+session serve all tests of a run.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from feval.cli import app
 from feval.hub import client
 
 TOKEN = "hf_MarkedTokenThatNobodyMaySee"  # noqa: S105  made up
-VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_ENDPOINT", "FEVAL_CARDS", "FEVAL_RECORDING")
+VARIABLES = (
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HF_HUB_OFFLINE",
+    "HF_ENDPOINT",
+    "FEVAL_CARDS",
+    "FEVAL_RECORDING",
+)
 
 
 class _NoWaiting:
@@ -33,8 +42,12 @@ class _NoWaiting:
         """Return at once."""
 
 
-def use(double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, token: str | None = TOKEN) -> None:
-    """Point the client of this process to a double; its constants were read when it was imported."""
+def use(
+    double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, token: str | None = TOKEN
+) -> None:
+    """Point the client of this process to a double; its constants were read when it was
+    imported.
+    """
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "hf-home"

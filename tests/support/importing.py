@@ -1,4 +1,6 @@
-"""Imports of small sources, each checked, for the tests of the importers; `conftest.py` there takes the fixtures from here."""
+"""Imports of small sources, each checked, for the tests of the importers; `conftest.py` there takes
+the fixtures from here.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ NAMES = {
 
 
 class Import:
-    """Imports into a new folder each time, with options that fit most sources here; bytes become a file "x.*"."""
+    """Imports into a new folder each time, with options that fit most sources here; bytes become a
+    file "x.*".
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,23 +81,32 @@ def imported(tmp_path: Path) -> Import:
 
 def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
     """Every CoT of an LLM as columns, read from the Parquet files."""
-    return {**_part(recording, "samples", dataset, llm), "text": _part(recording, "texts", dataset, llm)["text"]}
+    return {
+        **_part(recording, "samples", dataset, llm),
+        "text": _part(recording, "texts", dataset, llm)["text"],
+    }
 
 
-def requests(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+def requests(
+    recording: Recording, dataset: str = "toy", llm: str = "toy-llm"
+) -> dict[str, list[Any]]:
     return _part(recording, "requests", dataset, llm)
 
 
 def probe_rows(
     recording: Recording, *columns: str, dataset: str = "toy", llm: str = "toy-llm"
 ) -> list[tuple[Any, ...]]:
-    """Every probe of an LLM, with its sample and offset and some other columns, read from the Parquet files."""
+    """Every probe of an LLM, with its sample and offset and some other columns, read from the
+    Parquet files.
+    """
     table = _part(recording, "probes", dataset, llm)
     return list(zip(*(table[name] for name in ("sample_index", "offset", *columns)), strict=True))
 
 
 def _part(recording: Recording, part: str, dataset: str, llm: str) -> dict[str, list[Any]]:
-    return pq.read_table(recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
+    return pq.read_table(
+        recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet"
+    ).to_pydict()
 
 
 def notes(recording: Recording) -> str:

@@ -1,4 +1,6 @@
-"""Settings of every method in `METHODS` for the contract tests; a method without cases here is tested with small defaults."""
+"""Settings of every method in `METHODS` for the contract tests; a method without cases here is
+tested with small defaults.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ class Case:
 
     def at_most(self, draws: int) -> Case:
         """The same with no field above a number of CoTs."""
-        return Case({name: min(v, draws) if type(v) is int else v for name, v in self.settings.items()}, self.llms)
+        return Case(
+            {name: min(v, draws) if type(v) is int else v for name, v in self.settings.items()},
+            self.llms,
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
@@ -29,7 +34,10 @@ class Case:
 BEST_OF_N = [
     Case({"n": 1}),
     Case({"n": 5}),
-    *(Case({"n": 8, "aggregate": aggregate}) for aggregate in ("last", "min", "prod", "mean", "score")),
+    *(
+        Case({"n": 8, "aggregate": aggregate})
+        for aggregate in ("last", "min", "prod", "mean", "score")
+    ),
     Case({"n": 4, "scorer": "judge:toy", "aggregate": "score"}),
 ]
 
@@ -53,9 +61,15 @@ CASES: dict[str, list[Case]] = {
         Case(DSC | {"judged": 2, "allocate_over": "all", "requests": "billed"}),
     ],
     "best-of-n": BEST_OF_N,
-    "weighted-best-of-n": [*BEST_OF_N, *(Case({"n": 5, "transform": how}) for how in ("exp", "sigmoid", "rank"))],
+    "weighted-best-of-n": [
+        *BEST_OF_N,
+        *(Case({"n": 5, "transform": how}) for how in ("exp", "sigmoid", "rank")),
+    ],
     "confidence-weighted": [
-        *(Case({"n": n, "temperature": t}) for n, t in ((1, 0.5), (8, 0.05), (8, 1.0), (8, float("inf")), (5, 1e-300))),
+        *(
+            Case({"n": n, "temperature": t})
+            for n, t in ((1, 0.5), (8, 0.05), (8, 1.0), (8, float("inf")), (5, 1e-300))
+        ),
         *(
             Case({"n": 8, "confidence": "judge:toy", "temperature": 0.3, "self_check": billing})
             for billing in ("whole", "cached", "free")
@@ -70,7 +84,15 @@ CASES: dict[str, list[Case]] = {
         Case({"n": 8, "vote": "plain"}),
         *(
             Case(
-                {"n": 8, "mode": "online", "keep": keep, "warm_up": 4, "group": 3, "vote": vote, "consensus": consensus}
+                {
+                    "n": 8,
+                    "mode": "online",
+                    "keep": keep,
+                    "warm_up": 4,
+                    "group": 3,
+                    "vote": vote,
+                    "consensus": consensus,
+                }
             )
             for keep in ("low", "high", 50)
             for vote in ("weighted", "plain")
@@ -100,9 +122,14 @@ CASES: dict[str, list[Case]] = {
     "cascade": [
         Case({"thresholds": (0.5, "0.5")}, llms=3),
         Case({"thresholds": (0.75, 0.25), "samples": (8, 3, 2), "strict": False}, llms=3),
-        Case({"thresholds": (0.6,), "aggregate": "min", "order": (2, 0), "scorer": "judge:toy"}, llms=3),
+        Case(
+            {"thresholds": (0.6,), "aggregate": "min", "order": (2, 0), "scorer": "judge:toy"},
+            llms=3,
+        ),
         Case({"thresholds": ("1/2", "2/3"), "samples": (8, 3, 1), "score": "vote-share"}, llms=3),
-        Case({"thresholds": ("1/2",), "samples": 8, "score": "vote-share", "strict": False}, llms=2),
+        Case(
+            {"thresholds": ("1/2",), "samples": 8, "score": "vote-share", "strict": False}, llms=2
+        ),
         Case({"thresholds": ()}, llms=1),
     ],
     "automix": [
@@ -126,9 +153,16 @@ CASES: dict[str, list[Case]] = {
         Case({"criterion": "crp", "threshold": 0.6, "concentration": "0.5", "budget": 8}),
         Case({"budget": 1}),
     ],
-    "token-budget": [Case({"n": n, "tokens": tokens}) for n, tokens in ((1, 8), (8, 4), (8, 9), (5, 13), (8, 100))],
-    "answer-convergence": [Case({"streak": streak, "width": width}) for streak, width in ((1, 1), (2, 8), (3, 5))],
-    "probe-confidence": [Case({"threshold": bar, "width": width}) for bar, width in ((0.5, 1), ("2/3", 8), (0, 5))],
+    "token-budget": [
+        Case({"n": n, "tokens": tokens})
+        for n, tokens in ((1, 8), (8, 4), (8, 9), (5, 13), (8, 100))
+    ],
+    "answer-convergence": [
+        Case({"streak": streak, "width": width}) for streak, width in ((1, 1), (2, 8), (3, 5))
+    ],
+    "probe-confidence": [
+        Case({"threshold": bar, "width": width}) for bar, width in ((0.5, 1), ("2/3", 8), (0, 5))
+    ],
     "parallel-probe": [
         Case({"width": 8, "interval": 4}),
         Case({"width": 8, "interval": 4, "stable": 1, "patience": 1, "warmup": 0}),
@@ -144,7 +178,10 @@ CASES: dict[str, list[Case]] = {
         Case({"n": 8, "turns": 2}),
         Case({"n": 6, "turns": 3, "answer": "majority"}),
         Case({"n": 6, "turns": 3, "answer": "best", "scorer": "prm"}),
-        *(Case({"n": 6, "turns": 3, "answer": "weighted", "transform": how}) for how in ("exp", "rank")),
+        *(
+            Case({"n": 6, "turns": 3, "answer": "weighted", "transform": how})
+            for how in ("exp", "rank")
+        ),
         Case({"n": 4, "turns": 1}),
     ],
     "dvts": [
@@ -163,11 +200,15 @@ CASES: dict[str, list[Case]] = {
         for answer in ("all", "window")
     ],
 }
-"""Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""
+"""Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six
+questions.
+"""
 
 
 def cases_of(kind: type[Any], name: str = "") -> list[Case]:
-    """The cases of a method: its own, else its defaults with no number above the eight CoTs of the toy."""
+    """The cases of a method: its own, else its defaults with no number above the eight CoTs of the
+    toy.
+    """
     if name in CASES:
         return CASES[name]
     settings = {f.name: min(f.default, 8) for f in fields(kind) if type(f.default) is int}
@@ -175,7 +216,9 @@ def cases_of(kind: type[Any], name: str = "") -> list[Case]:
         with suppress(UsageError):
             kind(**settings).draws(llms)
             return [Case(settings, llms)]
-    raise AssertionError(f"{kind.__name__} takes neither one, two nor three LLMs; give it cases here.")
+    raise AssertionError(
+        f"{kind.__name__} takes neither one, two nor three LLMs; give it cases here."
+    )
 
 
 def all_cases() -> list[tuple[str, Case]]:

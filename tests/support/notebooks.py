@@ -1,4 +1,6 @@
-"""Run notebooks, and write what came out into them: python tests/support/notebooks.py docs/notebooks/*.ipynb."""
+"""Run notebooks, and write what came out into them: python tests/support/notebooks.py
+docs/notebooks/*.ipynb.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,30 @@ from places import ROOT
 
 
 def executed(path: Path) -> Any:
-    """The notebook after all its cells ran in an empty folder; a cell that fails raises `CellExecutionError`."""
+    """The notebook after all its cells ran in an empty folder; a cell that fails raises
+    `CellExecutionError`.
+    """
     notebook: Any = nbformat.read(path, as_version=4)
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": paths, "IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder}
-        client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}})
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            "IPYTHONDIR": folder,
+            "JUPYTER_RUNTIME_DIR": folder,
+        }
+        client = NotebookClient(
+            notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
         client.execute(env=environment)
     return notebook
 
 
 def tidy(notebook: Any) -> Any:
     """The same without times, and without what depends on the machine."""
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":  # progress comes and goes with the load of the machine

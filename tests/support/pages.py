@@ -1,8 +1,9 @@
 """Run the code of a page of the documentation, in order, in one folder.
 
-A fenced block is run by its language: `sh` by a shell whose `feval` is this checkout's, `python` in an interpreter of its own.
-What a `text` block shows must have been printed by the block before it, line by line; `json`, `toml` and `yaml` must be readable;
-a block without a language is a drawing. Comments in front of a block, which readers do not see, say more:
+A fenced block is run by its language: `sh` by a shell whose `feval` is this checkout's, `python` in
+an interpreter of its own. What a `text` block shows must have been printed by the block before it,
+line by line; `json`, `toml` and `yaml` must be readable; a block without a language is a drawing.
+Comments in front of a block, which readers do not see, say more:
 
     <!-- not run: REASON -->              its commands, options and names must exist all the same
     <!-- run by tests/FOLDER/FILE.py -->  another test runs it, with what it needs
@@ -39,7 +40,9 @@ from places import ROOT, SUPPORT
 
 from feval.cli.commands import COMMANDS, app
 
-BLOCK = re.compile(r"^((?:<!-- .*? -->\n+)*)```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^((?:<!-- .*? -->\n+)*)```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 COMMENT = re.compile(r"<!-- (not run|before|run by)(?::)? (.*?) -->", re.DOTALL)
 PROGRAM = f"""#!/bin/sh
 exec "{sys.executable}" {{arguments}} "$@"
@@ -72,7 +75,11 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """Return the fenced blocks of a page; directives of the documentation site are none."""
-    found = ((notes, language, code) for notes, language, code in BLOCK.findall(text) if not language.startswith("{"))
+    found = (
+        (notes, language, code)
+        for notes, language, code in BLOCK.findall(text)
+        if not language.startswith("{")
+    )
     return [Block(language, code, dict(COMMENT.findall(notes))) for notes, language, code in found]
 
 
@@ -88,7 +95,9 @@ def warm_server() -> str:
     address = f"{folder.name}/socket"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(WARM), "serve", address]
-    server = subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True)
+    server = subprocess.Popen(
+        command, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True
+    )
     assert server.stdout.read(5) == b"ready"
 
     @atexit.register
@@ -102,18 +111,38 @@ def warm_server() -> str:
 
 @contextmanager
 def environment_in(folder: Path) -> Iterator[dict[str, str]]:
-    """Give an environment with this checkout's `feval` and `python`, an empty Hub, and none of a user's own settings."""
+    """Give an environment with this checkout's `feval` and `python`, an empty Hub, and none of a
+    user's own settings.
+    """
     programs = folder / "bin"
     programs.mkdir()
     warm = f"-I -S '{WARM}' '{warm_server()}'"
-    for name, arguments in (("feval", f"{warm} feval"), ("warm-python", warm), ("python", "-W error")):
+    for name, arguments in (
+        ("feval", f"{warm} feval"),
+        ("warm-python", warm),
+        ("python", "-W error"),
+    ):
         (programs / name).write_text(PROGRAM.format(arguments=arguments))
         (programs / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FEVAL_", "OPENAI_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FEVAL_", "OPENAI_"))
+    }
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    own = {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
+    own = {
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "200",
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
     with HubDouble() as hub:
-        login = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HOME": str(folder / "hf"), "HF_HUB_DISABLE_XET": "1"}
+        login = {
+            "HF_ENDPOINT": hub.url,
+            "HF_TOKEN": TOKEN,
+            "HF_HOME": str(folder / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+        }
         yield kept | own | login
 
 
@@ -127,19 +156,27 @@ def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
         command = ["warm-python", "-c", block.text]
         if "before" in block.notes:
             run(Block("sh", block.notes["before"], {}), folder, environment)
-    pipes: dict[str, Any] = {"stdout": PIPE, "stderr": PIPE, "text": True, "start_new_session": True}
+    pipes: dict[str, Any] = {
+        "stdout": PIPE,
+        "stderr": PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as process:
         try:
             said, complained = process.communicate(timeout=300)
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # a server that a block began and did not end
+                # a server that a block began and did not end
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, f"{block.text}\nsays:\n{said}{complained}"
     return said + complained
 
 
 def run_page(text: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Run the blocks of a page in order; what a `text` block shows must have been printed by the block before it."""
+    """Run the blocks of a page in order; what a `text` block shows must have been printed by the
+    block before it.
+    """
     said = ""
     for block in blocks(text):
         if block.is_run_here:
@@ -147,11 +184,15 @@ def run_page(text: str, folder: Path, environment: Mapping[str, str]) -> None:
         elif block.language == "text" and "not run" not in block.notes:
             printed = {line.rstrip() for line in said.splitlines()}
             missing = [line for line in block.text.splitlines() if line.rstrip() not in printed]
-            assert missing == [], f"the page shows lines that were not printed; printed was:\n{said}"
+            assert missing == [], (
+                f"the page shows lines that were not printed; printed was:\n{said}"
+            )
 
 
 READ: dict[str, Callable[[str], Any]] = {
-    "json": lambda text: json.loads(text) if text.startswith("[") else [*map(json.loads, text.splitlines())],
+    "json": lambda text: (
+        json.loads(text) if text.startswith("[") else [*map(json.loads, text.splitlines())]
+    ),
     "toml": tomllib.loads,
     "yaml": yaml.safe_load,
     "python": ast.parse,
@@ -164,11 +205,15 @@ READ: dict[str, Callable[[str], Any]] = {
 
 
 def _without_commands(text: str) -> None:
-    assert not re.search(r"^(\$ )?feval ", text, re.MULTILINE), f"commands in a block without a language:\n{text}"
+    assert not re.search(r"^(\$ )?feval ", text, re.MULTILINE), (
+        f"commands in a block without a language:\n{text}"
+    )
 
 
 def check(block: Block) -> None:
-    """Check a block without running it: its syntax, and that the commands, options and names of feval in it exist."""
+    """Check a block without running it: its syntax, and that the commands, options and names of
+    feval in it exist.
+    """
     read = READ[block.language](block.text)
     if block.language == "python":
         missing = [name for name in imported(read) if not exists(name)]
@@ -202,15 +247,25 @@ def exists(name: str) -> bool:
 
 
 def commands(script: str) -> Iterator[list[str]]:
-    """Yield the words of each `feval` command of a shell script, options without their values, texts in `<<'END'` left out."""
-    script = re.sub(r"<<'(\w+)'.*?^\1$", "", script, flags=re.MULTILINE | re.DOTALL).replace("\\\n", " ")
+    """Yield the words of each `feval` command of a shell script, options without their values,
+    texts in `<<'END'` left out.
+    """
+    script = re.sub(r"<<'(\w+)'.*?^\1$", "", script, flags=re.MULTILINE | re.DOTALL).replace(
+        "\\\n", " "
+    )
     for line in script.splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>()")
         lexer.whitespace_split = True
         words = [*lexer]
-        starts = [place for place, word in enumerate(words) if word == "feval" and words[place + 1 : place + 2]]
+        starts = [
+            place
+            for place, word in enumerate(words)
+            if word == "feval" and words[place + 1 : place + 2]
+        ]
         for start in starts:
-            ends = (place for place in range(start, len(words)) if set(words[place]) <= set("|;&<>()"))
+            ends = (
+                place for place in range(start, len(words)) if set(words[place]) <= set("|;&<>()")
+            )
             yield [word.partition("=")[0] for word in words[start + 1 : next(ends, len(words))]]
 
 
@@ -223,7 +278,9 @@ def options(command: str) -> set[str]:
     program: Any = typer.main.get_command(app)
     context = program.make_context("feval", [command], resilient_parsing=True)
     parameters = program.get_command(context, command).get_params(context)
-    return {option for each in parameters for option in [*each.opts, *each.secondary_opts]} | {"--help"}
+    return {option for each in parameters for option in [*each.opts, *each.secondary_opts]} | {
+        "--help"
+    }
 
 
 if __name__ == "__main__":  # python -m pages NAME: run a page here, for the pictures that it draws

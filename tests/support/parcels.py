@@ -1,4 +1,6 @@
-"""An executor whose tasks, results and errors travel as to another process, and run in this one as they are submitted."""
+"""An executor whose tasks, results and errors travel as to another process, and run in this one as
+they are submitted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pools with probes, written out or drawn by hypothesis, and LLMs that hand them out as recorded ones do."""
+"""Pools with probes, written out or drawn by hypothesis, and LLMs that hand them out as recorded
+ones do.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def probed_pool(
     tokens: bool = True,
     confidences: bool = True,
 ) -> Pool:
-    """A pool of traces that were probed at an interval, or at some offsets; what a probe took and how sure it was are made up."""
+    """A pool of traces that were probed at an interval, or at some offsets; what a probe took and
+    how sure it was are made up.
+    """
     codes = np.array([[code(final) for _, _, final in traces] for traces in questions], np.int16)
     lengths = np.array([[length for _, length, _ in traces] for traces in questions], np.uint16)
     counts = [len(answers) for traces in questions for answers, _, _ in traces]
@@ -49,14 +53,26 @@ def probed_pool(
         np.array(places, np.uint32),
         np.array(answers, np.int8),
         (number * 5 % 4 - 1).astype(np.int16) if tokens else None,
-        np.where(number % 7 == 3, np.nan, number * 3 % 11 / 10).astype(np.float32) if confidences else None,
+        (
+            np.where(number % 7 == 3, np.nan, number * 3 % 11 / 10).astype(np.float32)
+            if confidences
+            else None
+        ),
         codes.shape,
     )
     size = np.full(len(codes), codes.shape[1])
     keys = np.arange(len(codes), dtype=np.uint64)
     channels = ArrayChannels(probes=probes, llm="deep")
     return Pool(
-        "deep", codes, lengths, size * 0 + 9, size, np.zeros_like(codes, np.uint8), size * 0 + 26, keys, channels
+        "deep",
+        codes,
+        lengths,
+        size * 0 + 9,
+        size,
+        np.zeros_like(codes, np.uint8),
+        size * 0 + 26,
+        keys,
+        channels,
     )
 
 
@@ -67,7 +83,10 @@ class PoolLLM:
 
     def __init__(self, pool: Pool, order: Sequence[int]) -> None:
         self.pool, self._order = pool, tuple(order)
-        self.question_keys, self.question_ids = pool.question_keys, [str(row) for row in range(len(pool.sizes))]
+        self.question_keys, self.question_ids = (
+            pool.question_keys,
+            [str(row) for row in range(len(pool.sizes))],
+        )
 
     def order(self, row: int, replicate: int) -> tuple[int, ...]:
         return self._order
@@ -89,19 +108,29 @@ def metered(pool: Pool, row: int = 0, order: Sequence[int] | None = None) -> Met
 
 
 def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
-    """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal ledgers."""
-    return assert_both_forms_agree(method, [pool], [order], lambda own, q, taken: metered(own, q, taken.tolist()))
+    """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal
+    ledgers.
+    """
+    return assert_both_forms_agree(
+        method, [pool], [order], lambda own, q, taken: metered(own, q, taken.tolist())
+    )
 
 
 def with_probes(llm: LLM, interval: int = 4) -> LLM:
-    """Let the pool of a loaded LLM have probes with made-up answers: of each question any of its recorded ones, or none."""
+    """Let the pool of a loaded LLM have probes with made-up answers: of each question any of its
+    recorded ones, or none.
+    """
     pool, draw = llm.pool, np.random.default_rng(len(llm.name))
-    counts = np.maximum(pool.output_tokens // interval - draw.integers(-1, 2, pool.codes.shape), 0) * (pool.codes > -2)
+    counts = np.maximum(
+        pool.output_tokens // interval - draw.integers(-1, 2, pool.codes.shape), 0
+    ) * (pool.codes > -2)
     highest = np.repeat(pool.codes.max(axis=1), counts.sum(axis=1))
     probes = Probes(
         interval,
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate([np.arange(1, count + 1) * interval for count in counts.ravel()]).astype(np.uint32),
+        np.concatenate([np.arange(1, count + 1) * interval for count in counts.ravel()]).astype(
+            np.uint32
+        ),
         draw.integers(-1, highest + 1).astype(np.int16),
         draw.integers(-1, 9, len(highest)).astype(np.int16),
         (draw.integers(0, 7, len(highest)) / 6).astype(np.float32),
@@ -112,7 +141,9 @@ def with_probes(llm: LLM, interval: int = 4) -> LLM:
 
 
 def turned_round(pool: Pool, last: np.ndarray) -> Pool:
-    """The pool with codes 0, 1, ..., last [Q] of each question in the opposite order, also those of probes."""
+    """The pool with codes 0, 1, ..., last [Q] of each question in the opposite order, also those of
+    probes.
+    """
     tables = [np.append(np.arange(code, -1, -1), -1).astype(np.int32) for code in last.tolist()]
     codes = np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes)
     return replace(pool, codes=codes, channels=pool.channels.rows(np.arange(len(last)), tables))
@@ -120,7 +151,9 @@ def turned_round(pool: Pool, last: np.ndarray) -> Pool:
 
 @st.composite
 def probed(draw: st.DrawFn, samples: int = 4) -> Pool:
-    """Ragged traces: some shorter than the interval, some with fewer probes than fit, or with one beyond the end."""
+    """Ragged traces: some shorter than the interval, some with fewer probes than fit, or with one
+    beyond the end.
+    """
     answer = st.sampled_from(["a", "a", "b", "c", None])
 
     def trace() -> Trace:
@@ -140,7 +173,9 @@ def orders_of(draw: st.DrawFn, pool: Pool, replicates: int = 2) -> np.ndarray:
 
 
 def without_future(pool: Pool, row: int, sample: int, tokens: int) -> Pool:
-    """The pool with everything wrong that comes after so many tokens of a trace, which has not ended by then."""
+    """The pool with everything wrong that comes after so many tokens of a trace, which has not
+    ended by then.
+    """
     probes = pool.probes()
     places = probes.of(row, sample)
     later = np.zeros(len(probes.codes), np.bool_)

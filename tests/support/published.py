@@ -38,14 +38,21 @@ def write(
     """A recording of three questions a dataset and up to four CoTs a question."""
     golds = GOLDS if golds is None else golds
     licences = {"questions": "MIT", "outputs": licence}
-    with RecordingWriter(out, operation={"name": "test"}, prices=prices, licences=licences, notes=notes) as writer:
+    with RecordingWriter(
+        out, operation={"name": "test"}, prices=prices, licences=licences, notes=notes
+    ) as writer:
         for dataset in datasets:
-            questions = [Question(key, f"What is {key}?", golds.get(key), golds.get(key)) for key in ANSWERS]
+            questions = [
+                Question(key, f"What is {key}?", golds.get(key), golds.get(key)) for key in ANSWERS
+            ]
             writer.add_dataset(
-                DatasetInfo(dataset, title, "number", "feval-answers-1", system_prompt, "MIT"), questions
+                DatasetInfo(dataset, title, "number", "feval-answers-1", system_prompt, "MIT"),
+                questions,
             )
             for llm in llms:
-                writer.add_pools(dataset, LLMInfo(llm, 0.7, 100), "usage", _pools(text, sizes or {}, finish))
+                writer.add_pools(
+                    dataset, LLMInfo(llm, 0.7, 100), "usage", _pools(text, sizes or {}, finish)
+                )
     return out
 
 
@@ -54,7 +61,9 @@ def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
         own = answers[: sizes.get(key, 4)]
         reasons = ["length" if answer is None else finish for answer in own]
         prompt = json.dumps([{"role": "user", "content": f"What is {key}?"}])
-        yield PoolRows(key, [f"{text} {a}." for a in own], own, own, [10] * len(own), reasons, prompt, 20)
+        yield PoolRows(
+            key, [f"{text} {a}." for a in own], own, own, [10] * len(own), reasons, prompt, 20
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

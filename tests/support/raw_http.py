@@ -46,7 +46,9 @@ class Received:
 class Raw:
     """One connection."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, source: str = "127.0.0.1") -> None:
+    def __init__(
+        self, port: int, *, timeout_s: float = TIMEOUT_S, source: str = "127.0.0.1"
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s, (source, 0))
         self._file = self.socket.makefile("rb")
 
@@ -92,14 +94,22 @@ class Raw:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
         self.socket.close()
 
 
 def request(
-    method: str, path: str, body: bytes | dict[str, Any] | None = None, *, host: str = "127.0.0.1", **headers: str
+    method: str,
+    path: str,
+    body: bytes | dict[str, Any] | None = None,
+    *,
+    host: str = "127.0.0.1",
+    **headers: str,
 ) -> bytes:
     """The bytes of a request; a header's name has _ for -."""
     if isinstance(body, dict):
@@ -112,7 +122,11 @@ def request(
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b"")
 
 
-def ask(port: int, method: str, path: str, body: bytes | dict[str, Any] | None = None, **headers: str) -> Received:
+def ask(
+    port: int, method: str, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
+) -> Received:
     """Send one request on a connection of its own."""
     with Raw(port) as connection:
-        return connection.send(request(method, path, body, **headers)).receive(head=method == "HEAD")
+        return connection.send(request(method, path, body, **headers)).receive(
+            head=method == "HEAD"
+        )

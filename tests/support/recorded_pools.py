@@ -21,13 +21,17 @@ def pool_of(rows: Any) -> Pool:
     sizes, nothing = (codes != -2).sum(axis=1), np.zeros(len(codes), np.int64)
     tokens = np.where(codes == -2, 0, np.arange(codes.size).reshape(codes.shape) * 7 % 11 + 3)
     keys = np.arange(len(codes), dtype=np.uint64) + np.uint64(99)
-    return Pool("gpt", codes, tokens, nothing, sizes, np.zeros(codes.shape, np.uint8), nothing + 10, keys)
+    return Pool(
+        "gpt", codes, tokens, nothing, sizes, np.zeros(codes.shape, np.uint8), nothing + 10, keys
+    )
 
 
 class Recorded:
     """An LLM in front of one question, in recorded order."""
 
-    def __init__(self, answers: list[str | None], coins: npt.NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, answers: list[str | None], coins: npt.NDArray[np.float64] | None = None
+    ) -> None:
         self.left, self.coins, self.rounds, self.cots = list(answers), coins, 0, 0
         self.answers: list[str | None] = []
 
@@ -42,7 +46,9 @@ class Recorded:
 
 
 def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
-    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
+    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of
+    the six CoTs.
+    """
     [draws] = method.draws(1)
     orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
     decisions = method.decide([pool], [orders])

@@ -11,7 +11,10 @@ from small import TOY, pool, write_rows
 
 from feval.recording import LLMInfo, ProbeRows, Recording
 
-ANSWERS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
+ANSWERS = {
+    "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
+    "org/beta": [["4"], ["9"], ["9"], ["9"]],
+}
 GOLDS = ["4", "5", None, "2"]
 ALPHA = [
     ProbeRows(
@@ -42,18 +45,28 @@ def write_probed(
 ) -> Path:
     """The toy recording with probes."""
     llms = (
-        (LLMInfo(llm, temperature=0.7, max_tokens=64), [pool(i, each) for i, each in enumerate(own)])
+        (
+            LLMInfo(llm, temperature=0.7, max_tokens=64),
+            [pool(i, each) for i, each in enumerate(own)],
+        )
         for llm, own in answers.items()
     )
     probes = {"alpha": ALPHA, "org/beta": BETA} if probes is None else probes
-    return write_rows(out, golds, *llms, info=replace(TOY, answer_kind=kind, **info), probes=probes, cue=cue)
+    return write_rows(
+        out, golds, *llms, info=replace(TOY, answer_kind=kind, **info), probes=probes, cue=cue
+    )
 
 
 def probe_words(recording: Recording, llm: str) -> list[tuple[str, int, int, str | None]]:
     """(question, sample, offset, answer) of each probe, from the mapped arrays."""
     probes, votes = recording.probes("toy", llm), recording.votes("toy")
     return [
-        (votes.question_ids[q], s, int(probes.offsets[at]), None if code < 0 else votes.candidates(q)[code])
+        (
+            votes.question_ids[q],
+            s,
+            int(probes.offsets[at]),
+            None if code < 0 else votes.candidates(q)[code],
+        )
         for q in range(probes.shape[0])
         for s in range(probes.shape[1])
         for at in range(*probes.of(q, s).indices(len(probes.offsets)))

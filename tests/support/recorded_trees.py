@@ -19,7 +19,8 @@ PRM = ScorerInfo("prm", "python", {"version": 1})
 Step = tuple[int | None, str | None, bool]
 """Parent, answer, whether it ends a solution."""
 
-# Of the first question: 0 and 1 are first steps, 0 has the children 2 and 3, 1 has 4; 3 was not gone on from.
+# Of the first question: 0 and 1 are first steps, 0 has the children 2 and 3, 1 has 4; 3 was not
+# gone on from.
 TREES: list[list[Step]] = [
     [
         (None, None, False),
@@ -39,7 +40,9 @@ SCORES = [[0.5, 0.25, 0.75, 0.5, 1.0, 0.5, None], [0.25], []]
 def tree(index: int, steps: Sequence[Step], **fields: Any) -> PoolRows:
     """A tree; its steps have 10, 11, 12, ... tokens."""
     steps_of: dict[str, Any] = (
-        {"parents": [each[0] for each in steps], "ends": [each[2] for each in steps]} if steps else {}
+        {"parents": [each[0] for each in steps], "ends": [each[2] for each in steps]}
+        if steps
+        else {}
     )
     return pool(index, [each[1] for each in steps], **steps_of | fields)
 
@@ -55,7 +58,9 @@ def write_trees(
     **info: Any,
 ) -> Path:
     """The toy recording with trees of the LLM "tree", scored by "prm", and whole CoTs of others."""
-    rows = (tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees))
+    rows = (
+        tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees)
+    )
     others = (
         (LLMInfo(llm, temperature=0.7), [pool(i, each) for i, each in enumerate(answers)])
         for llm, answers in (whole or {}).items()
@@ -63,12 +68,22 @@ def write_trees(
     own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
     trees_of = (LLMInfo("tree", temperature=0.7, decoding=DECODING), rows)
     return write_rows(
-        out, golds, trees_of, *others, info=replace(TOY, **info), scores={"tree": own} if scores else {}, scorer=PRM
+        out,
+        golds,
+        trees_of,
+        *others,
+        info=replace(TOY, **info),
+        scores={"tree": own} if scores else {},
+        scorer=PRM,
     )
 
 
-def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4) -> Path:
-    """Trees of depth 3 of which every step that ends nothing has the same number of children; one question has no answer."""
+def write_full_trees(
+    out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4
+) -> Path:
+    """Trees of depth 3 of which every step that ends nothing has the same number of children; one
+    question has no answer.
+    """
     draw = Random(3)  # noqa: S311  it makes up a tree
     trees: list[list[Step]] = []
     for question_ in range(len(golds)):
@@ -78,7 +93,9 @@ def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, 
             following: list[int | None] = []
             for parent in layer:
                 ends = depth == 3 or draw.random() < 0.25
-                answer = draw.choice(["a", "a", "b", "c", None]) if ends and question_ != 5 else None
+                answer = (
+                    draw.choice(["a", "a", "b", "c", None]) if ends and question_ != 5 else None
+                )
                 steps.append((parent, answer, ends))
                 following += [] if ends else [len(steps) - 1] * branch
             layer = following

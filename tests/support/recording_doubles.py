@@ -1,4 +1,6 @@
-"""Doubles for recording without a server: a backend in memory that fails by script, and a clock that nobody waits for."""
+"""Doubles for recording without a server: a backend in memory that fails by script, and a clock
+that nobody waits for.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def reply(index: int, sample: int, **fields: Any) -> Completion:
     return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
 
 
-def completions(backend: Backend, asked: Request, samples: Sequence[int] = (0,)) -> list[Completion]:
+def completions(
+    backend: Backend, asked: Request, samples: Sequence[int] = (0,)
+) -> list[Completion]:
     """Ask a backend once, and close it."""
 
     async def run() -> list[Completion]:
@@ -56,7 +60,8 @@ def task(questions: Sequence[Question], samples: int, **decoding: Any) -> Record
 class FakeBackend:
     """Answers from memory; each entry of `faults` spoils one call, in order.
 
-    A fault is an exception to raise, or a function of the completions that gives others, or a coroutine of them.
+    A fault is an exception to raise, or a function of the completions that gives others, or a
+    coroutine of them.
     """
 
     name = "fake"
@@ -74,7 +79,9 @@ class FakeBackend:
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         self.asked: Counter[tuple[str, int]] = Counter()
         self.in_flight = self.most_in_flight = 0
-        self._answer = answer or (lambda request, sample: reply(int(request.question_id.split("/")[1]), sample))
+        self._answer = answer or (
+            lambda request, sample: reply(int(request.question_id.split("/")[1]), sample)
+        )
         self._pause = pause
 
     def token_lengths(self, model: str, text: str) -> None:

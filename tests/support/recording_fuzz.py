@@ -1,8 +1,9 @@
-"""Recordings changed at random, read in a process with little memory: `python recording_fuzz.py SOURCE FOLDER FIRST COUNT`.
+"""Recordings changed at random, read in a process with little memory: `python recording_fuzz.py
+SOURCE FOLDER FIRST COUNT`.
 
-Every case is a function of its number. A line of JSON says for each: [number, what was changed, outcome]. The outcome is "same"
-where all numbers are those of the sound recording, "other", the name of a `FevalError`, or a traceback. A process that dies says
-nothing of the case that killed it.
+Every case is a function of its number. A line of JSON says for each: [number, what was changed,
+outcome]. The outcome is "same" where all numbers are those of the sound recording, "other", the
+name of a `FevalError`, or a traceback. A process that dies says nothing of the case that killed it.
 """
 
 from __future__ import annotations
@@ -37,16 +38,28 @@ def numbers(folder: Path) -> list[Any]:
     dataset, llms = load("toy", None, folder, prices="none")
     result: list[Any] = []
     for llm in llms:
-        result += [repr(self_consistency_curve(dataset, llm, [1]).to_dict()), llm.pool.output_tokens.tolist()]
+        result += [
+            repr(self_consistency_curve(dataset, llm, [1]).to_dict()),
+            llm.pool.output_tokens.tolist(),
+        ]
     recording = open_recording(folder)
     result.append(repr(info_dict(recording)))
     votes = recording.votes("toy")
     for row, question in enumerate(votes.question_ids):
         result += [question, votes.candidates(row), votes.aliases(row)]
     for llm in recording.llm_names("toy"):
-        result += [votes.llms[llm].finish.tolist(), recording.texts("toy", llm, 0), list(recording.pools("toy", llm))]
-        result += [repr(list(recording.score_rows("toy", llm, scorer))) for scorer in recording.scorers("toy", llm)]
-        result += [repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)]
+        result += [
+            votes.llms[llm].finish.tolist(),
+            recording.texts("toy", llm, 0),
+            list(recording.pools("toy", llm)),
+        ]
+        result += [
+            repr(list(recording.score_rows("toy", llm, scorer)))
+            for scorer in recording.scorers("toy", llm)
+        ]
+        result += [
+            repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)
+        ]
         if "logprobs" in recording.channels("toy", llm):
             result.append(repr(recording.logprobs("toy", llm)))
     return result
@@ -54,7 +67,9 @@ def numbers(folder: Path) -> list[Any]:
 
 def spoil(data: bytes, others: list[bytes], rng: Random) -> tuple[str, bytes]:
     """Change the bytes of a file, most often where it says what it holds."""
-    how = rng.choice(("bytes", "bytes", "header", "footer", "number", "cut", "insert", "double", "swap", "empty"))
+    how = rng.choice(
+        ("bytes", "bytes", "header", "footer", "number", "cut", "insert", "double", "swap", "empty")
+    )
     size = len(data)
     at = rng.randrange(size)
     if how == "header":
@@ -62,22 +77,32 @@ def spoil(data: bytes, others: list[bytes], rng: Random) -> tuple[str, bytes]:
     elif how == "footer":
         at = size - 1 - rng.randrange(min(size, 2500))
     if how in {"bytes", "header", "footer"}:
-        new = bytes(rng.choice((0, 1, 127, 128, 255, rng.randrange(256))) for _ in range(rng.choice((1, 1, 2, 8))))
+        new = bytes(
+            rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+            for _ in range(rng.choice((1, 1, 2, 8)))
+        )
         return f"{how} at {at}", data[:at] + new + data[at + len(new) :]
     if how == "number":
         digits = [i for i in range(size) if data[i : i + 1].isdigit()] or [at]
         at = rng.choice(digits)
-        return f"number at {at}", data[:at] + rng.choice((b"-1", b"9" * 19, b"0", b"1e9", b"null", b"[]")) + data[
-            at + 1 :
-        ]
+        return (
+            f"number at {at}",
+            data[:at]
+            + rng.choice((b"-1", b"9" * 19, b"0", b"1e9", b"null", b"[]"))
+            + data[at + 1 :],
+        )
     if how == "insert":
         return f"insert at {at}", data[:at] + rng.randbytes(rng.choice((1, 4, 64))) + data[at:]
-    changed = {"cut": data[:at], "double": data + data, "swap": rng.choice(others), "empty": b""}[how]
+    changed = {"cut": data[:at], "double": data + data, "swap": rng.choice(others), "empty": b""}[
+        how
+    ]
     return f"{how} at {at}", changed
 
 
 def refill(path: str, data: bytes, rng: Random) -> tuple[str, bytes]:
-    """Write a well-formed file that says something else: another form of an array, another column."""
+    """Write a well-formed file that says something else: another form of an array, another
+    column.
+    """
     if path.endswith(".parquet"):
         table = pq.read_table(pa.BufferReader(data))
         name, rows = rng.choice(table.column_names), len(table)
@@ -102,9 +127,13 @@ def refill(path: str, data: bytes, rng: Random) -> tuple[str, bytes]:
     header = json.loads(data[16:end])
     name = rng.choice(list(header["arrays"]))
     form = header["arrays"][name]
-    number = rng.choice((-64, -1, 0, 1, 2, 64, 2**31, 2**40, 2**62, 2**63, 2**64, True, 1.0, None, "1"))
+    number = rng.choice(
+        (-64, -1, 0, 1, 2, 64, 2**31, 2**40, 2**62, 2**63, 2**64, True, 1.0, None, "1")
+    )
     if rng.random() < 0.3:
-        form[0] = rng.choice(("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float64", "O", None))
+        form[0] = rng.choice(
+            ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float64", "O", None)
+        )
     elif rng.random() < 0.5 and form[1]:
         form[1][rng.randrange(len(form[1]))] = number
     else:
@@ -144,7 +173,9 @@ def main(source: Path, scratch: Path, first: int, count: int) -> None:
             result = outcome(folder, expected)
         except Exception:  # noqa: BLE001  whatever it is, it is reported
             result = traceback.format_exc()[-1500:]
-        sys.stdout.write(json.dumps([number, f"{path}, {what}{', stated' * stated}", result]) + "\n")
+        sys.stdout.write(
+            json.dumps([number, f"{path}, {what}{', stated' * stated}", result]) + "\n"
+        )
         sys.stdout.flush()
         for name in {path, "manifest.json"}:
             (folder / name).write_bytes(contents[name])

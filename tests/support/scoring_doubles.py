@@ -1,4 +1,6 @@
-"""Doubles for scoring: a server that answers as it is told, functions that score, and short ways to run a scorer."""
+"""Doubles for scoring: a server that answers as it is told, functions that score, and short ways to
+run a scorer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ FAST = Limits(concurrency=4, retries=3, backoff_s=0.001, longest_backoff_s=0.002
 
 
 class Server:
-    """An HTTP server on loopback: `answer(path, body)` gives (status, JSON value or bytes) for each request."""
+    """An HTTP server on loopback: `answer(path, body)` gives (status, JSON value or bytes) for each
+    request.
+    """
 
     def __init__(self, answer: Callable[[str, Any], tuple[int, Any]]) -> None:
         self.seen: list[tuple[str, dict[str, str], Any]] = []
@@ -40,7 +44,9 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                outer.seen.append(
+                    (self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                )
                 status, value = answer(self.path, body)
                 data = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
@@ -76,7 +82,14 @@ def chat(text: str, *, logprobs: list[dict[str, Any]] | None = None) -> dict[str
         "logprobs": None if logprobs is None else {"content": logprobs},
     }
     usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
-    return {"id": "x", "object": "chat.completion", "model": "m", "created": 1, "choices": [choice], "usage": usage}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "model": "m",
+        "created": 1,
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def token(text: str, **alternatives: float) -> dict[str, Any]:
@@ -143,10 +156,17 @@ def counted(question, text, answer):
     return len(text)
 """
 
-PRICES = {"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}}
+PRICES = {
+    "id": "test-1",
+    "date": "2026-01-01",
+    "source": "a test",
+    "prices": {"some/model": [1.0, 2.0]},
+}
 
 
-def score(recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any) -> ScoringResult:
+def score(
+    recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any
+) -> ScoringResult:
     return run_scoring(CoTScoring.of(recording, scorer, **which), out, limits=limits)
 
 

@@ -20,18 +20,25 @@ Step = tuple[int, str | None, bool, float, int]
 """Parent (-1 for none), answer, whether it ends a solution, score (NaN for none), tokens."""
 
 
-def tree_pool(trees: Sequence[Sequence[Step]], messages: Sequence[Sequence[int]] | None = None) -> Pool:
+def tree_pool(
+    trees: Sequence[Sequence[Step]], messages: Sequence[Sequence[int]] | None = None
+) -> Pool:
     """A pool of trees, all of whose steps were scored by "prm".
 
-    Where there are messages, a number for each step, those with a parent are turns: step s was sent 10 + 3 s tokens.
+    Where there are messages, a number for each step, those with a parent are turns: step s was sent
+    10 + 3 s tokens.
     """
     width = max(map(len, trees))
     shape = len(trees), width
 
     def table(values: Sequence[Sequence[Any]], absent: Any, dtype: Any) -> np.ndarray:
-        return np.array([[*own, *[absent] * (width - len(own))] for own in values], dtype).reshape(shape)
+        return np.array([[*own, *[absent] * (width - len(own))] for own in values], dtype).reshape(
+            shape
+        )
 
-    parents, answers, ends, scores, tokens = ([[step[i] for step in tree] for tree in trees] for i in range(5))
+    parents, answers, ends, scores, tokens = (
+        [[step[i] for step in tree] for tree in trees] for i in range(5)
+    )
     codes = table([[*map(code, own)] for own in answers], -2, np.int16)
     size, values = np.array([*map(len, trees)]), table(scores, np.nan, np.float64)
     steps = Steps(table(parents, -2, np.int16), table(ends, 0, np.uint8))
@@ -53,12 +60,24 @@ def tree_pool(trees: Sequence[Sequence[Step]], messages: Sequence[Sequence[int]]
     channels = ArrayChannels({"prm": scored}, steps=steps, llm="deep")
     keys = np.arange(len(trees), dtype=np.uint64) + np.uint64(5)
     lengths = table(tokens, 0, np.uint16)
-    return Pool("deep", codes, lengths, size * 0 + 9, size, np.zeros(shape, np.uint8), size * 0 + 26, keys, channels)
+    return Pool(
+        "deep",
+        codes,
+        lengths,
+        size * 0 + 9,
+        size,
+        np.zeros(shape, np.uint8),
+        size * 0 + 26,
+        keys,
+        channels,
+    )
 
 
 @st.composite
 def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4) -> Pool:
-    """One or two trees whose every step has `branch` children, unless it ends a solution; at the greatest depth all do."""
+    """One or two trees whose every step has `branch` children, unless it ends a solution; at the
+    greatest depth all do.
+    """
     answer = st.sampled_from(["a", "a", "b", "c", None])
     score = st.sampled_from([0.0, 0.1, 0.2, 0.2, 0.3, 0.7, 1.0, float("nan")])
 
@@ -69,7 +88,15 @@ def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4)
             following: list[int] = []
             for parent in layer:
                 ends = level == depth or draw(st.sampled_from([False, False, True]))
-                steps.append((parent, draw(answer) if ends else None, ends, draw(score), draw(st.integers(0, 9))))
+                steps.append(
+                    (
+                        parent,
+                        draw(answer) if ends else None,
+                        ends,
+                        draw(score),
+                        draw(st.integers(0, 9)),
+                    )
+                )
                 following += [] if ends else [len(steps) - 1] * branch
             layer = following
         return steps
@@ -78,13 +105,18 @@ def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4)
 
 
 class Walk:
-    """A tree that is walked: nested lists of children in the order of a draw, and what was taken from it."""
+    """A tree that is walked: nested lists of children in the order of a draw, and what was taken
+    from it.
+    """
 
     def __init__(self, pool: Pool, row: int, order: Sequence[int], aggregate: str) -> None:
         self.pool, self.row, self.order, self.aggregate = pool, row, order, aggregate
         steps = pool.steps()
         self.parents, self.ends = steps.parents[row].tolist(), steps.ends[row].tolist()
-        self.left = {p: [s for s in order if s < len(self.parents) and self.parents[s] == p] for p in {*self.parents}}
+        self.left = {
+            p: [s for s in order if s < len(self.parents) and self.parents[s] == p]
+            for p in {*self.parents}
+        }
         self.taken: list[int] = []
         self.rounds: list[list[int]] = []
 
@@ -99,13 +131,20 @@ class Walk:
 
     def score(self, step: int) -> float | None:
         scores = self.pool.scores().values[self.row]
-        values = [float(scores[s]) for s in (self.path(step) if self.aggregate != "last" else [step])]
+        values = [
+            float(scores[s]) for s in (self.path(step) if self.aggregate != "last" else [step])
+        ]
         if any(v != v for v in values):
             return None
         product, total = 1.0, 0.0
         for value in values:  # `sum` of later versions of Python rounds otherwise
             product, total = product * value, total + value
-        return {"last": values[-1], "min": min(values), "prod": product, "mean": total / len(values)}[self.aggregate]
+        return {
+            "last": values[-1],
+            "min": min(values),
+            "prod": product,
+            "mean": total / len(values),
+        }[self.aggregate]
 
     def rank(self, step: int) -> float:
         score = self.score(step)
@@ -118,8 +157,16 @@ class Walk:
     def choose(self, finished: Sequence[int], choice: str) -> str | None:
         answered = [step for step in finished if self.answer(step) is not None]
         if choice == "majority":
-            return max(votes, key=votes.get) if (votes := Counter(map(self.answer, answered))) else None  # type: ignore[arg-type]
-        scored = [(self.answer(step), score) for step in answered if (score := self.score(step)) is not None]
+            return (
+                max(votes, key=votes.get)
+                if (votes := Counter(map(self.answer, answered)))
+                else None
+            )  # type: ignore[arg-type]
+        scored = [
+            (self.answer(step), score)
+            for step in answered
+            if (score := self.score(step)) is not None
+        ]
         if choice == "best":
             return next((a for a, s in scored if s == max(s for _, s in scored)), None)
         sums: dict[Any, float] = {}
@@ -141,10 +188,16 @@ class Walk:
 def beam_walk(method: Any, walk: Walk) -> str | None:
     finished, kept, first = [], [-1], True
     for _ in range(method.rounds):
-        steps = walk.take([parent for parent in kept for _ in range(method.n if first else method.width)])
+        steps = walk.take(
+            [parent for parent in kept for _ in range(method.n if first else method.width)]
+        )
         first = False
         finished += [step for step in steps if walk.ends[step]]
-        rest = [(-walk.rank(step), place, step) for place, step in enumerate(steps) if not walk.ends[step]]
+        rest = [
+            (-walk.rank(step), place, step)
+            for place, step in enumerate(steps)
+            if not walk.ends[step]
+        ]
         kept = [step for *_, step in sorted(rest)][: method.n // method.width]
         if not kept:
             break
@@ -156,7 +209,9 @@ def dvts_walk(method: Any, walk: Walk) -> str | None:
     for _ in range(method.rounds):
         steps = walk.take([parent for parent in current for _ in range(method.width)])
         groups = [steps[i : i + method.width] for i in range(0, len(steps), method.width)]
-        best = [min(group, key=lambda step: (-walk.rank(step), group.index(step))) for group in groups]
+        best = [
+            min(group, key=lambda step: (-walk.rank(step), group.index(step))) for group in groups
+        ]
         finished += [step for step in best if walk.ends[step]]
         current = [step for step in best if not walk.ends[step]]
         if not current:
@@ -168,7 +223,11 @@ def path_walk(method: Any, walk: Walk) -> str | None:
     prefix, branches = -1, []
     while len(branches) < method.n:
         window = walk.take([prefix] * min(method.window, method.n - len(branches)))
-        while going := [i for i, s in enumerate(window) if not walk.ends[s] and len(walk.path(s)) < method.rounds]:
+        while going := [
+            i
+            for i, s in enumerate(window)
+            if not walk.ends[s] and len(walk.path(s)) < method.rounds
+        ]:
             for i, step in zip(going, walk.take([window[i] for i in going]), strict=True):
                 window[i] = step
         branches += window

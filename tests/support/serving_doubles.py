@@ -47,21 +47,29 @@ def asked_by_text(texts: Sequence[str], **fields: Any) -> list[Question]:
     return [Question(f"q{i}", text, **fields) for i, text in enumerate(texts)]
 
 
-def simple(out: Path, asked: Sequence[str], /, *, size: int = 4, llm: str = "gpt-3.5-turbo", **fields: Any) -> Path:
+def simple(
+    out: Path, asked: Sequence[str], /, *, size: int = 4, llm: str = "gpt-3.5-turbo", **fields: Any
+) -> Path:
     """A recording of one LLM on questions q0, q1, ... with these texts."""
     questions = asked_by_text(asked)
     pools = [rows(question, size, **fields) for question in questions]
     return write(out, [(LLMInfo(llm, 0.7, 64), pools)], questions)
 
 
-def chat(content: object, *, headers: Mapping[str, str] | None = None, path: str = "", **fields: Any) -> Call:
+def chat(
+    content: object, *, headers: Mapping[str, str] | None = None, path: str = "", **fields: Any
+) -> Call:
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     body = {"model": "gpt-3.5-turbo", "messages": messages} | fields
     return post(orjson.dumps(body), headers=headers, path=path)
 
 
 def post(
-    body: bytes, *, headers: Mapping[str, str] | None = None, path: str = "", of: str = "chat/completions"
+    body: bytes,
+    *,
+    headers: Mapping[str, str] | None = None,
+    path: str = "",
+    of: str = "chat/completions",
 ) -> Call:
     return Call("POST", f"{path}/v1/{of}", "", dict(headers or {}), body)
 
@@ -81,7 +89,10 @@ def events(reply: Reply) -> list[dict[str, Any]]:
     assert not isinstance(reply.body, bytes)
     lines = list(reply.body)
     assert lines[-1] == b"data: [DONE]\n\n"
-    assert all(line.startswith(b"data: ") and line.endswith(b"\n\n") and line.count(b"\n") == 2 for line in lines)
+    assert all(
+        line.startswith(b"data: ") and line.endswith(b"\n\n") and line.count(b"\n") == 2
+        for line in lines
+    )
     return [orjson.loads(line[6:]) for line in lines[:-1]]
 
 

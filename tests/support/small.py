@@ -36,7 +36,9 @@ def question(index: int, gold: str | None, text: str | None = None) -> Question:
     return Question(f"toy/{index}", text or f"What is question {index}?", gold, gold)
 
 
-def pool(index: int, answers: Answers, *, tokens: Sequence[int] | None = None, **fields: Any) -> PoolRows:
+def pool(
+    index: int, answers: Answers, *, tokens: Sequence[int] | None = None, **fields: Any
+) -> PoolRows:
     size = len(answers)
     return PoolRows(
         f"toy/{index}",
@@ -45,7 +47,13 @@ def pool(index: int, answers: Answers, *, tokens: Sequence[int] | None = None, *
         list(answers),
         list(tokens) if tokens is not None else [10 + i for i in range(size)],
         ["stop" if a is not None else "length" for a in answers],
-        **({"prompt": f'[{{"role":"user","content":"What is question {index}?"}}]', "prompt_tokens": 7} | fields),
+        **(
+            {
+                "prompt": f'[{{"role":"user","content":"What is question {index}?"}}]',
+                "prompt_tokens": 7,
+            }
+            | fields
+        ),
     )
 
 
@@ -60,7 +68,10 @@ def write_toy(
 ) -> Path:
     """A recording of one dataset: per LLM one list of answers per question."""
     llms = (
-        (LLMInfo(llm, temperature=0.7, max_tokens=64), (pool(i, own) for i, own in enumerate(answers)))
+        (
+            LLMInfo(llm, temperature=0.7, max_tokens=64),
+            (pool(i, own) for i, own in enumerate(answers)),
+        )
         for llm, answers in pools.items()
     )
     info = DatasetInfo(dataset, "Toy questions", "verbatim", "test-1")
@@ -79,7 +90,9 @@ def write_rows(
     scorer: ScorerInfo = SCORER,
     **options: Any,
 ) -> Path:
-    """A recording of one dataset from rows: golds in the order of the questions, then each LLM and its pools."""
+    """A recording of one dataset from rows: golds in the order of the questions, then each LLM and
+    its pools.
+    """
     numbered = golds if isinstance(golds, Mapping) else dict(enumerate(golds))
     with RecordingWriter(out, operation={"name": "test"}, **options) as writer:
         writer.add_dataset(info, [question(i, gold) for i, gold in numbered.items()])
@@ -94,18 +107,27 @@ def write_rows(
 
 def content(folder: Path) -> dict[str, bytes]:
     """The bytes of all files in a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def restate(recording: Path, path: str) -> None:
     """Write into the manifest what a file that was changed on purpose has now."""
-    manifest, data = json.loads((recording / "manifest.json").read_text()), (recording / path).read_bytes()
+    manifest, data = (
+        json.loads((recording / "manifest.json").read_text()),
+        (recording / path).read_bytes(),
+    )
     manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     put_manifest(recording, manifest)
 
 
 def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
-    """A copy of a recording whose LLMs have the parts named (such as "texts") in files of so many questions each."""
+    """A copy of a recording whose LLMs have the parts named (such as "texts") in files of so many
+    questions each.
+    """
     shutil.copytree(recording, out)
     manifest = json.loads((out / "manifest.json").read_text())
     for path in [path for path in manifest["files"] if path.split("/")[0] in questions]:
@@ -120,7 +142,11 @@ def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
             (out / piece).parent.mkdir(exist_ok=True)
             pq.write_table(table.slice(start, stop - start), out / piece, write_page_index=True)
             data = (out / piece).read_bytes()
-            record = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "rows": stop - start}
+            record = {
+                "bytes": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "rows": stop - start,
+            }
             manifest["files"][piece] = record
     put_manifest(out, manifest | {"features": sorted({*manifest["features"], "several-files"})})
     return out
@@ -132,10 +158,14 @@ def put_manifest(recording: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, ScoreRows]:
-    """A pool with log-probabilities and scores, a few of them missing; coarse numbers, so that some are equal."""
+    """A pool with log-probabilities and scores, a few of them missing; coarse numbers, so that some
+    are equal.
+    """
     draw = Random(f"{llm} {index}")  # noqa: S311  values of a test
     plain = pool(index, answers)
-    confidences = [[draw.randrange(16) / 4 for _ in range(tokens)] for tokens in plain.output_tokens]
+    confidences = [
+        [draw.randrange(16) / 4 for _ in range(tokens)] for tokens in plain.output_tokens
+    ]
     logprobs = [[-draw.randrange(8) / 8 for _ in range(tokens)] for tokens in plain.output_tokens]
     lost = {i for i in range(len(answers)) if draw.random() < 0.15}
     rich = replace(
@@ -148,14 +178,32 @@ def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, Score
     scores = [None if draw.random() < 0.1 else draw.randrange(5) / 4 for _ in given]
     steps = [[draw.randrange(1, 9) / 8 for _ in range(draw.randrange(4))] or None for _ in given]
     tokens = [40 + draw.randrange(9) for _ in given]
-    return rich, ScoreRows(f"toy/{index}", given, scores, steps, prompt_tokens=tokens, output_tokens=[1 for _ in given])
+    return rich, ScoreRows(
+        f"toy/{index}", given, scores, steps, prompt_tokens=tokens, output_tokens=[1 for _ in given]
+    )
 
 
 def write_scored_toy(
-    out: Path, pools: Mapping[str, Sequence[Answers]], golds: Sequence[str | None], prices: str = "2025-06-02"
+    out: Path,
+    pools: Mapping[str, Sequence[Answers]],
+    golds: Sequence[str | None],
+    prices: str = "2025-06-02",
 ) -> Path:
-    """The recording of `write_toy` with log-probabilities, and with scores and step scores by `SCORER`."""
-    made = {llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)] for llm, answers in pools.items()}
-    llms = ((LLMInfo(llm, temperature=0.7, max_tokens=64), [rich for rich, _ in own]) for llm, own in made.items())
+    """The recording of `write_toy` with log-probabilities, and with scores and step scores by
+    `SCORER`.
+    """
+    made = {
+        llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)]
+        for llm, answers in pools.items()
+    }
+    llms = (
+        (LLMInfo(llm, temperature=0.7, max_tokens=64), [rich for rich, _ in own])
+        for llm, own in made.items()
+    )
     plain = write_rows(out.with_name(f"{out.name}-plain"), golds, *llms, prices=prices)
-    return add_scores(plain, out, SCORER, {("toy", llm): [scored for _, scored in own] for llm, own in made.items()})
+    return add_scores(
+        plain,
+        out,
+        SCORER,
+        {("toy", llm): [scored for _, scored in own] for llm, own in made.items()},
+    )

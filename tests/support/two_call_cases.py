@@ -15,5 +15,12 @@ def table_of_moments(count: int = 400, seed: int = 0) -> Moments:
     """Random moments, with the ends of rho and mu and both neighbourhoods of them."""
     rng = np.random.default_rng(seed)
     mu = [*rng.random(count), 0.0, 0.0, 1.0, 1.0, *np.repeat([0.5, 0.3, 0.97], 6)]
-    rho = [*rng.beta(0.4, 0.4, count), 0.0, 1.0, 0.0, 1.0, *np.tile([0.0, 1e-14, 1e-6, 1 - 1e-6, 1 - 1e-14, 1.0], 3)]
+    rho = [
+        *rng.beta(0.4, 0.4, count),
+        0.0,
+        1.0,
+        0.0,
+        1.0,
+        *np.tile([0.0, 1e-14, 1e-6, 1 - 1e-6, 1 - 1e-14, 1.0], 3),
+    ]
     return Moments.from_correlation(mu, rho)

@@ -1,8 +1,10 @@
-"""The answers that upstreams recorded beside their texts in `../shared/real`, and how often feval's extraction agrees.
+"""The answers that upstreams recorded beside their texts in `../shared/real`, and how often feval's
+extraction agrees.
 
-Upstream's side is read without feval's extraction: a stored string counts as an answer only where it is one and nothing else.
-Texts without an answer to compare are left out: programs of thought (upstream ran them), LINC's neurosymbolic formulas (upstream
-proved them), Game of 24 (no answer kind) and the probed traces (answers without texts).
+Upstream's side is read without feval's extraction: a stored string counts as an answer only where
+it is one and nothing else. Texts without an answer to compare are left out: programs of thought
+(upstream ran them), LINC's neurosymbolic formulas (upstream proved them), Game of 24 (no answer
+kind) and the probed traces (answers without texts).
 """
 
 from __future__ import annotations
@@ -27,12 +29,17 @@ from feval.answers import canonical, decimal_key, extract
 
 LEDGER = DATA / "upstream_answers.toml"
 
-_DATE = r"\s*(\d{1,2}/\d{1,2}/\d{4}|[A-Z][a-z]+\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4}|\d{1,2}(?:st|nd|rd|th)? [A-Z][a-z]+,? \d{4})"
+_DATE = (
+    r"\s*(\d{1,2}/\d{1,2}/\d{4}|[A-Z][a-z]+\.? \d{1,2}(?:st|nd|rd|th)?,?"
+    r" \d{4}|\d{1,2}(?:st|nd|rd|th)? [A-Z][a-z]+,? \d{4})"
+)
 _ONE_DATE = re.compile(rf"{_DATE}(?:[^\w\n]{{0,3}}\(.*|[^\w\n(]*)(?:\n|$)")
 
 
 class Pair(NamedTuple):
-    """One text with what upstream recorded for it: the canonical answer, and the string as stored."""
+    """One text with what upstream recorded for it: the canonical answer, and the string as
+    stored.
+    """
 
     text: str
     upstream: str | None
@@ -78,12 +85,16 @@ class Source:
         return READERS[self.name.partition("/")[0]](real, self.name)
 
     def differences(self, real: Path) -> tuple[int, list[Difference]]:
-        """How many texts there are, and those that feval reads in another way; an answer that is no label is none to upstream."""
+        """How many texts there are, and those that feval reads in another way; an answer that is no
+        label is none to upstream.
+        """
         pairs = list(self.pairs(real))
         read = [Difference(pair, answer(self.kind, pair.text, self.choices)) for pair in pairs]
         if self.labels:
             read = [Difference(pair, ours if ours in self.labels else None) for pair, ours in read]
-        return len(pairs), [difference for difference in read if difference.ours != difference.pair.upstream]
+        return len(pairs), [
+            difference for difference in read if difference.ours != difference.pair.upstream
+        ]
 
 
 def reasons() -> dict[str, str]:
@@ -110,7 +121,9 @@ def reason(source: Source, difference: Difference) -> str:
         return "several-labels" if ours is None else "first-word"
     if upstream_name == "linc":
         return "contradicted" if ours else "unnamed"
-    return {"mot_cascade": "two-quantities", "modelswitch": "formula"}.get(upstream_name, "unexplained")
+    return {"mot_cascade": "two-quantities", "modelswitch": "formula"}.get(
+        upstream_name, "unexplained"
+    )
 
 
 @cache
@@ -127,7 +140,9 @@ def mot_cascade(real: Path, name: str) -> Iterator[Pair]:
 
 
 def date(stored: str) -> str | None:
-    """MM/DD/YYYY of a string that is one date, with at most a remark in brackets or further lines behind it."""
+    """MM/DD/YYYY of a string that is one date, with at most a remark in brackets or further lines
+    behind it.
+    """
     found = _ONE_DATE.match(stored)
     if found is None:
         return None
@@ -144,7 +159,9 @@ def number(stored: float | str) -> str | None:
     """The key of a number, or of a string that is one and nothing else."""
     if isinstance(stored, str):
         plain = stored.replace(",", "")
-        return decimal_key(Fraction(plain)) if re.fullmatch(r"-?\d+(?:\.\d+|/\d+)?", plain) else None
+        return (
+            decimal_key(Fraction(plain)) if re.fullmatch(r"-?\d+(?:\.\d+|/\d+)?", plain) else None
+        )
     return decimal_key(stored)
 
 
@@ -190,7 +207,10 @@ def qwen_rm(real: Path, name: str) -> Iterator[Pair]:
             yield Pair(text, canonical("latex", prediction), prediction)
 
 
-READERS = {reader.__name__: reader for reader in (mot_cascade, esc, coupled_mmlu, modelswitch, linc, qwen_rm)}
+READERS = {
+    reader.__name__: reader
+    for reader in (mot_cascade, esc, coupled_mmlu, modelswitch, linc, qwen_rm)
+}
 
 
 def unpacked(path: Path) -> str:

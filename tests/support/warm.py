@@ -1,11 +1,13 @@
-"""Programs that start with feval imported already: a server forks itself for each, in a tenth of the time.
+"""Programs that start with feval imported already: a server forks itself for each, in a tenth of
+the time.
 
-    python warm.py serve SOCKET               imports, prints "ready", serves until its standard input ends
-    python warm.py SOCKET feval ARGUMENTS...  `feval` in a fork of the server
+    python warm.py serve SOCKET               imports, prints "ready", serves until its standard
+    input ends python warm.py SOCKET feval ARGUMENTS...  `feval` in a fork of the server
     python warm.py SOCKET -c CODE             code in a fork of the server, with warnings as errors
 
-A fork has the arguments, folder, environment and standard streams of its caller, which ends as the fork does, passes signals on,
-and takes the fork with it when it is killed. A library that the server imports has read the environment of the server.
+A fork has the arguments, folder, environment and standard streams of its caller, which ends as the
+fork does, passes signals on, and takes the fork with it when it is killed. A library that the
+server imports has read the environment of the server.
 """
 
 from __future__ import annotations
@@ -49,13 +51,16 @@ def serve(address: str) -> list[str]:
         helpers: list[int] = []
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             caller, _ = listener.accept()
-            with warnings.catch_warnings(action="ignore"):  # newer Pythons mention the threads that NumPy has started
+            # newer Pythons mention the threads that NumPy has started
+            with warnings.catch_warnings(action="ignore"):
                 helper = os.fork()
             if helper == 0:
                 listener.close()
                 return become(caller)
             caller.close()
-            helpers = [each for each in [*helpers, helper] if os.waitpid(each, os.WNOHANG) == (0, 0)]
+            helpers = [
+                each for each in [*helpers, helper] if os.waitpid(each, os.WNOHANG) == (0, 0)
+            ]
     sys.exit()
 
 
@@ -75,12 +80,16 @@ def warm() -> None:
 
 
 def become(caller: socket.socket) -> list[str]:
-    """Be the program in a second fork, while the first tells it of signals and the caller of its end."""
+    """Be the program in a second fork, while the first tells it of signals and the caller of its
+    end.
+    """
     import threading
     from contextlib import suppress
 
     size, streams, _, _ = socket.recv_fds(caller, 8, 3)
-    words, folder, environment = json.loads(caller.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+    words, folder, environment = json.loads(
+        caller.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    )
     program = os.fork()
     if program == 0:
         caller.close()

@@ -1,4 +1,6 @@
-"""The tiny model as a backend that notes what it is asked, and recordings by it that are the same whenever they are made."""
+"""The tiny model as a backend that notes what it is asked, and recordings by it that are the same
+whenever they are made.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Watched(Tiny):
         if len(self.asked) >= self.most:
             raise Fatal("the server is gone")
         begun = request.prefill.text if request.prefill else None
-        self.asked += [(request.question_id, request.conversation, begun, sample) for sample in samples]
+        self.asked += [
+            (request.question_id, request.conversation, begun, sample) for sample in samples
+        ]
         return await super().complete(request, samples)
 
     @property
@@ -45,13 +49,19 @@ class Watched(Tiny):
         return [each for each in self.asked if each[2] is not None]
 
 
-def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
+def recorded(
+    out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any
+) -> Recording:
     options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
     return open_recording(record_dataset(work, backend or Tiny(), out, **options))
 
 
-def gone_on(out: Path, work: RecordingTask, most: float, limits: Limits) -> tuple[Recording, Watched, Watched]:
-    """A recording that stopped after so many samples, with a torn line behind its journal; what was asked before and after."""
+def gone_on(
+    out: Path, work: RecordingTask, most: float, limits: Limits
+) -> tuple[Recording, Watched, Watched]:
+    """A recording that stopped after so many samples, with a torn line behind its journal; what was
+    asked before and after.
+    """
     before, after = Watched(most), Watched()
     with pytest.raises(Fatal):
         recorded(out, work, before, limits=limits)

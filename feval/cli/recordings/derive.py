@@ -37,7 +37,9 @@ _MAX_IDS_BYTES = 64 << 20
 
 
 def merge(
-    recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)
+    ],
     out: NewFolder,
     equality: Equality = None,
     *,
@@ -45,7 +47,8 @@ def merge(
 ) -> None:
     """Join recordings into a new one.
 
-    They may differ in datasets, in LLMs, in questions or in several of them. The old recordings stay as they are.
+    They may differ in datasets, in LLMs, in questions or in several of them. The old recordings
+    stay as they are.
 
     Example: feval merge small large --out both
     """
@@ -60,22 +63,30 @@ def select(
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     questions_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the questions with these ids, one per line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the questions with these ids, one per line."),
     ] = None,
-    first: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N questions.")] = None,
-    samples: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N CoTs of each pool.")] = None,
+    first: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep the first N questions.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep the first N CoTs of each pool.")
+    ] = None,
     min_cots: Annotated[
-        int | None, typer.Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
+        int | None,
+        typer.Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM."),
     ] = None,
     rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Give an LLM another name. Repeat for several.")
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="Give an LLM another name. Repeat for several."),
     ] = None,
     *,
     show: Output,
 ) -> None:
     """Make a smaller recording from a recording, or one with other names.
 
-    Keep some datasets, LLMs or questions, or the first CoTs of each pool; the old recording stays as it is.
+    Keep some datasets, LLMs or questions, or the first CoTs of each pool; the old recording stays
+    as it is.
 
     Example: feval select big --llm gpt-3.5-turbo --samples 20 --out small
     """
@@ -104,7 +115,10 @@ def extract(
     out: NewFolder,
     answer_kind: AnswerKind = None,
     answers: Annotated[
-        str, typer.Option(metavar="FROM", help="text: extract again; stored: only normalize the stored answers.")
+        str,
+        typer.Option(
+            metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
+        ),
     ] = "text",
     equality: Equality = None,
     *,
@@ -113,15 +127,21 @@ def extract(
 ) -> None:
     """Extract the answers of a recording again.
 
-    Reads the stored texts with this version's extraction, or as another kind of answer, writes a new recording, and shows which
-    answers and golds changed. No LLM is asked; the old recording stays as it is.
+    Reads the stored texts with this version's extraction, or as another kind of answer, writes a
+    new recording, and shows which answers and golds changed. No LLM is asked; the old recording
+    stays as it is.
 
     Example: feval extract my-recording --answer-kind latex --out again
     """
     recording = local_folder(recording)
     with machines.opened() as executor:
         extraction = extract_answers(
-            recording, out, answer_kind=answer_kind, source=answers, equality=equality, executor=executor
+            recording,
+            out,
+            answer_kind=answer_kind,
+            source=answers,
+            equality=equality,
+            executor=executor,
         )
     for sentence in extraction.notes:
         show.note(sentence)
@@ -135,8 +155,8 @@ def _question_ids(path: Path) -> list[str]:
         lines = read_regular(path, _MAX_IDS_BYTES).decode("utf-8-sig").split("\n")
     except OSError as error:
         raise SourceError(
-            f"{path} should be a file with one question id per line; it cannot be read: {error.strerror or error}. "
-            "Check --questions-file."
+            f"{path} should be a file with one question id per line; it cannot be read:"
+            f" {error.strerror or error}. Check --questions-file."
         ) from error
     except UnicodeDecodeError as error:
         raise SourceError(
@@ -152,10 +172,14 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
     if first < 1:
         raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
     # Question ids are unique within a dataset only, so there must be one dataset.
-    dataset = only_name("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
+    dataset = only_name(
+        "dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids()
+    )
     ids = recording.votes(dataset).question_ids
     if first > len(ids):
-        raise NotRecordedError(f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more.")
+        raise NotRecordedError(
+            f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more."
+        )
     return list(ids[:first])
 
 
@@ -166,5 +190,7 @@ def _renamed(pairs: Sequence[str]) -> dict[str, str]:
     """The new name of each LLM, from OLD=NEW."""
     names = dict(pair.partition("=")[::2] for pair in pairs)
     if len(names) < len(pairs) or not all(old and new for old, new in names.items()):
-        raise UsageError(f"--rename takes OLD=NEW, once for each LLM; {', '.join(pairs)!r:.120} was given.")
+        raise UsageError(
+            f"--rename takes OLD=NEW, once for each LLM; {', '.join(pairs)!r:.120} was given."
+        )
     return names

@@ -21,7 +21,15 @@ from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
 from feval.hub.places import local_folder
-from feval.publish.licences import OTHER, USUAL, Licence, check_licence, is_licence, is_link, is_name
+from feval.publish.licences import (
+    OTHER,
+    USUAL,
+    Licence,
+    check_licence,
+    is_licence,
+    is_link,
+    is_name,
+)
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, size
@@ -50,50 +58,76 @@ def push(
         ),
     ],
     second: Annotated[
-        str | None, typer.Argument(metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False
+        ),
     ] = None,
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Results to publish with it: what a command wrote with --out; repeat for more."
+            metavar="DIR",
+            help="Results to publish with it: what a command wrote with --out; repeat for more.",
         ),
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="Make a new repository public. Default: private.")] = False,
-    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Name this version, such as v1.")] = None,
-    create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
+    public: Annotated[
+        bool, typer.Option("--public", help="Make a new repository public. Default: private.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
+    tag: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name this version, such as v1.")
+    ] = None,
+    create_pr: Annotated[
+        bool,
+        typer.Option(
+            "--create-pr", help="Open a pull request instead, for somebody else's repository."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")
+    ] = False,
     words: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Your own section of the page; its front matter may set title, license and language."
+            metavar="FILE",
+            help=(
+                "Your own section of the page; its front matter may set title, license and"
+                " language."
+            ),
         ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
+        typer.Option(
+            metavar="WHAT",
+            help="Allow findings: emails, paths, or the MARK of one; repeat for more.",
+        ),
     ] = None,
     prices: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help="Id or file of a price list: of the page's dollars. Default: the recording's."
+            metavar="LIST",
+            help="Id or file of a price list: of the page's dollars. Default: the recording's.",
         ),
     ] = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
+        bool,
+        typer.Option(
+            "--remove", help="Delete files that the repository has and this recording lacks."
+        ),
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
+        typer.Option(
+            metavar="DIR", help="Also write README.md and its picture here, to look at them first."
+        ),
     ] = None,
     *,
     show: Output,
 ) -> None:
     """Publish a recording on the Hugging Face Hub.
 
-    Makes the page, refuses secrets, paths and e-mail addresses in any file, and sends what is new as one commit. With --results
-    alone, results are added to a recording that is already there.
+    Makes the page, refuses secrets, paths and e-mail addresses in any file, and sends what is new
+    as one commit. With --results alone, results are added to a recording that is already there.
 
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
@@ -103,14 +137,19 @@ def push(
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         if words or page or prices:
-            raise UsageError("Results alone do not change the page: --words, --page and --prices need a recording.")
+            raise UsageError(
+                "Results alone do not change the page: --words, --page and --prices need a"
+                " recording."
+            )
         source = f"results for {repository}"
     else:
         recording = local_folder(recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
         options["prices"] = None if prices is None else price_list(prices)
-        options["licence"] = _complete(options.get("licence") or publish.known_licence(recording, seen))
+        options["licence"] = _complete(
+            options.get("licence") or publish.known_licence(recording, seen)
+        )
     with show.progress(f"looking through {source}") as progress:
         release = (
             publish.prepare_results(seen=seen, progress=progress, **options)
@@ -122,14 +161,22 @@ def push(
             show.note(remark)
         release.scan.require_clean()
         todo = publish.changes(release)
-        account = _account(release, todo) | {"dry_run": dry_run, "page": [str(path) for path in written]}
+        account = _account(release, todo) | {
+            "dry_run": dry_run,
+            "page": [str(path) for path in written],
+        }
         if not dry_run:
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
             pushed = publish.push(release, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
         total = size(sum(_size(release, path) for path in todo.sent))
-        headline = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {total}."
-        show.result(account, headline, _table(release, todo), *(f"wrote {path}" for path in written))
+        headline = (
+            f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files,"
+            f" {total}."
+        )
+        show.result(
+            account, headline, _table(release, todo), *(f"wrote {path}" for path in written)
+        )
         return
     address = f"hf://{repository}@{pushed.commit}"
     account |= dataclasses.asdict(pushed) | {"address": address}
@@ -143,7 +190,9 @@ def push(
 
 
 def _seen(show: Output, repository: str, *, needed: bool) -> publish.Seen:
-    """Return the repository as it is; where only the page is looked at, one that cannot be reached counts as new."""
+    """Return the repository as it is; where only the page is looked at, one that cannot be reached
+    counts as new.
+    """
     try:
         return publish.look(repository)
     except HubError as error:
@@ -153,25 +202,31 @@ def _seen(show: Output, repository: str, *, needed: bool) -> publish.Seen:
         return publish.Seen(repository)
 
 
-def _recording_and_repository(first: str, second: str | None, results: list[Path] | None) -> tuple[Path | None, str]:
+def _recording_and_repository(
+    first: str, second: str | None, results: list[Path] | None
+) -> tuple[Path | None, str]:
     """Return what is pushed, `None` for results alone, and the repository."""
     if second is not None:
         return Path(first), second
     if results:
         return None, first
     raise UsageError(
-        f"A push takes a recording and a repository (feval push RECORDING org/name), or a repository and --results DIR; only "
-        f"{first!r:.120} was given."
+        "A push takes a recording and a repository (feval push RECORDING org/name), or a"
+        f" repository and --results DIR; only {first!r:.120} was given."
     )
 
 
 def _read_words(path: Path) -> dict[str, Any]:
-    """Return the arguments of `publish.prepare` in a file: the section, and what its front matter says."""
+    """Return the arguments of `publish.prepare` in a file: the section, and what its front matter
+    says.
+    """
     try:
         text = read_regular(path, _MOST_WORDS_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({why}). Check --words.") from error
+        raise SourceError(
+            f"{path} cannot be read as Markdown in UTF-8 ({why}). Check --words."
+        ) from error
     if not text.startswith("---\n"):
         return {"words": text}
     front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))
@@ -179,19 +234,31 @@ def _read_words(path: Path) -> dict[str, Any]:
     stated = front.license or (OTHER if front.license_name or front.license_link else None)
     licence = None if stated is None else Licence(stated, front.license_name, front.license_link)
     words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
-    return {"title": front.title, "licence": licence, "languages": languages, "words": words or None}
+    return {
+        "title": front.title,
+        "licence": licence,
+        "languages": languages,
+        "words": words or None,
+    }
 
 
 def _complete(licence: Licence | None) -> Licence:
-    """Return a licence; what it lacks is asked for at a terminal, and a `UsageError` where nobody is there."""
+    """Return a licence; what it lacks is asked for at a terminal, and a `UsageError` where nobody
+    is there.
+    """
     if sys.stdin is None or not sys.stdin.isatty():
         return check_licence(licence)
     if licence is None:
-        say("Under which licence do you publish the collection? Neither the recording nor an earlier page states one.")
+        say(
+            "Under which licence do you publish the collection? Neither the recording nor an"
+            " earlier page states one."
+        )
         for usual, (name, _, meaning) in USUAL.items():
             say(f"  {usual:<13} {name}: {meaning}")
         say(f"  {OTHER:<13} another one; you are asked for its name and text")
-        licence = Licence(_asked("Licence, as the Hub spells it", is_licence, "cc-by-4.0, mit or other"))
+        licence = Licence(
+            _asked("Licence, as the Hub spells it", is_licence, "cc-by-4.0, mit or other")
+        )
     if licence.id == OTHER:
         name = licence.name or _asked("Name of the licence", is_name, "my-licence-1.0")
         link = licence.link or _asked(
@@ -203,14 +270,20 @@ def _complete(licence: Licence | None) -> Licence:
 
 def _asked(question: str, suits: Callable[[str], bool], example: str) -> str:
     """Return an answer that suits; licences of the Hub are spelled small."""
-    while not suits(answer := typer.prompt(question, err=True).strip()) and not suits(answer := answer.lower()):
+    while not suits(answer := typer.prompt(question, err=True).strip()) and not suits(
+        answer := answer.lower()
+    ):
         say(f"The Hub spells it as in {example}; {answer!r:.60} does not look like one.")
     return str(answer)
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:
     """Write the page and its pictures as files to look at; earlier ones are replaced."""
-    own = {path: content for path, content in release.files.items() if path.startswith(("README.md", "figures/"))}
+    own = {
+        path: content
+        for path, content in release.files.items()
+        if path.startswith(("README.md", "figures/"))
+    }
     saved = []
     for path, content in own.items():
         if isinstance(content, bytes):
@@ -252,8 +325,13 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
             counts = folders.setdefault(name, [0] * 5)
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
-    columns = [Column(name, number=True) for name in ("new", "changed", "unchanged", "removed", "to send")]
-    rows = [(name, *(f"{count:,}" for count in counts[:4]), size(counts[4])) for name, counts in folders.items()]
+    columns = [
+        Column(name, number=True) for name in ("new", "changed", "unchanged", "removed", "to send")
+    ]
+    rows = [
+        (name, *(f"{count:,}" for count in counts[:4]), size(counts[4]))
+        for name, counts in folders.items()
+    ]
     return Table("", (Column("files"), *columns), tuple(rows))
 
 
@@ -269,18 +347,22 @@ def pull(
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes.")
+        bool,
+        typer.Option(
+            "--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes."
+        ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
+        Path | None,
+        typer.Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone."),
     ] = None,
     *,
     show: Output,
 ) -> None:
     """Fetch a recording from the Hugging Face Hub.
 
-    Every byte is checked against the manifest of the commit, and the content against the recording hash. Afterwards the same
-    address works offline: --recording hf://NAMESPACE/NAME@COMMIT.
+    Every byte is checked against the manifest of the commit, and the content against the recording
+    hash. Afterwards the same address works offline: --recording hf://NAMESPACE/NAME@COMMIT.
 
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
@@ -296,7 +378,10 @@ def _sentences(pulled: hub.Pulled, out: Path | None) -> list[str]:
     left = f"; {counted(pulled.left_out, 'file')} left out" if pulled.left_out else ""
     where = pulled.address if out is None else str(out)
     return [
-        f"{pulled.address}: {counted(pulled.files, 'file')} of {pulled.size:,} bytes are here and checked, {download}{left}",
+        (
+            f"{pulled.address}: {counted(pulled.files, 'file')} of {pulled.size:,} bytes are here"
+            f" and checked, {download}{left}"
+        ),
         f"Recording hash {pulled.recording_hash}",
         f"Open it with --recording {where}, or feval.load(..., recording={where!r})",
     ]

@@ -29,13 +29,16 @@ def show(
     question: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUESTION]", help="Id of a question, or words of its text. Default: list.", show_default=False
+            metavar="[QUESTION]",
+            help="Id of a question, or words of its text. Default: list.",
+            show_default=False,
         ),
     ] = None,
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     sample: Annotated[
-        list[int] | None, typer.Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several.")
+        list[int] | None,
+        typer.Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several."),
     ] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show thoughts, too.")] = False,
     first: Annotated[
@@ -43,15 +46,24 @@ def show(
         typer.Option(
             min=1,
             metavar="N",
-            help="List the N hardest questions. Default: 100. On a page, the first N of each dataset; all that fit.",
+            help=(
+                "List the N hardest questions. Default: 100. On a page, the first N of each"
+                " dataset; all that fit."
+            ),
             show_default=False,
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Make a page to explore the recording in a browser.")
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Make a page to explore the recording in a browser."
+        ),
     ] = None,
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page. Without --html it has the recording's name with .html.")
+        bool,
+        typer.Option(
+            "--open", help="Open the page. Without --html it has the recording's name with .html."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --html.")] = False,
     *,
@@ -59,19 +71,30 @@ def show(
 ) -> None:
     """List the questions of a recording, the hardest first, or show one with its CoTs.
 
-    A question is shown with its gold, how many CoTs of each LLM gave each answer, and the CoTs, in which the answer stands
-    out; on a terminal in colour, through the pager that PAGER names. With --html, a page has all of it, offline: one file that
-    fetches nothing. It holds about 40 MB of texts; what it leaves out it says.
+    A question is shown with its gold, how many CoTs of each LLM gave each answer, and the CoTs, in
+    which the answer stands out; on a terminal in colour, through the pager that PAGER names. With
+    --html, a page has all of it, offline: one file that fetches nothing. It holds about 40 MB of
+    texts; what it leaves out it says.
 
     Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
     """
     opened = open_place(recording)
     if html or open_it:
         if question is not None or sample or reasoning:
-            raise UsageError("A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning out.")
-        name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
+            raise UsageError(
+                "A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning"
+                " out."
+            )
+        name = (
+            str(opened.address or opened.path.resolve())
+            .rstrip("/")
+            .rpartition("/")[2]
+            .partition("@")[0]
+        )
         path = html or Path(f"{name}.html")
-        _make_page(show, opened, _chosen(opened, dataset, llm), path, first, open_it=open_it, force=force)
+        _make_page(
+            show, opened, _chosen(opened, dataset, llm), path, first, open_it=open_it, force=force
+        )
         return
     if force:
         raise UsageError("--force replaces a page; name it with --html.")
@@ -79,7 +102,9 @@ def show(
         _show_question(show, opened, question, dataset, llm, sample, reasoning=reasoning)
         return
     if sample or reasoning:
-        raise UsageError("--sample and --reasoning belong to one question; name it behind the recording.")
+        raise UsageError(
+            "--sample and --reasoning belong to one question; name it behind the recording."
+        )
     listed, tables, recorded = [], [], {}
     for name, llms in _chosen(opened, dataset, llm).items():
         seen = overview(opened, name, llms)
@@ -113,9 +138,12 @@ def _show_question(
     if samples and max(samples) >= largest:
         found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
         raise OutOfRangeError(
-            f"--sample {max(samples)} was asked for, and {found} recorded of question {asked.question.id!r}."
+            f"--sample {max(samples)} was asked for, and {found} recorded of question"
+            f" {asked.question.id!r}."
         )
-    show.pages(question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning))
+    show.pages(
+        question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning)
+    )
 
 
 def _make_page(
@@ -139,8 +167,12 @@ def _make_page(
     show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 
 
-def _chosen(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> dict[str, list[str]]:
-    """Return dataset -> LLMs that the user chose, all for `None`; what nothing was recorded of is an error."""
+def _chosen(
+    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> dict[str, list[str]]:
+    """Return dataset -> LLMs that the user chose, all for `None`; what nothing was recorded of is
+    an error.
+    """
     for dataset in datasets or ():
         recording.require(dataset)
     names = list(dict.fromkeys(datasets or recording.dataset_ids()))
@@ -148,7 +180,12 @@ def _chosen(recording: Recording, datasets: Sequence[str] | None, llms: Sequence
     for llm in llms or ():
         if not any(llm in own for own in known.values()):
             recording.require(names[0], llm)
-    chosen = {name: [llm for llm in dict.fromkeys(llms or own) if llm in own] for name, own in known.items()}
+    chosen = {
+        name: [llm for llm in dict.fromkeys(llms or own) if llm in own]
+        for name, own in known.items()
+    }
     if not any(chosen.values()):
-        raise NotRecordedError(f"{recording.path} holds questions and no CoTs, so there is nothing to look at.")
+        raise NotRecordedError(
+            f"{recording.path} holds questions and no CoTs, so there is nothing to look at."
+        )
     return {name: own for name, own in chosen.items() if own}

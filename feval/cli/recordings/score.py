@@ -1,4 +1,6 @@
-"""`feval score`: add scores by judges, self-checks, reward models and functions to the CoTs of a recording."""
+"""`feval score`: add scores by judges, self-checks, reward models and functions to the CoTs of a
+recording.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ class ScoreSettings(AskingSettings):
         typer.Option(
             "--scorer",
             metavar="SPEC",
-            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
-            "transformers:FOLDER.",
+            help=(
+                "python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL,"
+                " vllm-score:MODEL or transformers:FOLDER."
+            ),
         ),
     ] = None
     scores: Annotated[
@@ -58,30 +62,47 @@ class ScoreSettings(AskingSettings):
         ),
     ] = None
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC.")
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC."
+        ),
     ] = None
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more.")
+        list[str] | None,
+        typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more."),
     ] = None
     llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
+        list[str] | None,
+        typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more."),
     ] = None
     retry_refused: Annotated[
-        bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
+        bool,
+        typer.Option(
+            "--retry-refused",
+            help="Ask again about CoTs that the scorer refused; keep other scores.",
+        ),
     ] = False
-    pairwise: Annotated[bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False
+    pairwise: Annotated[
+        bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")
+    ] = False
     calls: str = "both"
     orders: str = "both"
 
     def check_source(self, *, dry_run: bool) -> None:
         """Raise unless there is a scorer or a table, and options for it alone."""
         if (self.scorer is None) == (self.scores is None):
-            raise UsageError("Scores come from a scorer or from a table: give one of --scorer SPEC and --scores FILE.")
+            raise UsageError(
+                "Scores come from a scorer or from a table: give one of --scorer SPEC and --scores"
+                " FILE."
+            )
         if self.scores is None and self.score:
-            raise UsageError("--score names columns of a table, and none was given; give it with --scores FILE.")
+            raise UsageError(
+                "--score names columns of a table, and none was given; give it with --scores FILE."
+            )
         if self.scores is not None and (self.pairwise or self.retry_refused or dry_run):
             raise UsageError(
-                "Scores of a table are read as they are: leave out --pairwise, --retry-refused and --dry-run."
+                "Scores of a table are read as they are: leave out --pairwise, --retry-refused and"
+                " --dry-run."
             )
 
     def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
@@ -91,7 +112,9 @@ class ScoreSettings(AskingSettings):
         which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
         which["retry_refused"] = self.retry_refused
         if self.pairwise:
-            return PairwiseComparison.of(recording, scorer, calls=self.calls, orders=self.orders, **which)
+            return PairwiseComparison.of(
+                recording, scorer, calls=self.calls, orders=self.orders, **which
+            )
         return CoTScoring.of(recording, scorer, **which)
 
 
@@ -103,16 +126,17 @@ def score(
     *,
     settings: ScoreSettings,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing."),
     ] = False,
     machines: Machines,
     show: Output,
 ) -> None:
     """Add scores to the CoTs of a recording.
 
-    A function, a judge, a self-check or a reward model scores every CoT, or its steps; or a table has the scores. They go into
-    a new recording. If the run stops, the same command continues it. Functions run with your permissions: name only those you
-    trust.
+    A function, a judge, a self-check or a reward model scores every CoT, or its steps; or a table
+    has the scores. They go into a new recording. If the run stops, the same command continues it.
+    Functions run with your permissions: name only those you trust.
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
@@ -132,20 +156,27 @@ def score(
             pairwise=settings.pairwise,
             executor=executor,
         )
-        prices = settings.prices or default_prices(scorer.request_cost.model if scorer.request_cost else "")
+        prices = settings.prices or default_prices(
+            scorer.request_cost.model if scorer.request_cost else ""
+        )
         task = settings.task(recording, scorer)
         if dry_run:
-            _show_estimate(show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings)
+            _show_estimate(
+                show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings
+            )
             return
         with show.progress(f"scoring {recording.name}") as bar:
             result = run_scoring(
-                task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit,
+                task, out, limits=settings.limits(), prices=prices,
+                cost_limit_usd=settings.cost_limit,
                 progress=RunDisplay(bar, show),
             )  # fmt: skip
     _show_result(show, result, out)
 
 
-def _import_scores(show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings) -> None:
+def _import_scores(
+    show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings
+) -> None:
     from feval.importers.tables.scores import import_scores  # loads pyarrow
 
     imported = import_scores(
@@ -159,9 +190,13 @@ def _import_scores(show: Output, recording: Path, source: Path, out: Path, setti
     )
     for sentence in imported.notes:
         show.note(sentence)
-    scored = ", ".join(f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items())
+    scored = ", ".join(
+        f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items()
+    )
     show.result(
-        dataclasses.asdict(imported) | {"path": str(out)}, info_headline(open_recording(out)), f"scored: {scored}"
+        dataclasses.asdict(imported) | {"path": str(out)},
+        info_headline(open_recording(out)),
+        f"scored: {scored}",
     )
 
 
@@ -172,19 +207,27 @@ def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path
         summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
         if result.refused:
             summary += (
-                f"; {result.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks "
-                "for them again"
+                f"; {result.refused:,} were refused: the same command on {out}, with"
+                " --retry-refused and another --out, asks for them again"
             )
     else:
         summary = (
-            f"{result.verdicts:,} of {result.comparisons:,} comparisons have a verdict by {result.judge}, {result.ties:,} of "
-            f"them ties ({result.same_text:,} of equal texts, which were not asked)"
+            f"{result.verdicts:,} of {result.comparisons:,} comparisons have a verdict by"
+            f" {result.judge}, {result.ties:,} of them ties ({result.same_text:,} of equal texts,"
+            " which were not asked)"
         )
-    show.result(dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary)
+    show.result(
+        dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary
+    )
 
 
 def _show_estimate(
-    show: Output, estimate: CostEstimate, scorer: Scorer, prices: str, unit: str, settings: ScoreSettings
+    show: Output,
+    estimate: CostEstimate,
+    scorer: Scorer,
+    prices: str,
+    unit: str,
+    settings: ScoreSettings,
 ) -> None:
     for note in settings.file_notes():
         show.note(note)
@@ -198,8 +241,14 @@ def _show_estimate(
     else:
         most = "at most" if estimate.at_most else "about"
         sentence += (
-            f", about {prompt:,} prompt tokens and {most} {output:,} output tokens; {estimated_usd(estimate, prices)}."
+            f", about {prompt:,} prompt tokens and {most} {output:,} output tokens;"
+            f" {estimated_usd(estimate, prices)}."
         )
     lengths = "" if prompt is None else f"Lengths are from {estimate.basis}. "
-    account = {"scorer": name, "local": is_local, **dataclasses.asdict(estimate), "settings": settings.in_file}
+    account = {
+        "scorer": name,
+        "local": is_local,
+        **dataclasses.asdict(estimate),
+        "settings": settings.in_file,
+    }
     show.result(account, sentence, f"{lengths}Nothing was asked.")

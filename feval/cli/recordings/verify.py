@@ -33,15 +33,20 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The newest receipt in your state folder.")] = False,
+    last: Annotated[
+        bool, typer.Option("--last", help="The newest receipt in your state folder.")
+    ] = False,
     recordings: Annotated[
         list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
+        typer.Option(
+            "--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."
+        ),
     ] = None,
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
     prices: Annotated[
-        str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
+        str | None,
+        typer.Option(metavar="LIST", help="A price list of your own that the receipt needs."),
     ] = None,
     *,
     machines: Machines,
@@ -55,7 +60,8 @@ def verify(
     """
     if last == (recording is not None):
         raise UsageError(
-            "Name a recording or a receipt to verify, or give --last for the newest receipt in your state folder."
+            "Name a recording or a receipt to verify, or give --last for the newest receipt in your"
+            " state folder."
         )
     files = [make_method(name, sandbox=sandbox) for name in methods or []]
     recording = recording or last_receipt()
@@ -70,7 +76,8 @@ def verify(
         return
     if recordings or methods or sandbox or prices:
         raise UsageError(
-            f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not a receipt."
+            f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not"
+            " a receipt."
         )
     with machines.opened() as executor:
         verification = verify_recording(recording, executor=executor)
@@ -88,7 +95,12 @@ def verify(
     leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
     checked = f"{counted(verification.files, 'file')} and {leaves} checked"
     show.result(
-        summary, *([f"{recording} is sound: {checked}, hash {verification.recording_hash}"] if verification.ok else [])
+        summary,
+        *(
+            [f"{recording} is sound: {checked}, hash {verification.recording_hash}"]
+            if verification.ok
+            else []
+        ),
     )
     if not verification.ok:
         for problem in verification.problems:
@@ -115,10 +127,16 @@ def _verify_receipt(
         "kind": check.kind,
         "numbers": check.numbers,
         "files": list(check.files),
-        "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences],
+        "differences": [
+            {"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences
+        ],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
-    shown = [f"{path} is right: {check.numbers} values of {what} computed again, all equal"] if check.equal else []
+    shown = (
+        [f"{path} is right: {check.numbers} values of {what} computed again, all equal"]
+        if check.equal
+        else []
+    )
     show.result(summary, *shown)
     for line in (*check.files, *_shown_differences(check)):
         say(f"error: {path}: {line}")
@@ -129,7 +147,9 @@ def _verify_receipt(
 def _shown_differences(check: ReceiptCheck) -> list[str]:
     """Return the first differences, and how many more there are."""
     more = len(check.differences) - _MOST_DIFFERENCES
-    rest = [f"{more:,} more of {check.numbers:,} values differ; --json lists all."] if more > 0 else []
+    rest = (
+        [f"{more:,} more of {check.numbers:,} values differ; --json lists all."] if more > 0 else []
+    )
     return [*map(str, check.differences[:_MOST_DIFFERENCES]), *rest]
 
 

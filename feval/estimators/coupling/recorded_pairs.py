@@ -1,9 +1,10 @@
 """Two LLMs compared on recorded calls, coupled (call s of both shares its noise) and independent.
 
-Scores are numbers, 1 and 0 for right and wrong; arrays are [Q, S] with S calls per question. Estimates *within* a question need
-two or more calls; coupling does not change the covariance of accuracies between questions (arXiv 2502.01754, Proposition 1).
-Assumes that, given the question, different calls are independent; call s of one LLM is paired with call s of the other, and
-shares noise with no other call. Sample sizes count pairs of calls.
+Scores are numbers, 1 and 0 for right and wrong; arrays are [Q, S] with S calls per question.
+Estimates *within* a question need two or more calls; coupling does not change the covariance of
+accuracies between questions (arXiv 2502.01754, Proposition 1). Assumes that, given the question,
+different calls are independent; call s of one LLM is paired with call s of the other, and shares
+noise with no other call. Sample sizes count pairs of calls.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ class CoupledStatistics:
     Attributes:
         covariance: [Q] within-question covariance of the two scores of a pair, unbiased.
         variance_coupled: [Q] within-question variance of their difference, unbiased.
-        variance_independent: [Q] the same for calls that share no noise: the sum of the two variances.
-        between: variance over questions of the expected difference, part of both totals: the variance of the means minus the
-            share due to calls, which is unbiased; 0 where that is negative, and for a single question.
-        total_coupled, total_independent: variances of the difference over questions and noise, mean variance + `between`.
+        variance_independent: [Q] the same for calls that share no noise: the sum of the two
+            variances.
+        between: variance over questions of the expected difference, part of both totals: the
+            variance of the means minus the share due to calls, which is unbiased; 0 where that is
+            negative, and for a single question.
+        total_coupled, total_independent: variances of the difference over questions and noise, mean
+            variance + `between`.
     """
 
     covariance: Floats
@@ -50,7 +54,8 @@ class EqualError:
     Attributes:
         independent, error: the number of independent pairs and their mean absolute error.
         coupled: the smallest number of coupled pairs whose mean absolute error is no larger.
-        ratio: coupled / independent where the coupled error, interpolated linearly, equals the independent one.
+        ratio: coupled / independent where the coupled error, interpolated linearly, equals the
+            independent one.
         low, high: ends of the ratio's interval; NaN for a single question.
     """
 
@@ -65,10 +70,12 @@ class EqualError:
 def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledStatistics:
     """Covariance and variances of two LLMs' scores under shared noise, within and over questions.
 
-        Cov_q = sum_s (x_s - mean x)(y_s - mean y) / (S - 1),     Var_ind - Var_coupled = 2 mean_q Cov_q
+        Cov_q = sum_s (x_s - mean x)(y_s - mean y) / (S - 1),     Var_ind - Var_coupled = 2 mean_q
+        Cov_q
 
-    (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same* recorded calls: from the marginal
-    distributions alone, and with pairing. Calls recorded without shared noise have a covariance near 0.
+    (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same*
+    recorded calls: from the marginal distributions alone, and with pairing. Calls recorded without
+    shared noise have a covariance near 0.
 
     Args:
         first, second: [Q, S] scores of the two LLMs; call s of both shares its noise.
@@ -77,12 +84,15 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
         Values per question, and totals.
 
     Raises:
-        OutOfRangeError: shapes that differ, no questions, fewer than two calls, or a score that is not finite.
+        OutOfRangeError: shapes that differ, no questions, fewer than two calls, or a score that is
+            not finite.
     """
     x, y = _scores(first, second)
     calls = x.shape[1]
     if calls < 2:
-        raise OutOfRangeError("Within a question a variance takes two calls or more; each question has 1.")
+        raise OutOfRangeError(
+            "Within a question a variance takes two calls or more; each question has 1."
+        )
     x_off, y_off = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
     covariance = (x_off * y_off).sum(axis=1) / (calls - 1)
     independent = ((x_off**2) + (y_off**2)).sum(axis=1) / (calls - 1)
@@ -91,17 +101,23 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
     spread = float(means.var(ddof=1)) - float(coupled.mean()) / calls if len(means) > 1 else 0.0
     between = max(spread, 0.0)
     return CoupledStatistics(
-        covariance, coupled, independent, between, float(coupled.mean()) + between, float(independent.mean()) + between
+        covariance,
+        coupled,
+        independent,
+        between,
+        float(coupled.mean()) + between,
+        float(independent.mean()) + between,
     )
 
 
 def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats:
-    """Mean absolute error of a mean difference estimated from N of the recorded pairs, exactly (arXiv 2502.01754, Figure 2c).
+    """Mean absolute error of a mean difference estimated from N of the recorded pairs, exactly
+    (arXiv 2502.01754, Figure 2c).
 
         e(N) = E | mean of N pairs drawn without replacement - mean of all M pairs |
 
-    over all choices of N from the M recorded pairs, by the multivariate hypergeometric distribution of the counts of -1, 0 and
-    1; the paper estimates it by sampling.
+    over all choices of N from the M recorded pairs, by the multivariate hypergeometric distribution
+    of the counts of -1, 0 and 1; the paper estimates it by sampling.
 
     Args:
         differences: [...] differences of the M pairs: 1, 0 or -1.
@@ -115,9 +131,15 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
     """
     plus, minus, total = _ternary(differences)
     numbers = np.atleast_1d(np.asarray(sizes))
-    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or (numbers < 1).any() or (numbers > total).any():
+    if (
+        numbers.dtype.kind not in "iu"
+        or numbers.ndim != 1
+        or (numbers < 1).any()
+        or (numbers > total).any()
+    ):
         raise OutOfRangeError(
-            f"Sample sizes are whole numbers from 1 to the {total} recorded pairs; {sizes!r} was given."
+            f"Sample sizes are whole numbers from 1 to the {total} recorded pairs; {sizes!r} was"
+            " given."
         )
     return np.array([_absolute_error(plus, minus, total, int(size)) for size in numbers])
 
@@ -131,20 +153,24 @@ def equal_error_samples(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> EqualError:
-    """How many coupled pairs reach the mean absolute error of so many independent ones (arXiv 2502.01754, Figure 2c).
+    """How many coupled pairs reach the mean absolute error of so many independent ones (arXiv
+    2502.01754, Figure 2c).
 
-    Both errors are those of `estimation_error`, each against the mean of its own recorded pairs. The interval resamples
-    questions with all their pairs. In a resample errors are approximated by a normal with the exact variance
-    s^2 / N * (M - N) / (M - 1), whose common factor cancels, so no search is needed:
+    Both errors are those of `estimation_error`, each against the mean of its own recorded pairs.
+    The interval resamples questions with all their pairs. In a resample errors are approximated by
+    a normal with the exact variance s^2 / N * (M - N) / (M - 1), whose common factor cancels, so no
+    search is needed:
 
         N = M / (1 + (M / n - 1) v_independent / v_coupled),     v the variance over all pairs,
 
-    scaled to match the exact ratio on all questions, and clipped to 1..M. A 95 % interval covers about 0.94 from 30 questions
-    on, less with fewer. Where coupled pairs hardly ever differ (one in a hundred) the error of small N is flat, the ratio is
-    poorly determined, and coverage was 0.5 to 0.75. Assumes, for the interval, questions that are independent draws.
+    scaled to match the exact ratio on all questions, and clipped to 1..M. A 95 % interval covers
+    about 0.94 from 30 questions on, less with fewer. Where coupled pairs hardly ever differ (one in
+    a hundred) the error of small N is flat, the ratio is poorly determined, and coverage was 0.5 to
+    0.75. Assumes, for the interval, questions that are independent draws.
 
     Args:
-        coupled, independent: [Q, S] differences of scores, 1, 0 or -1, of pairs that share noise and of pairs that do not.
+        coupled, independent: [Q, S] differences of scores, 1, 0 or -1, of pairs that share noise
+            and of pairs that do not.
         samples: n, number of independent pairs.
         confidence: coverage of the interval.
         resamples, seed: of the bootstrap.
@@ -153,32 +179,40 @@ def equal_error_samples(
         The number of coupled pairs, its ratio to n and the ratio's interval.
 
     Raises:
-        OutOfRangeError: as for `estimation_error`; pools of different sizes; or independent pairs that never differ, so that
-            their error is 0.
+        OutOfRangeError: as for `estimation_error`; pools of different sizes; or independent pairs
+            that never differ, so that their error is 0.
     """
     shared, apart = (np.asarray(values, np.float64) for values in (coupled, independent))
     if shared.ndim != 2 or shared.shape != apart.shape:
         raise OutOfRangeError(
-            f"Coupled and independent pairs are compared on the same questions with as many calls; their shapes are "
-            f"{shared.shape} and {apart.shape}."
+            "Coupled and independent pairs are compared on the same questions with as many calls;"
+            f" their shapes are {shared.shape} and {apart.shape}."
         )
     error = float(estimation_error(apart, [samples])[0])
     if error <= 0.0:
-        raise OutOfRangeError(f"{samples} of {apart.size} independent pairs have no error to match; ask for fewer.")
+        raise OutOfRangeError(
+            f"{samples} of {apart.size} independent pairs have no error to match; ask for fewer."
+        )
     needed, exact = _needed(_ternary(shared), error)
     if len(shared) == 1:
         return EqualError(samples, error, needed, exact / samples, np.nan, np.nan)
-    moments = np.stack([values.mean(axis=1) for values in (shared, shared**2, apart, apart**2)], axis=1)
+    moments = np.stack(
+        [values.mean(axis=1) for values in (shared, shared**2, apart, apart**2)], axis=1
+    )
     means = bootstrap_means(moments, resamples=resamples, seed=seed)
     tail = 50.0 * (1.0 - confidence)
     resampled = _by_the_normal_law(means, shared.size, samples)
     [observed] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
-    low, high = np.percentile(np.clip(resampled * (exact / observed), 1.0, shared.size) / samples, [tail, 100.0 - tail])
+    low, high = np.percentile(
+        np.clip(resampled * (exact / observed), 1.0, shared.size) / samples, [tail, 100.0 - tail]
+    )
     return EqualError(samples, error, needed, exact / samples, float(low), float(high))
 
 
 def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
-    """Coupled pairs of the same variance of the mean: [R] from [R, 4] first and second moments, coupled and independent."""
+    """Coupled pairs of the same variance of the mean: [R] from [R, 4] first and second moments,
+    coupled and independent.
+    """
     shared, apart = (np.maximum(moments[:, i + 1] - moments[:, i] ** 2, 0.0) for i in (0, 2))
     per_pair = np.divide(apart, shared, out=np.full(len(moments), np.inf), where=shared > _LATTICE)
     needed: Floats = np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
@@ -186,7 +220,9 @@ def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
 
 
 def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
-    """The smallest N with an error no larger, and where the error, linear between whole numbers, equals it."""
+    """The smallest N with an error no larger, and where the error, linear between whole numbers,
+    equals it.
+    """
     plus, minus, total = counts
 
     def at(size: int) -> float:
@@ -218,7 +254,9 @@ def _absolute_error(plus: int, minus: int, total: int, size: int) -> float:
 
 
 def _likely(total: int, marked: int, size: int) -> Int64:
-    """Counts of marked items among `size` of `total` within `_TAIL` standard deviations, for any number of ones."""
+    """Counts of marked items among `size` of `total` within `_TAIL` standard deviations, for any
+    number of ones.
+    """
     share = marked / total
     spread = _TAIL * np.sqrt(size * share * (1.0 - share)) + _TAIL**2 / 2.0
     low = max(0, size - (total - marked), int(np.floor(size * share - spread)))
@@ -227,7 +265,9 @@ def _likely(total: int, marked: int, size: int) -> Int64:
 
 
 def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) -> Floats:
-    """Probability of a count of marked items among `size` drawn from `total`; 0 where it is impossible."""
+    """Probability of a count of marked items among `size` drawn from `total`; 0 where it is
+    impossible.
+    """
     draws = np.asarray(size)
     unmarked = total - marked
     possible = (count >= 0) & (count <= marked) & (draws - count >= 0) & (draws - count <= unmarked)
@@ -235,7 +275,9 @@ def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) ->
 
     def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
         log: Floats = (
-            scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(m + 1.0) - scipy.special.gammaln(n - m + 1.0)
+            scipy.special.gammaln(n + 1.0)
+            - scipy.special.gammaln(m + 1.0)
+            - scipy.special.gammaln(n - m + 1.0)
         )
         return log
 
@@ -250,7 +292,9 @@ def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:
     rounded = np.rint(values)
     wrong = np.flatnonzero(~((np.abs(values - rounded) <= _LATTICE) & (np.abs(rounded) <= 1.0)))
     if not values.size or len(wrong):
-        problem = f"number {wrong[0]} is {float(values[wrong[0]])!r}" if values.size else "there are none"
+        problem = (
+            f"number {wrong[0]} is {float(values[wrong[0]])!r}" if values.size else "there are none"
+        )
         raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {problem}.")
     return int((rounded > 0).sum()), int((rounded < 0).sum()), values.size
 
@@ -259,11 +303,14 @@ def _scores(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats
     x, y = (np.asarray(values, np.float64) for values in (first, second))
     if x.ndim != 2 or x.shape != y.shape or not x.size:
         raise OutOfRangeError(
-            f"Coupled scores are two arrays [questions, calls] of one shape; they have {x.shape} and {y.shape}. Take as many "
-            "calls of both LLMs on the same questions."
+            f"Coupled scores are two arrays [questions, calls] of one shape; they have {x.shape}"
+            f" and {y.shape}. Take as many calls of both LLMs on the same questions."
         )
     for name, values in (("first", x), ("second", y)):
         if len(wrong := np.argwhere(~np.isfinite(values))):
             question, call = wrong[0].tolist()
-            raise OutOfRangeError(f"Scores are finite numbers; {name}[{question}, {call}] is {values[question, call]}.")
+            raise OutOfRangeError(
+                f"Scores are finite numbers; {name}[{question}, {call}] is"
+                f" {values[question, call]}."
+            )
     return x, y

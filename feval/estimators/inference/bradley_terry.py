@@ -19,7 +19,8 @@ def pairwise_wins(accuracy: Floats) -> Floats:
 
         w_ij = P(i right, j wrong) + P(both right or both wrong) / 2 = (1 + a_i - a_j) / 2
 
-    so only the accuracies a matter, under any dependence. The outcomes of the Bradley-Terry model in Hunter (2004), section 1.
+    so only the accuracies a matter, under any dependence. The outcomes of the Bradley-Terry model
+    in Hunter (2004), section 1.
 
     Args:
         accuracy: [R, K] mean accuracies.
@@ -33,12 +34,14 @@ def pairwise_wins(accuracy: Floats) -> Floats:
 def bradley_terry(wins: Floats) -> Floats:
     """Strengths of the Bradley-Terry model: P(i beats j) = 1 / (1 + exp(s_j - s_i)).
 
-    Maximum likelihood by minorisation-maximisation, the step of Hunter (2004, Annals of Statistics 32, 384-406, eq. 3):
+    Maximum likelihood by minorisation-maximisation, the step of Hunter (2004, Annals of Statistics
+    32, 384-406, eq. 3):
 
-        p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j),     W_i = sum_{j != i} w_ij,     s = log p
+        p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j),     W_i = sum_{j != i} w_ij,     s =
+        log p
 
-    Natural logarithms with mean 0; a difference times 400 / log 10 is one on Elo's scale. An entry that never lost has no finite
-    strength: differences are capped at `MAX_STRENGTH`.
+    Natural logarithms with mean 0; a difference times 400 / log 10 is one on Elo's scale. An entry
+    that never lost has no finite strength: differences are capped at `MAX_STRENGTH`.
 
     Args:
         wins: [R, K, K] wins of i over j, K at least 2; the diagonal is ignored.
@@ -52,7 +55,9 @@ def bradley_terry(wins: Floats) -> Floats:
     count = wins.shape[-1]
     off = ~np.eye(count, dtype=bool)
     if count < 2 or not ((wins + wins.transpose(0, 2, 1))[:, off] > 0).all():
-        raise OutOfRangeError(f"A ranking needs two methods that are compared with each other; {count} were given.")
+        raise OutOfRangeError(
+            f"A ranking needs two methods that are compared with each other; {count} were given."
+        )
     shares = np.where(off, wins, 0.0)
     games, total = shares + shares.transpose(0, 2, 1), shares.sum(axis=2)
     least = np.exp(-MAX_STRENGTH)

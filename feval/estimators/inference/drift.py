@@ -1,11 +1,13 @@
-"""Whether new CoTs came from the same LLM as earlier ones: two stratified permutation tests, on answers and on lengths.
+"""Whether new CoTs came from the same LLM as earlier ones: two stratified permutation tests, on
+answers and on lengths.
 
-A provider may change the model behind a name. If nothing changed, old and new CoTs of a question are exchangeable; so the labels
-old and new are permuted within every question, and the observed statistic is compared with the permuted ones. Questions are
-strata: their difficulty and their numbers of old and new CoTs may differ.
+A provider may change the model behind a name. If nothing changed, old and new CoTs of a question
+are exchangeable; so the labels old and new are permuted within every question, and the observed
+statistic is compared with the permuted ones. Questions are strata: their difficulty and their
+numbers of old and new CoTs may differ.
 
-Permutations come from the raw 64-bit outputs of Philox, whose stream NumPy promises to keep; if there are no more arrangements
-than resamples, all are enumerated, and the p-values are exact.
+Permutations come from the raw 64-bit outputs of Philox, whose stream NumPy promises to keep; if
+there are no more arrangements than resamples, all are enumerated, and the p-values are exact.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _NO_PAIR = "No question has both old and new CoTs, so there is nothing to compar
 
 @dataclass(frozen=True)
 class DriftTest:
-    """Observed statistic, p-value of no change, and that adjusted for the two tests; NaN if nothing can be compared."""
+    """Observed statistic, p-value of no change, and that adjusted for the two tests; NaN if nothing
+    can be compared.
+    """
 
     statistic: float
     p_value: float
@@ -42,11 +46,13 @@ class Drift:
 
     Attributes:
         answers: test of the summed chi-square statistic over the answers.
-        lengths: test of van Elteren's statistic of the output tokens; above 0 if new CoTs are longer.
+        lengths: test of van Elteren's statistic of the output tokens; above 0 if new CoTs are
+            longer.
         questions: number of those questions.
         arrangements, exact: number of arrangements of labels used, and whether those are all.
         distance: mean over questions of the total-variation distance between old and new answers.
-        expected_distance: its mean over the arrangements, which is above 0 for pools of finite size.
+        expected_distance: its mean over the arrangements, which is above 0 for pools of finite
+            size.
         old_tokens, new_tokens: means over questions of the mean length of old and of new CoTs.
         reasons: sentences on what is missing.
     """
@@ -64,25 +70,36 @@ class Drift:
 
 
 def drift(
-    question: Integers, answer: Integers, tokens: Integers, new: Bools, *, resamples: int = 1999, seed: int = 0
+    question: Integers,
+    answer: Integers,
+    tokens: Integers,
+    new: Bools,
+    *,
+    resamples: int = 1999,
+    seed: int = 0,
 ) -> Drift:
-    """Test whether old and new CoTs of the same questions are alike in their answers and in their lengths.
+    """Test whether old and new CoTs of the same questions are alike in their answers and in their
+    lengths.
 
-    With n_q CoTs of question q, m_q of them new, c_k with answer k and a_k of those new (no answer is an answer of its own):
+    With n_q CoTs of question q, m_q of them new, c_k with answer k and a_k of those new (no answer
+    is an answer of its own):
 
-        answers   S = sum_q sum_k (a_k - m_q c_k / n_q)^2 n_q^2 / (c_k m_q (n_q - m_q))     Pearson's chi-squares, summed
-        lengths   W = sum_q (R_q - m_q (n_q + 1) / 2) / (n_q + 1)                            R_q: sum of the new ones' mid-ranks
+        answers   S = sum_q sum_k (a_k - m_q c_k / n_q)^2 n_q^2 / (c_k m_q (n_q - m_q))
+        Pearson's chi-squares, summed lengths   W = sum_q (R_q - m_q (n_q + 1) / 2) / (n_q + 1)
+                              R_q: sum of the new ones' mid-ranks
 
-    p is the share of arrangements of the labels within questions with S, or |W|, at least as large as observed; of B sampled
-    ones it is (1 + count) / (1 + B), which keeps the level at any B (Phipson and Smyth 2010, doi:10.2202/1544-6115.1585). W is
-    van Elteren's statistic (P. van Elteren 1960, On the combination of independent two-sample tests of Wilcoxon, Bulletin of the
+    p is the share of arrangements of the labels within questions with S, or |W|, at least as large
+    as observed; of B sampled ones it is (1 + count) / (1 + B), which keeps the level at any B
+    (Phipson and Smyth 2010, doi:10.2202/1544-6115.1585). W is van Elteren's statistic (P. van
+    Elteren 1960, On the combination of independent two-sample tests of Wilcoxon, Bulletin of the
     ISI 37), with weights 1 / (n_q + 1). The two p-values are adjusted together by Holm.
 
-    Assumes that CoTs of one question are exchangeable when nothing changed. The tests are valid for any numbers of CoTs, though
-    few CoTs have little power.
+    Assumes that CoTs of one question are exchangeable when nothing changed. The tests are valid for
+    any numbers of CoTs, though few CoTs have little power.
 
     Args:
-        question, answer, tokens: [N] of each CoT its question's number, its answer's code (-1 for none) and its output tokens.
+        question, answer, tokens: [N] of each CoT its question's number, its answer's code (-1 for
+            none) and its output tokens.
         new: [N] whether it is new.
         resamples: B, at least 1.
         seed: 0 to 2^128 - 1. The same seed and CoTs give the same numbers.
@@ -91,19 +108,26 @@ def drift(
         Both tests; NaN with a reason if no question has both old and new CoTs.
 
     Raises:
-        OutOfRangeError: arrays of different shapes or other types, or resamples or a seed out of range.
+        OutOfRangeError: arrays of different shapes or other types, or resamples or a seed out of
+            range.
     """
     strata = list(_strata(*_checked(question, answer, tokens, new, resamples, seed)))
     if not strata:
         nothing = DriftTest(math.nan, math.nan, math.nan)
-        return Drift(nothing, nothing, 0, 0, False, math.nan, math.nan, math.nan, math.nan, (_NO_PAIR,))
+        return Drift(
+            nothing, nothing, 0, 0, False, math.nan, math.nan, math.nan, math.nan, (_NO_PAIR,)
+        )
     ways = math.prod(math.comb(len(stratum.new), int(stratum.new.sum())) for stratum in strata)
     observed = np.sum([stratum.statistics(stratum.new[None]) for stratum in strata], axis=0)
     exact = ways <= resamples
     arranged = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
-    p_values = [_p_value(abs(observed[0, row]), np.abs(arranged[:, row]), exact=exact) for row in (0, 1)]
+    p_values = [
+        _p_value(abs(observed[0, row]), np.abs(arranged[:, row]), exact=exact) for row in (0, 1)
+    ]
     adjusted = holm(p_values).tolist()
-    answers, lengths = (DriftTest(float(observed[0, row]), p_values[row], adjusted[row]) for row in (0, 1))
+    answers, lengths = (
+        DriftTest(float(observed[0, row]), p_values[row], adjusted[row]) for row in (0, 1)
+    )
     return Drift(
         answers,
         lengths,
@@ -119,7 +143,9 @@ def drift(
 
 @dataclass(frozen=True, eq=False)
 class _Stratum:
-    """The CoTs of one question: answers [n, K] one-hot, mid-ranks of the lengths [n], tokens [n] and which are new [n]."""
+    """The CoTs of one question: answers [n, K] one-hot, mid-ranks of the lengths [n], tokens [n]
+    and which are new [n].
+    """
 
     answers: Floats
     ranks: Floats
@@ -127,7 +153,9 @@ class _Stratum:
     new: Bools
 
     def statistics(self, labels: Bools) -> Floats:
-        """[A, 3] the question's terms of S, W and the total-variation distance, for arrangements [A, n] of its labels."""
+        """[A, 3] the question's terms of S, W and the total-variation distance, for arrangements
+        [A, n] of its labels.
+        """
         size = labels.shape[1]
         news = int(self.new.sum())
         counts = self.answers.sum(axis=0)
@@ -139,14 +167,21 @@ class _Stratum:
         return np.stack([chi_square, lengths, np.abs(excess).sum(axis=1) * spread / 2], axis=1)
 
 
-def _strata(question: Integers, answer: Integers, tokens: Integers, new: Bools) -> Iterator[_Stratum]:
+def _strata(
+    question: Integers, answer: Integers, tokens: Integers, new: Bools
+) -> Iterator[_Stratum]:
     """The questions with both old and new CoTs, in the order of their numbers."""
     order = np.argsort(question, kind="stable")
     starts = np.flatnonzero(np.diff(question[order])) + 1
     for rows in np.split(order, starts):
         if 0 < new[rows].sum() < len(rows):
             codes = np.unique(answer[rows], return_inverse=True)[1]
-            yield _Stratum(np.eye(int(codes.max()) + 1)[codes], _midranks(tokens[rows]), tokens[rows], new[rows])
+            yield _Stratum(
+                np.eye(int(codes.max()) + 1)[codes],
+                _midranks(tokens[rows]),
+                tokens[rows],
+                new[rows],
+            )
 
 
 def _midranks(values: Integers) -> Floats:
@@ -170,7 +205,9 @@ def _enumerated(strata: list[_Stratum]) -> Floats:
 
 
 def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
-    """[B, 3] statistics of random arrangements: in every question the CoTs with the smallest random keys are new."""
+    """[B, 3] statistics of random arrangements: in every question the CoTs with the smallest random
+    keys are new.
+    """
     bits = np.random.Philox(key=seed)
     sums = np.zeros((resamples, 3))
     for stratum in strata:
@@ -196,19 +233,20 @@ def _checked(
 ) -> tuple[Integers, Integers, Integers, Bools]:
     if resamples < 1 or not 0 <= seed < 1 << 128:
         raise OutOfRangeError(
-            f"A test of drift takes 1 resample or more and a seed from 0 to 2^128 - 1; resamples={resamples} and seed={seed} "
-            "were given."
+            "A test of drift takes 1 resample or more and a seed from 0 to 2^128 - 1;"
+            f" resamples={resamples} and seed={seed} were given."
         )
     arrays = [np.asarray(array) for array in (question, answer, tokens, new)]
     kinds = [array.dtype.kind for array in arrays]
     if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1:
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise OutOfRangeError(
-            f"question, answer, tokens and new have one value for each CoT; their shapes are {shapes}."
+            "question, answer, tokens and new have one value for each CoT; their shapes are"
+            f" {shapes}."
         )
     if arrays[0].size and not (set(kinds[:3]) <= set("iu") and kinds[3] == "b"):
         raise OutOfRangeError(
-            "question, answer and tokens are whole numbers and new is true or false for each CoT; found the types "
-            f"{', '.join(str(array.dtype) for array in arrays)}."
+            "question, answer and tokens are whole numbers and new is true or false for each CoT;"
+            f" found the types {', '.join(str(array.dtype) for array in arrays)}."
         )
     return arrays[0], arrays[1], arrays[2], arrays[3].astype(np.bool_)

@@ -15,10 +15,12 @@ _BITS = 36  # leading bits by which costs are compared
 
 
 def pareto(costs: Floats, accuracy: Floats) -> Bools:
-    """Which points are on the Pareto frontier: no other point is as cheap and as good, and better in one of the two.
+    """Which points are on the Pareto frontier: no other point is as cheap and as good, and better
+    in one of the two.
 
     Args:
-        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed differently are equal.
+        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed differently
+            are equal.
         accuracy: [..., P]; differences within 1e-11 are ties.
 
     Returns:
@@ -29,7 +31,8 @@ def pareto(costs: Floats, accuracy: Floats) -> Bools:
     order = np.lexsort((-accuracy, costs), axis=-1)
     cost, right = np.take_along_axis(costs, order, -1), np.take_along_axis(accuracy, order, -1)
     best = np.maximum.accumulate(right, axis=-1)
-    # On the frontier: better than everything cheaper. Among equally dear points the best comes first, and equals follow it.
+    # On the frontier: better than everything cheaper. Among equally dear points the best comes
+    # first, and equals follow it.
     lead = np.concatenate([np.full_like(right[..., :1], -np.inf), best[..., :-1]], axis=-1)
     ahead = right > lead + _EQUAL
     places = np.arange(cost.shape[-1])
@@ -42,12 +45,13 @@ def pareto(costs: Floats, accuracy: Floats) -> Bools:
 
 
 def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Floats:
-    """Average height of the non-decreasing convex hull of a curve over a range of costs: RouterBench's AIQ.
+    """Average height of the non-decreasing convex hull of a curve over a range of costs:
+    RouterBench's AIQ.
 
         AIQ = 1 / (high - low) * integral from low to high of H(c) dc
 
-    H is the smallest concave, non-decreasing function above all points: a user can mix two methods at random, question by
-    question, and leave budget unspent (Hu et al., RouterBench, 2024,
+    H is the smallest concave, non-decreasing function above all points: a user can mix two methods
+    at random, question by question, and leave budget unspent (Hu et al., RouterBench, 2024,
     https://arxiv.org/abs/2403.12031, section 3). Cost is linear here, as there.
 
     Args:
@@ -64,8 +68,8 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     """
     if not high > low or low < costs.min() * (1 - _EQUAL):
         raise OutOfRangeError(
-            f"The area under a hull that begins at {costs.min():g} cannot be taken from {low:g} to {high:g}; take a range of "
-            "some width above the cheapest point."
+            f"The area under a hull that begins at {costs.min():g} cannot be taken from {low:g} to"
+            f" {high:g}; take a range of some width above the cheapest point."
         )
     # The hull begins at the best of the cheapest points; each step follows the steepest rise.
     cheapest = np.flatnonzero(costs == costs.min())

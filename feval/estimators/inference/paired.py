@@ -1,8 +1,10 @@
-"""Two curves on the same questions: differences at equal cost, costs at equal accuracy, and the certainty of their signs.
+"""Two curves on the same questions: differences at equal cost, costs at equal accuracy, and the
+certainty of their signs.
 
-A curve is a row of points (cost, accuracy) sorted by cost. Accuracy is linear in the log cost between points and undefined
-outside. All functions take the resampled means of `bootstrap_means`, in which resample r has the same questions for every
-curve, so that comparisons stay paired. Feval's own reading of curves; assumes resamples of independent questions.
+A curve is a row of points (cost, accuracy) sorted by cost. Accuracy is linear in the log cost
+between points and undefined outside. All functions take the resampled means of `bootstrap_means`,
+in which resample r has the same questions for every curve, so that comparisons stay paired. Feval's
+own reading of curves; assumes resamples of independent questions.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
     """
     if not (costs > 0).all() or not costs[0] * (1 - _EQUAL) <= cost <= costs[-1] * (1 + _EQUAL):
         raise OutOfRangeError(
-            f"A curve from {costs[0]:g} to {costs[-1]:g} has no accuracy at {cost:g}; ask for a cost between its ends."
+            f"A curve from {costs[0]:g} to {costs[-1]:g} has no accuracy at {cost:g}; ask for a"
+            " cost between its ends."
         )
     above = int(np.searchsorted(costs, cost))
     if above == len(costs) or abs(costs[above] - cost) <= _EQUAL * cost or above == 0:
@@ -50,14 +53,16 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
 def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
     """Least cost at which the non-decreasing envelope of a curve reaches an accuracy.
 
-    The envelope is the running maximum of the points by cost, linear in log cost between them: a budget need not be spent.
+    The envelope is the running maximum of the points by cost, linear in log cost between them: a
+    budget need not be spent.
 
     Args:
         target: accuracy.
         costs, accuracy: [R, P] mean costs of each resample, positive, and mean accuracies.
 
     Returns:
-        [R] costs; infinite where the target is never reached, the cheapest point's where that point reaches it already.
+        [R] costs; infinite where the target is never reached, the cheapest point's where that point
+        reaches it already.
     """
     order = np.argsort(costs, axis=1, kind="stable")
     logs = np.log(np.take_along_axis(costs, order, axis=1))
@@ -67,17 +72,20 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
     rows = np.arange(len(costs))
     before = np.maximum(first - 1, 0)
     low, high = best[rows, before], best[rows, first]
-    share = np.where(high > low, np.clip((target - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0)
+    share = np.where(
+        high > low, np.clip((target - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0
+    )
     result: Floats = np.exp(logs[rows, before] + share * (logs[rows, first] - logs[rows, before]))
     result[~reached.any(axis=1)] = np.inf
     return result
 
 
 def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
-    """Ends of the percentile interval of resampled values [R], ignoring NaN but not infinity (Efron and Tibshirani, chapter 13).
+    """Ends of the percentile interval of resampled values [R], ignoring NaN but not infinity (Efron
+    and Tibshirani, chapter 13).
 
-    The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN if no value is defined. An end
-    between a finite and an infinite value is infinite.
+    The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN if no
+    value is defined. An end between a finite and an infinite value is infinite.
     """
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
@@ -96,7 +104,8 @@ def _quantile(ordered: Floats, share: float) -> float:
 
 
 def flip_probability(observed: float, resampled: Floats) -> float:
-    """Share of resamples [R] with the opposite sign, ties counting half: #{d* on the other side} / R + #{d* = 0} / (2 R).
+    """Share of resamples [R] with the opposite sign, ties counting half: #{d* on the other side} /
+    R + #{d* = 0} / (2 R).
 
     An observed difference of 0 counts as positive.
     """
@@ -108,9 +117,10 @@ def flip_probability(observed: float, resampled: Floats) -> float:
 def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
     """Holm's adjustment, which bounds the probability of any false alarm among all m comparisons.
 
-    With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, A simple sequentially
-    rejective multiple test procedure, Scandinavian Journal of Statistics 6, https://www.jstor.org/stable/4615733). It holds
-    under any dependence. Assumes that each p-value by itself is valid.
+    With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979,
+    A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6,
+    https://www.jstor.org/stable/4615733). It holds under any dependence. Assumes that each p-value
+    by itself is valid.
 
     Args:
         p_values: m of them.

@@ -1,7 +1,9 @@
-"""Exact means of stopping rules over all orders of a pool: the sums of `orders` with equal counts merged.
+"""Exact means of stopping rules over all orders of a pool: the sums of `orders` with equal counts
+merged.
 
-A rule depends on the rivals' counts, not on which rival has which. So the ways to draw samples of the rivals are summed by the
-partition p of their counts, candidate by candidate, least recorded first:
+A rule depends on the rivals' counts, not on which rival has which. So the ways to draw samples of
+the rivals are summed by the partition p of their counts, candidate by candidate, least recorded
+first:
 
     ways(p) = sum over all counts v of the rivals that make p  prod_a C(n_a, v_a)
 
@@ -9,9 +11,10 @@ and with g samples of the gold answer, z without an answer, and s of all togethe
 
     P[end there] = ways(p) C(n_gold, g) C(n_none, z) / C(S, s) * ends(p, g, z)
 
-A second sum carries sum_a v_a m_a, with the mean tokens m_a of each rival. All questions share the partitions: a step is a few
-operations on an array [partitions, questions]. There are 2,714 partitions of up to 20 samples, but 215,308 of up to 40: beyond
-`MOST_PARTITIONS` the walk of `orders` is faster. Every term is positive. Feval's own; assumes only that every order of a
+A second sum carries sum_a v_a m_a, with the mean tokens m_a of each rival. All questions share the
+partitions: a step is a few operations on an array [partitions, questions]. There are 2,714
+partitions of up to 20 samples, but 215,308 of up to 40: beyond `MOST_PARTITIONS` the walk of
+`orders` is faster. Every term is positive. Feval's own; assumes only that every order of a
 question's samples is equally likely.
 """
 
@@ -36,7 +39,9 @@ _QUESTIONS = 128  # per block
 
 
 def number_of_partitions(budget: int) -> int:
-    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by Euler's product."""
+    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by
+    Euler's product.
+    """
     ways = [1] + [0] * budget
     for part in range(1, budget + 1):
         for total in range(part, budget + 1):
@@ -45,9 +50,15 @@ def number_of_partitions(budget: int) -> int:
 
 
 def over_partitions(
-    pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: AnswerCounts,
+    gold_tokens: Integers,
+    rival_tokens: Integers,
+    none_tokens: Integers,
+    ends: Ends,
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.expected_votes`."""
+    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for
+    `orders.expected_votes`.
+    """
     partitions = _Partitions(ends.budget)
     stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
@@ -63,7 +74,9 @@ def over_partitions(
         rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
         ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
-        result[:, block] = stops.sums(ways, pools.rows(block), spent[0][block], spent[1][block], choose)
+        result[:, block] = stops.sums(
+            ways, pools.rows(block), spent[0][block], spent[1][block], choose
+        )
     return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
 
@@ -97,23 +110,32 @@ class _Partitions:
 
     @cached_property
     def grown(self) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-        """[budget + 1] for every part: partitions with room for it, and the partitions that include it."""
+        """[budget + 1] for every part: partitions with room for it, and the partitions that include
+        it.
+        """
         order = np.argsort(self.keys)
         result = []
         for part in range(self.budget + 1):
             room = np.flatnonzero(self.totals + part <= self.budget)
-            place = order[np.searchsorted(self.keys, self.keys[room] + self.codes[part], sorter=order)]
+            place = order[
+                np.searchsorted(self.keys, self.keys[room] + self.codes[part], sorter=order)
+            ]
             result.append((room, place if part else room))
         return result
 
     def ways(self, rivals: Int64, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
-        """[P', N] ways to draw each partition from N questions' rivals [N, K] in descending order, and their tokens."""
+        """[P', N] ways to draw each partition from N questions' rivals [N, K] in descending order,
+        and their tokens.
+        """
         widest = [min(int(most), self.budget) for most in rivals.max(axis=0, initial=0)]
         reach = self.within[widest[0] if widest else 0]
         ways, tokens = np.zeros((reach, len(rivals))), np.zeros((reach, len(rivals)))
         ways[0], before = 1.0, 0
         for column in range(len(widest) - 1, -1, -1):
-            old_ways, old_tokens = ways[: self.within[before]].copy(), tokens[: self.within[before]].copy()
+            old_ways, old_tokens = (
+                ways[: self.within[before]].copy(),
+                tokens[: self.within[before]].copy(),
+            )
             for part in range(1, widest[column] + 1):
                 room, place = self.grown[part]
                 known = int(np.searchsorted(room, len(old_ways)))
@@ -131,7 +153,8 @@ class _Stops:
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
-        partition, gold, none, drawn: [E] the rivals' partition; samples with the gold answer, without an answer, and in all.
+        partition, gold, none, drawn: [E] the rivals' partition; samples with the gold answer,
+            without an answer, and in all.
         chance: [E] probability that draws with these counts end there and no earlier.
         won: [E] the gold answer's share of the lead.
     """
@@ -158,37 +181,57 @@ class _Stops:
                 tied = np.where(partitions.largest[room] == gold, partitions.repeated[room], 0)
                 drawn = partitions.totals[room] + gold + none
                 parts.append([
-                    room, np.full(len(room), gold), np.full(len(room), none), drawn, chance, leads / (1 + tied)
+                    room, np.full(len(room), gold), np.full(len(room), none), drawn, chance,
+                    leads / (1 + tied)
                 ])  # fmt: skip
-        partition, golds, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
+        partition, golds, silents, drawn, chance, won = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
         return cls(partition, golds, silents, drawn, chance, won, ends.budget)
 
     def sums(
-        self, ways: tuple[Floats, Floats], pools: AnswerCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
+        self,
+        ways: tuple[Floats, Floats],
+        pools: AnswerCounts,
+        none_mean: Floats,
+        gold_mean: Floats,
+        choose: Floats,
     ) -> Floats:
         """[3, N] probability of the gold answer, expected samples and tokens."""
         result = np.zeros((3, len(pools.gold)))
         choices = choose[pools.gold, : self.budget + 1]
         known = self.partition < len(ways[0])
-        pairs, kinds = np.unique(np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True)
+        pairs, kinds = np.unique(
+            np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True
+        )
         for kind, (size, none) in enumerate(pairs.tolist()):
             questions = np.flatnonzero(kinds.ravel() == kind)
             possible = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
-            chance = self.chance[possible] * choose[none, self.none[possible]] / choose[size, self.drawn[possible]]
+            chance = (
+                self.chance[possible]
+                * choose[none, self.none[possible]]
+                / choose[size, self.drawn[possible]]
+            )
             none_here, gold_here = chance * self.none[possible], chance * self.gold[possible]
             right, samples = chance * self.won[possible], chance * self.drawn[possible]
             tables = [
-                self._table(possible, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
+                self._table(possible, weight, len(ways[0]))
+                for weight in (right, samples, none_here, gold_here, chance)
             ]
             gold_choices = choices[questions]
             sums = [ways[0][:, questions].T @ table * gold_choices for table in tables[:4]]
             result[:2, questions] = sums[0].sum(axis=1), sums[1].sum(axis=1)
-            tokens = ways[1][:, questions].T @ tables[4] * gold_choices + sums[2] * none_mean[questions, None]
+            tokens = (
+                ways[1][:, questions].T @ tables[4] * gold_choices
+                + sums[2] * none_mean[questions, None]
+            )
             result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
     def _table(self, ends: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
         """[partitions, budget + 1] weights of some ends, by partition and gold samples."""
         place = self.partition[ends] * (self.budget + 1) + self.gold[ends]
-        sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(np.float64)
+        sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(
+            np.float64
+        )
         return sums.reshape(partitions, self.budget + 1)

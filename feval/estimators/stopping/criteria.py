@@ -1,16 +1,19 @@
-"""Stopping criteria of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860, section 3 and appendix).
+"""Stopping criteria of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860, section 3 and
+appendix).
 
 Each depends on how often every answer was given in n draws, v_1 >= v_2 >= ... >= v_m > 0:
 
     beta        P[Beta(v_1 + 1, v_2 + 1) > 1/2] >= C        v_2 = 0 when the answers agree
     dirichlet   P[p_1 > max_{i > 1} p_i] >= C               p ~ Dirichlet(v + 1)
-    entropy     H(v / sum v) / log m <= C, n >= 2           a single answer gets one phantom rival, as in the authors' code
-    majority    v_1 / n >= C, n >= 2
-    crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process with some concentration
+    entropy     H(v / sum v) / log m <= C, n >= 2           a single answer gets one phantom rival,
+    as in the authors' code majority    v_1 / n >= C, n >= 2
+    crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process with some
+    concentration
 
-Without a vote none of them stops. The functions here are exact: rational numbers, except for entropy, which uses 60 digits.
-`stop_mask` decides for many counts at once in floats, and falls back to the exact functions close to the threshold. Assumes draws
-that are independent given the question.
+Without a vote none of them stops. The functions here are exact: rational numbers, except for
+entropy, which uses 60 digits. `stop_mask` decides for many counts at once in floats, and falls back
+to the exact functions close to the threshold. Assumes draws that are independent given the
+question.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ def majority_share(votes: Votes, drawn: int) -> Fraction:
 
 
 def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:
-    """Whether the normalised entropy is at most the threshold, with 60 digits; agreement in 50 digits counts as equal."""
+    """Whether the normalised entropy is at most the threshold, with 60 digits; agreement in 50
+    digits counts as equal.
+    """
     counts = votes if len(votes) > 1 else (*votes, 1)
     with localcontext() as context:
         context.prec = _DIGITS
@@ -71,10 +76,12 @@ def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def dirichlet_confidence(votes: Votes) -> Fraction:
-    """P[p_1 > max_{i > 1} p_i] for p ~ Dirichlet(v + 1), as a rational number; a single answer gets a rival without votes.
+    """P[p_1 > max_{i > 1} p_i] for p ~ Dirichlet(v + 1), as a rational number; a single answer gets
+    a rival without votes.
 
-    With independent p_i ~ Gamma(v_i + 1), P[p_i < x] = 1 - e^{-x} sum_{j <= v_i} x^j / j!. Multiplied out over the rivals, every
-    term is x^d e^{-(k + 1) x} with k rivals in it, whose integral is d! / (k + 1)^{d + 1}.
+    With independent p_i ~ Gamma(v_i + 1), P[p_i < x] = 1 - e^{-x} sum_{j <= v_i} x^j / j!.
+    Multiplied out over the rivals, every term is x^d e^{-(k + 1) x} with k rivals in it, whose
+    integral is d! / (k + 1)^{d + 1}.
     """
     first, *rivals = votes if len(votes) > 1 else (*votes, 0)
     terms: dict[int, dict[int, Fraction]] = {0: {0: Fraction(1)}}  # k -> degree -> coefficient
@@ -84,11 +91,16 @@ def dirichlet_confidence(votes: Votes) -> Fraction:
             more = grown.setdefault(k + 1, {})
             for degree, coefficient in polynomial.items():
                 for j in range(rival + 1):
-                    more[degree + j] = more.get(degree + j, Fraction(0)) - coefficient / factorial(j)
+                    more[degree + j] = more.get(degree + j, Fraction(0)) - coefficient / factorial(
+                        j
+                    )
         terms = grown
     return sum(
         (
-            coefficient * Fraction(factorial(first + degree), factorial(first) * (k + 1) ** (first + degree + 1))
+            coefficient
+            * Fraction(
+                factorial(first + degree), factorial(first) * (k + 1) ** (first + degree + 1)
+            )
             for k, polynomial in terms.items()
             for degree, coefficient in polynomial.items()
         ),
@@ -98,11 +110,13 @@ def dirichlet_confidence(votes: Votes) -> Fraction:
 
 @lru_cache(maxsize=1 << 16)
 def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fraction:
-    """P[no answer has more votes than the leader after further draws], by the predictive rule of the Chinese restaurant.
+    """P[no answer has more votes than the leader after further draws], by the predictive rule of
+    the Chinese restaurant.
 
-    The next draw repeats answer i with probability v_i / (N + alpha) and is new with alpha / (N + alpha), N votes so far. With
-    (v)_j rising factorials, j more votes for answer i have the weight (v_i)_j / j!, and new answers of up to L votes each have
-    the generating function exp(alpha sum_{k <= L} x^k / k). `concentration` is alpha, above 0.
+    The next draw repeats answer i with probability v_i / (N + alpha) and is new with alpha / (N +
+    alpha), N votes so far. With (v)_j rising factorials, j more votes for answer i have the weight
+    (v_i)_j / j!, and new answers of up to L votes each have the generating function exp(alpha
+    sum_{k <= L} x^k / k). `concentration` is alpha, above 0.
     """
     first, *rivals = votes
     total = Fraction(0)
@@ -110,7 +124,10 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
-            factor = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
+            factor = [
+                _rising(Fraction(rival), j) / factorial(j)
+                for j in range(min(left, first + more - rival) + 1)
+            ]
             product = _product(product, factor, left)
         total += _rising(Fraction(first), more) / factorial(more) * product[left]
     return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
@@ -141,9 +158,11 @@ def _product(one: list[Fraction], other: list[Fraction], length: int) -> list[Fr
 
 @dataclass(frozen=True)
 class Criterion:
-    """A criterion ("beta", "dirichlet", "entropy", "majority" or "crp") with its threshold C and the largest number of draws.
+    """A criterion ("beta", "dirichlet", "entropy", "majority" or "crp") with its threshold C and
+    the largest number of draws.
 
-    `top` is the number of largest counts that "dirichlet" looks at, `None` for all; `concentration` is the alpha of "crp".
+    `top` is the number of largest counts that "dirichlet" looks at, `None` for all; `concentration`
+    is the alpha of "crp".
     """
 
     name: str
@@ -153,7 +172,9 @@ class Criterion:
     concentration: Fraction = Fraction(1)
 
     def stops(self, votes: Votes, drawn: int) -> bool:
-        """Whether to stop after some draws, those without an answer included, with descending votes; exactly."""
+        """Whether to stop after some draws, those without an answer included, with descending
+        votes; exactly.
+        """
         if not votes or (drawn < 2 and self.name in ("entropy", "majority")):
             return False
         match self.name:
@@ -168,12 +189,16 @@ class Criterion:
         return crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
 
     def of_two_counts(self) -> Callable[[Integers, Integers, int], Bools]:
-        """`stop_mask` of "beta" and "majority" as a function of the two largest counts [N] and the draws."""
+        """`stop_mask` of "beta" and "majority" as a function of the two largest counts [N] and the
+        draws.
+        """
         if self.name == "majority":
             share = self.threshold
 
             def enough(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001  all criteria are called alike
-                least = max(-(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1)
+                least = max(
+                    -(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1
+                )
                 settled: Bools = first >= least
                 return settled
 
@@ -191,13 +216,17 @@ class Criterion:
         return {"beta": 2, "majority": 1, "dirichlet": self.top}.get(self.name)
 
     def stop_mask(self, votes: Integers, drawn: int) -> Bools:
-        """[N] whether to stop at each of the votes [N, K], which descend along a row; zeros pad rows."""
+        """[N] whether to stop at each of the votes [N, K], which descend along a row; zeros pad
+        rows.
+        """
         if not votes.shape[1] or (drawn < 2 and self.name in ("entropy", "majority")):
             return np.zeros(len(votes), np.bool_)
         if self.name in ("beta", "majority"):
             second = votes[:, 1] if votes.shape[1] > 1 else np.zeros(len(votes), votes.dtype)
             return self.of_two_counts()(votes[:, 0].astype(np.intp), second, drawn)
-        margin = {"entropy": _entropy_margin, "dirichlet": _dirichlet_margin, "crp": _crp_margin}[self.name]
+        margin = {"entropy": _entropy_margin, "dirichlet": _dirichlet_margin, "crp": _crp_margin}[
+            self.name
+        ]
         above = margin(self, votes[:, : self.columns], drawn)
         mask: Bools = above >= 0.0
         for row in np.flatnonzero(np.abs(above) < _CLOSE):
@@ -211,7 +240,12 @@ def _beta_table(threshold: Fraction, budget: int) -> Bools:
     table = np.zeros((budget + 1, budget + 1), np.bool_)
     for second in range(budget + 1):
         least = next(
-            (v for v in range(max(second, 1), budget + 1) if beta_confidence((v, second)) >= threshold), budget + 1
+            (
+                v
+                for v in range(max(second, 1), budget + 1)
+                if beta_confidence((v, second)) >= threshold
+            ),
+            budget + 1,
         )
         table[least:, second] = True  # the confidence grows with the first count
     return table
@@ -242,13 +276,17 @@ def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floa
     margin = np.empty(len(votes))
     for start in range(0, len(votes), 4096):
         block = slice(start, start + 4096)
-        margin[block] = np.einsum("nx,nx->n", density[votes[block, 0]], np.exp(rivals[block] @ log_chance))
+        margin[block] = np.einsum(
+            "nx,nx->n", density[votes[block, 0]], np.exp(rivals[block] @ log_chance)
+        )
     return margin - float(criterion.threshold)
 
 
 @lru_cache(maxsize=4)
 def _gamma_tables(budget: int) -> tuple[Floats, Floats]:
-    """[budget + 1, nodes] density of Gamma(v + 1) with the weights of the nodes, and log P[Gamma(v + 1) < x]."""
+    """[budget + 1, nodes] density of Gamma(v + 1) with the weights of the nodes, and log P[Gamma(v
+    + 1) < x].
+    """
     nodes, weights = np.polynomial.legendre.leggauss(128 + 2 * budget)
     end = budget + 12.0 * budget**0.5 + 50.0
     x, w = (nodes + 1.0) * end / 2.0, weights * end / 2.0
@@ -262,7 +300,9 @@ def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
     """[N] P - C, once per distinct counts."""
     distinct, place = np.unique(votes, axis=0, return_inverse=True)
     chances = [
-        _crp_float(tuple(row[row > 0].tolist()), criterion.budget - drawn, float(criterion.concentration))
+        _crp_float(
+            tuple(row[row > 0].tolist()), criterion.budget - drawn, float(criterion.concentration)
+        )
         for row in distinct
     ]
     margin: Floats = np.array(chances)[place.ravel()] - float(criterion.threshold)

@@ -1,27 +1,33 @@
-"""Exact accuracy over all orders of early stopping (ESC, Li et al., arXiv 2401.10480) that votes over all drawn samples.
+"""Exact accuracy over all orders of early stopping (ESC, Li et al., arXiv 2401.10480) that votes
+over all drawn samples.
 
-A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn without replacement, up to L of
-them, and the plurality of what was drawn answers, ties broken uniformly. G(j, i) is the probability that i given windows of the
-first j are unanimous and the plurality of the jw samples is the gold answer. By inclusion and exclusion
+A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn
+without replacement, up to L of them, and the plurality of what was drawn answers, ties broken
+uniformly. G(j, i) is the probability that i given windows of the first j are unanimous and the
+plurality of the jw samples is the gold answer. By inclusion and exclusion
 
     P[right] = sum_{j < L} sum_i (-1)^i C(j - 1, i) G(j, i + 1)  +  sum_i (-1)^i C(L - 1, i) G(L, i)
 
-where the second sum holds the stops at window L together with the orders that never stop. For G, v votes for a candidate of
-which w t lie in t of the given windows can be drawn in C(n, v) (v)_{wt} / t! ways, with (v)_k = v (v - 1) ... (v - k + 1), up
-to the factor i! ((j - i) w)! that orders the windows and the other samples:
+where the second sum holds the stops at window L together with the orders that never stop. For G, v
+votes for a candidate of which w t lie in t of the given windows can be drawn in C(n, v) (v)_{wt} /
+t! ways, with (v)_k = v (v - 1) ... (v - k + 1), up to the factor i! ((j - i) w)! that orders the
+windows and the other samples:
 
-    G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]  sum_{k >= 1} A(n_gold, k) x^k  int_0^1 prod_a ( ... ) dy  (1 + x)^z
-    A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t,        ... = sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k
+    G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]  sum_{k >= 1} A(n_gold, k) x^k  int_0^1
+    prod_a ( ... ) dy  (1 + x)^z A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t,        ... = sum_{v < k}
+    A(n_a, v) x^v + y A(n_a, k) x^k
 
-with k, y and the bands of k as in `votes.plurality`. A rival with fewer than k samples is not bound by k, and
-sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge into one polynomial R(u x^w) of their
-own and a power of 1 + x. The formula is feval's own (no paper states it); `tests/methods/test_methods_stopping.py` holds it
-against the enumeration of all orders, in fractions.
+with k, y and the bands of k as in `votes.plurality`. A rival with fewer than k samples is not bound
+by k, and sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge
+into one polynomial R(u x^w) of their own and a power of 1 + x. The formula is feval's own (no paper
+states it); `tests/methods/test_methods_stopping.py` holds it against the enumeration of all orders,
+in fractions.
 
-Within G every term is positive; between the G the signs alternate. The same sum with all signs positive bounds the rounding
-error, which is returned. Windows that hardly any order reaches are skipped, since cancellation is worst there. Extended
-precision is used where doubles are not enough. Assumes only that a question's recorded samples are exchangeable: every order of
-them is equally likely.
+Within G every term is positive; between the G the signs alternate. The same sum with all signs
+positive bounds the rounding error, which is returned. Windows that hardly any order reaches are
+skipped, since cancellation is worst there. Extended precision is used where doubles are not enough.
+Assumes only that a question's recorded samples are exchangeable: every order of them is equally
+likely.
 """
 
 from __future__ import annotations
@@ -50,14 +56,22 @@ _MOST_SAMPLES_IN_DOUBLES = 160  # (160)_160 fits a double easily
 
 @dataclass(frozen=True, eq=False)
 class EarlyPlurality:
-    """Accuracy [Q] of ESC's vote over all orders of Q pools, with a bound of its absolute error, infinite on overflow."""
+    """Accuracy [Q] of ESC's vote over all orders of Q pools, with a bound of its absolute error,
+    infinite on overflow.
+    """
 
     right: Floats
     error: Floats
 
 
 def early_plurality(
-    gold: Integers, rivals: Integers, size: Integers, *, window: int, windows: int, only_unstopped: bool = False
+    gold: Integers,
+    rivals: Integers,
+    size: Integers,
+    *,
+    window: int,
+    windows: int,
+    only_unstopped: bool = False,
 ) -> EarlyPlurality:
     """Return the module's sum for Q questions, computed once per distinct question.
 
@@ -87,7 +101,9 @@ def early_plurality(
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!, `choose` [S + 1, wL + 1] C(n, v)."""
+    """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!,
+    `choose` [S + 1, wL + 1] C(n, v).
+    """
 
     window: int
     windows: int
@@ -106,35 +122,48 @@ class _Sum:
             ways[:, t] = ways[:, t - 1] / t
             for taken in range(window * (t - 1), window * t):
                 ways[:, t] *= np.maximum(n - taken, 0)
-        return cls(window, windows, only_unstopped, ways, binomials(size, window * windows + 1, kind))
+        return cls(
+            window, windows, only_unstopped, ways, binomials(size, window * windows + 1, kind)
+        )
 
     def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
         """[G] probabilities of G questions, and their error bounds."""
         bands = Bands.of(counts, self.window * self.windows)
         small = self._small_rivals(counts.rivals)
         last, left = self._last(_product(small[0], self.ways[counts.gold].T), counts.size)
-        polynomials = np.zeros((self.choose.shape[1], self.windows + 1, len(bands.rank)), self.ways.dtype)
+        polynomials = np.zeros(
+            (self.choose.shape[1], self.windows + 1, len(bands.rank)), self.ways.dtype
+        )
         for rank in np.unique(bands.rank).tolist():
             of_rank = np.flatnonzero(bands.rank == rank)
-            for votes in range(int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1):
+            for votes in range(
+                int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1
+            ):
                 self._add(polynomials, of_rank, rank, votes, bands, counts)
         sums = np.zeros((2, len(counts.gold)), self.ways.dtype)
         keys = (bands.rest, counts.size[bands.question], last[bands.question])
         order = np.lexsort(keys)
-        starts = np.flatnonzero(np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0))
+        starts = np.flatnonzero(
+            np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0)
+        )
         for start, stop in pairwise([*starts.tolist(), len(order)]):
             same = order[start:stop]
             values = _times(
-                self._functional(*(int(key[same[0]]) for key in keys)), polynomials[..., same].reshape(-1, len(same))
+                self._functional(*(int(key[same[0]]) for key in keys)),
+                polynomials[..., same].reshape(-1, len(same)),
             )
             question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
-            weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(axis=1)
+            weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(
+                axis=1
+            )
             for one, more in zip(sums, weighted, strict=True):
                 np.add.at(one, question, more)
         return sums[0], _ROUNDINGS * np.finfo(sums.dtype).eps * sums[1] + left
 
     def _small_rivals(self, rivals: Integers) -> Numbers:
-        """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a window."""
+        """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a
+        window.
+        """
         many = int((rivals.max(axis=1, initial=0) >= self.window).sum())
         result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.ways.dtype)
         result[many, 0] = 1.0
@@ -143,9 +172,13 @@ class _Sum:
         return result
 
     def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
-        """[G] the window after which hardly any order continues (else L), and the probability of those that do."""
+        """[G] the window after which hardly any order continues (else L), and the probability of
+        those that do.
+        """
         t = np.arange(self.windows + 1)
-        all_unanimous = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
+        all_unanimous = (
+            unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
+        )
         subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
         none = (subsets * np.where(t % 2, -1, 1)) @ all_unanimous
         error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ all_unanimous)
@@ -157,7 +190,13 @@ class _Sum:
         return last, left
 
     def _add(
-        self, polynomials: Numbers, of_rank: npt.NDArray[np.intp], rank: int, votes: int, bands: Bands, counts: Counts
+        self,
+        polynomials: Numbers,
+        of_rank: npt.NDArray[np.intp],
+        rank: int,
+        votes: int,
+        bands: Bands,
+        counts: Counts,
     ) -> None:
         """Add the term of so many gold votes to the bands with some rank."""
         chosen = of_rank[(bands.low[of_rank] < votes) & (votes <= bands.high[of_rank])]
@@ -168,10 +207,13 @@ class _Sum:
         product = product * self.choose[counts.gold[question], votes]
         for t in range(min(votes // self.window, self.windows) + 1):
             wide = min(product.shape[1], self.windows + 1 - t)
-            polynomials[votes : votes + len(product), t : t + wide, chosen] += self.ways[votes, t] * product[:, :wide]
+            polynomials[votes : votes + len(product), t : t + wide, chosen] += (
+                self.ways[votes, t] * product[:, :wide]
+            )
 
     def _rival_product(self, votes: int, rivals: Integers) -> Numbers:
-        """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals with k samples or more.
+        """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals
+        with k samples or more.
 
         [degree of x + 1, degree of u + 1, N] coefficients.
         """
@@ -181,9 +223,14 @@ class _Sum:
         length, most_given = self.choose.shape[1] - votes, min(votes // self.window, self.windows)
         product = np.ones((1, 1, len(nodes), rivals.shape[1]), self.ways.dtype)
         for rival in rivals:
-            choices = np.repeat(self.choose.T[: votes + 1, None].take(rival, axis=2), len(nodes), axis=1)
+            choices = np.repeat(
+                self.choose.T[: votes + 1, None].take(rival, axis=2), len(nodes), axis=1
+            )
             choices[votes] *= nodes[:, None]
-            degrees = min(length, len(product) + votes), min(self.windows + 1, product.shape[1] + most_given)
+            degrees = (
+                min(length, len(product) + votes),
+                min(self.windows + 1, product.shape[1] + most_given),
+            )
             longer = np.zeros((*degrees, *product.shape[2:]), self.ways.dtype)
             for v in range(min(votes, degrees[0] - 1) + 1):
                 terms = product[: degrees[0] - v] * choices[v]
@@ -191,11 +238,14 @@ class _Sum:
                     wide = min(product.shape[1], degrees[1] - t)
                     longer[v : v + len(terms), t : t + wide] += self.ways[v, t] * terms[:, :wide]
             product = longer
-        integral: Numbers = product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
+        integral: Numbers = (
+            product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
+        )
         return integral
 
     def _functional(self, rest: int, size: int, last: int) -> Numbers:
-        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and unsigned, for `last` windows.
+        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and
+        unsigned, for `last` windows.
 
         `rest` is the number of samples of the merged rivals and without an answer.
         """
@@ -206,7 +256,9 @@ class _Sum:
         drawn = self.window * np.arange(width)[:, None] - np.arange(length)
         for t in range(min(rest // self.window, self.windows) + 1):
             left = drawn - self.window * t  # samples from the power of 1 + x
-            power = np.where(left < 0, 0.0, self.choose[rest - self.window * t].take(np.maximum(left, 0)))
+            power = np.where(
+                left < 0, 0.0, self.choose[rest - self.window * t].take(np.maximum(left, 0))
+            )
             result[:, t, :, : width - t] = np.einsum("sji,jd->sdi", both[:, :, t:], power)
         return result.reshape(2 * width, -1)
 
@@ -233,7 +285,9 @@ class _Sum:
 
     def _factorials(self) -> Numbers:
         """[wL + 1] 0!, 1!, ..."""
-        result: Numbers = np.cumprod(np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1))
+        result: Numbers = np.cumprod(
+            np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1)
+        )
         return result
 
     def _falling(self, size: Integers) -> Numbers:

@@ -1,24 +1,29 @@
-"""Early stopping (ESC, Li et al., arXiv 2401.10480) over all orders of a pool, in closed form, and its control scheme.
+"""Early stopping (ESC, Li et al., arXiv 2401.10480) over all orders of a pool, in closed form, and
+its control scheme.
 
-A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn without replacement, up to I of
-them. With (n)_k = n (n - 1) ... (n - k + 1), the probability that i given windows are unanimous is
+A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn
+without replacement, up to I of them. With (n)_k = n (n - 1) ... (n - k + 1), the probability that i
+given windows are unanimous is
 
     f(i) = i! [z^i]  prod_a sum_t (n_a)_{wt} z^t / t!  /  (S)_{wi}
 
-because candidates can be assigned to the windows in i! / prod t_a! ways, each with ordered draws of w t_a samples of candidate a.
-By inclusion and exclusion, none of j given windows is unanimous with probability N_j = sum_i (-1)^i C(j, i) f(i). So
+because candidates can be assigned to the windows in i! / prod t_a! ways, each with ordered draws of
+w t_a samples of candidate a. By inclusion and exclusion, none of j given windows is unanimous with
+probability N_j = sum_i (-1)^i C(j, i) f(i). So
 
     E[windows] = sum_{j < I} N_j
     P[the stop is at window j + 1, and unanimous for the gold] = sum_i (-1)^i C(j, i) g(i)
 
-where g(i) has one more given window, unanimous for the gold: (n_gold)_{w (t + 1)} in its factor and (S)_{w (i + 1)} in the
-denominator. One more given sample of candidate a, (n_a)_{wt + 1} in its factor, weighted with the mean tokens of a, gives the
-tokens of the next window. Only candidates with w samples or more have a factor other than 1.
+where g(i) has one more given window, unanimous for the gold: (n_gold)_{w (t + 1)} in its factor and
+(S)_{w (i + 1)} in the denominator. One more given sample of candidate a, (n_a)_{wt + 1} in its
+factor, weighted with the mean tokens of a, gives the tokens of the next window. Only candidates
+with w samples or more have a factor other than 1.
 
-The signs alternate: up to `_MOST_WINDOWS_IN_DOUBLES` windows a double loses at most 2^I of its 2^53; beyond, extended precision
-is used. The same sums without signs bound the error; where the bound is too large, fractions are used. Windows that hardly any
-order reaches (N_j <= 1e-15) are skipped, since cancellation is worst there. The closed forms are feval's own. Assumes only that
-a question's recorded samples are exchangeable: every order of them is equally likely.
+The signs alternate: up to `_MOST_WINDOWS_IN_DOUBLES` windows a double loses at most 2^I of its
+2^53; beyond, extended precision is used. The same sums without signs bound the error; where the
+bound is too large, fractions are used. Windows that hardly any order reaches (N_j <= 1e-15) are
+skipped, since cancellation is worst there. The closed forms are feval's own. Assumes only that a
+question's recorded samples are exchangeable: every order of them is equally likely.
 """
 
 from __future__ import annotations
@@ -39,7 +44,9 @@ Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of o
 
 _MOST_WINDOWS_IN_DOUBLES = 8
 MOST_WINDOWS_IN_FLOATS = 14
-"""Most windows of a table of `window_ends` in floats; beyond, fractions are a hundred times slower."""
+"""Most windows of a table of `window_ends` in floats; beyond, fractions are a hundred times
+slower.
+"""
 
 _ROUNDINGS = 128  # most successive roundings of a number
 _TOLERANCE = 1e-11  # error of a probability, a number of windows, or a share of the tokens
@@ -79,14 +86,18 @@ def early_stops(
     Args:
         counts, tokens: [Q, K] samples of every candidate, and their total output tokens.
         gold: [Q] column of the gold candidate, -1 where there is none.
-        size, all_tokens: [Q] recorded samples and their total output tokens, those without an answer included.
+        size, all_tokens: [Q] recorded samples and their total output tokens, those without an
+            answer included.
         window, windows: samples per window, w, and largest number of windows, I.
     """
     if size.size and int(size.min()) < window * windows:
         raise OutOfRangeError(
-            f"{windows} windows of {window} samples were asked for; question {int(size.argmin())} has {int(size.min())} samples."
+            f"{windows} windows of {window} samples were asked for; question {int(size.argmin())}"
+            f" has {int(size.min())} samples."
         )
-    fits = windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
+    fits = (
+        windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
+    )
     kind = np.dtype(np.float64 if fits else np.longdouble)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         results, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
@@ -94,7 +105,14 @@ def early_stops(
     if len(few):
         exactly = np.dtype(object)
         results[:, few], _ = _closed_form(
-            counts[few], gold[few], size[few], tokens[few], all_tokens[few], window, windows, exactly
+            counts[few],
+            gold[few],
+            size[few],
+            tokens[few],
+            all_tokens[few],
+            window,
+            windows,
+            exactly,
         )
     right, no_stop, expected, spent = results
     return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
@@ -140,11 +158,13 @@ def _closed_form(
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
-    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough; UsageError for a budget above 300.
+    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough; UsageError
+    for a budget above 300.
 
-    Given the counts v after j windows, every order is equally likely, so f(i) of the module with v for n and jw for S gives the
-    probability that none of the j windows is unanimous, and that only the last is. `bounds` are those of `ends.AnswerCounts`;
-    `only_unstopped` leaves out ends at a unanimous window.
+    Given the counts v after j windows, every order is equally likely, so f(i) of the module with v
+    for n and jw for S gives the probability that none of the j windows is unanimous, and that only
+    the last is. `bounds` are those of `ends.AnswerCounts`; `only_unstopped` leaves out ends at a
+    unanimous window.
     """
     require_budget(window * windows)
     ended, chances = [], []
@@ -168,22 +188,31 @@ def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
         if int(counts[:, column].max(initial=0)) < window:
             break
         falling = _falling(_number(counts[:, column], kind), window * windows + 1)
-        polynomial = _times(polynomial, [falling[window * t] / factorial(t) for t in range(windows + 1)])
+        polynomial = _times(
+            polynomial, [falling[window * t] / factorial(t) for t in range(windows + 1)]
+        )
     size = _number(np.full(1, window * windows), kind)
     below = _falling(size, window * windows + 1)
     return [factorial(i) * polynomial[i] / below[window * i] for i in range(windows + 1)]
 
 
 def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
-    """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding error."""
-    total: Numbers = sum(((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)), start=terms[0])
+    """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding
+    error.
+    """
+    total: Numbers = sum(
+        ((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)),
+        start=terms[0],
+    )
     return total
 
 
 def _summed(
     plain: Numbers, marked: Numbers, weighted: Numbers, below: Numbers, window: int, windows: int
 ) -> tuple[Floats, Floats]:
-    """Inclusion-exclusion sums and error bounds; `below` is [wI + 1, Q] the falling factorials of the pools' sizes."""
+    """Inclusion-exclusion sums and error bounds; `below` is [wI + 1, Q] the falling factorials of
+    the pools' sizes.
+    """
     exactly = plain.dtype.kind == "O"
     orders = _number(np.array([1]), plain.dtype)
     f, g, h = [plain[0] / below[0]], [marked[0] / below[window]], [weighted[0] / below[1]]
@@ -250,17 +279,20 @@ def _times(polynomial: Numbers, factor: list[Numbers]) -> Numbers:
 
 
 def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
-    """ESC's control scheme: expected samples for a window and a budget, from a first window of answers.
+    """ESC's control scheme: expected samples for a window and a budget, from a first window of
+    answers.
 
-    The shares p of the first answers serve as a plug-in for the distribution of all further ones (i.i.d.), so a window is
-    unanimous with probability q = sum_a p_a^w:
+    The shares p of the first answers serve as a plug-in for the distribution of all further ones
+    (i.i.d.), so a window is unanimous with probability q = sum_a p_a^w:
 
-        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget / w)
+        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget /
+        w)
 
     arXiv 2401.10480, section 3. Assumes calls that are independent given the question.
 
     Args:
-        first: [Q, K] counts of each answer among the first samples of a question, without a column for no answer.
+        first: [Q, K] counts of each answer among the first samples of a question, without a column
+            for no answer.
         window, budget: samples per window, w, and largest number of samples.
 
     Returns:
@@ -271,8 +303,8 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
     """
     if not 1 <= window <= budget or (first.size and int(first.sum(axis=1).min()) < 1):
         raise OutOfRangeError(
-            f"The control scheme takes one answer or more of every question and a window of 1 up to the budget; "
-            f"window={window} and budget={budget} were given."
+            "The control scheme takes one answer or more of every question and a window of 1 up to"
+            f" the budget; window={window} and budget={budget} were given."
         )
     p = first / first.sum(axis=1, keepdims=True)
     q = (p**window).sum(axis=1)

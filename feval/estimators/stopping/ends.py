@@ -1,15 +1,18 @@
 """Where a stopping rule ends, as a table over counts of answers.
 
-Let a pool have n_a samples of candidate a, drawn without replacement in random order. After s draws the counts are v with the
-hypergeometric probability prod_a C(n_a, v_a) / C(S, s), and given the counts every order of the labels is equally likely. So the
-probability that a rule ends exactly there depends on the counts alone, not on the pool:
+Let a pool have n_a samples of candidate a, drawn without replacement in random order. After s draws
+the counts are v with the hypergeometric probability prod_a C(n_a, v_a) / C(S, s), and given the
+counts every order of the labels is equally likely. So the probability that a rule ends exactly
+there depends on the counts alone, not on the pool:
 
     P[end at v] = prod_a C(n_a, v_a) / C(S, s) * ends(v)
-    reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) = reach(v) [it stops at v]
+    reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) =
+    reach(v) [it stops at v]
 
-A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table over partitions serves all
-pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools` apply it to pools. Every term is positive, so nothing
-cancels. Feval's own; assumes only that every order of a question's samples is equally likely.
+A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table
+over partitions serves all pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools`
+apply it to pools. Every term is positive, so nothing cancels. Feval's own; assumes only that every
+order of a question's samples is equally likely.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ LARGEST_BUDGET = 300
 _CHECKED_FROM, _CHECKED_EVERY = 32, 8  # draws
 
 Ending = Callable[[Integers, int, Floats], Floats]
-"""(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability to end there."""
+"""(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability
+to end there.
+"""
 
 _NEVER = np.iinfo(np.int16).max
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -63,14 +68,18 @@ class AnswerCounts:
         return size
 
     def bounds(self) -> Int64:
-        """[1 + K + 1] largest counts over the pools: samples without an answer, the leading candidate, the next, and so on."""
+        """[1 + K + 1] largest counts over the pools: samples without an answer, the leading
+        candidate, the next, and so on.
+        """
         counts = np.column_stack([self.gold, self.rivals])
         widest = -np.sort(-counts, axis=1)
         return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
 
     def with_no_answer_as_rival(self) -> AnswerCounts:
         """The same pools where no answer is one more candidate."""
-        return AnswerCounts.of(self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none))
+        return AnswerCounts.of(
+            self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none)
+        )
 
     def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
         """Select questions."""
@@ -83,10 +92,11 @@ class Ends:
 
     Attributes:
         keys: [T] keys of the counts, ascending; see `_keys`.
-        chance: [T] probability that draws with these counts, in random order, end there and no earlier.
+        chance: [T] probability that draws with these counts, in random order, end there and no
+            earlier.
         budget: largest number of draws.
-        smallest: [n + 1, n + 1, n + 1] fewest samples of any end with a given largest count and a second largest in a given
-            range; larger than any budget where there is no such end.
+        smallest: [n + 1, n + 1, n + 1] fewest samples of any end with a given largest count and a
+            second largest in a given range; larger than any budget where there is no such end.
     """
 
     keys: UInt64
@@ -96,16 +106,28 @@ class Ends:
 
     @classmethod
     def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
-        """Make it from [T, 1 + K] counts: samples without an answer, then the candidates' in descending order."""
+        """Make it from [T, 1 + K] counts: samples without an answer, then the candidates' in
+        descending order.
+        """
         counts, chance = counts[chance > 0], chance[chance > 0]
         keys = _keys(counts)
         order = np.argsort(keys)
-        first = counts[:, 1].astype(np.int64) if counts.shape[1] > 1 else np.zeros(len(counts), np.int64)
-        second = counts[:, 2].astype(np.int64) if counts.shape[1] > 2 else np.zeros(len(counts), np.int64)
+        first = (
+            counts[:, 1].astype(np.int64)
+            if counts.shape[1] > 1
+            else np.zeros(len(counts), np.int64)
+        )
+        second = (
+            counts[:, 2].astype(np.int64)
+            if counts.shape[1] > 2
+            else np.zeros(len(counts), np.int64)
+        )
         smallest = np.full((budget + 1,) * 3, _NEVER, np.int16)
         np.minimum.at(smallest, (first, second, second), counts.sum(axis=1, dtype=np.int16))
         for upper in range(1, budget + 1):
-            smallest[:, :upper, upper] = np.minimum(smallest[:, :upper, upper - 1], smallest[:, upper, upper, None])
+            smallest[:, :upper, upper] = np.minimum(
+                smallest[:, :upper, upper - 1], smallest[:, upper, upper, None]
+            )
         return cls(keys[order], chance[order], budget, smallest)
 
     def at(self, keys: UInt64) -> Floats:
@@ -120,11 +142,13 @@ class Ends:
         """[N] the same for counts; see `Ending`."""
         return self.at(_keys(counts))
 
-    def possible(self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16) -> Bools:
+    def possible(
+        self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16
+    ) -> Bools:
         """[N] whether counts can still belong to an end.
 
-        They come with the largest and second largest count so far, an upper bound of the remaining counts, and the samples so far
-        and all that can still be drawn.
+        They come with the largest and second largest count so far, an upper bound of the remaining
+        counts, and the samples so far and all that can still be drawn.
         """
         most = np.maximum(second, np.minimum(largest_to_come, first))
         known: Bools = self.smallest[first, second, most] <= within_reach
@@ -132,7 +156,9 @@ class Ends:
 
 
 def count_codes(part: npt.NDArray[Any]) -> UInt64:
-    """64-bit codes of counts, by the finalizer of SplitMix64, 0 for 0; their sum is the key of a multiset of counts."""
+    """64-bit codes of counts, by the finalizer of SplitMix64, 0 for 0; their sum is the key of a
+    multiset of counts.
+    """
     x = part.astype(np.uint64) * np.uint64(_GOLDEN)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -149,7 +175,8 @@ def no_answer_codes(count: npt.NDArray[Any]) -> UInt64:
 def _keys(counts: Integers) -> UInt64:
     """[N] sums of the codes of counts [N, 1 + K], independent of the order of the candidates.
 
-    Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its table.
+    Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its
+    table.
     """
     codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
     keys: UInt64 = no_answer_codes(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
@@ -160,7 +187,8 @@ def require_budget(budget: int) -> None:
     """Raise NotExactError for a budget above 300, whose table of ends would be too large."""
     if budget > LARGEST_BUDGET:
         raise NotExactError(
-            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for."
+            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples;"
+            f" {budget} were asked for."
         )
 
 
@@ -186,17 +214,20 @@ def ends_of_rule(
     only_last: bool = False,
     check: Callable[[Ends], None] | None = None,
 ) -> Ends:
-    """The table of ends of a rule that looks at the counts after every draw, by the module's recursion.
+    """The table of ends of a rule that looks at the counts after every draw, by the module's
+    recursion.
 
-    `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether it stops there. `only_last`
-    leaves out the ends before the budget. `check` is called on the tables of some smaller budgets, which take far less time.
-    NotExactError for a budget above 300.
+    `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether
+    it stops there. `only_last` leaves out the ends before the budget. `check` is called on the
+    tables of some smaller budgets, which take far less time. NotExactError for a budget above 300.
     """
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
     for drawn, counts, reach, stopped in _ended(stops, bounds, budget):
         if check is not None and _CHECKED_FROM <= drawn < budget and drawn % _CHECKED_EVERY == 0:
-            check(Ends.of(np.concatenate([*ended, counts]), np.concatenate([*chances, reach]), drawn))
+            check(
+                Ends.of(np.concatenate([*ended, counts]), np.concatenate([*chances, reach]), drawn)
+            )
         if drawn == budget or not only_last:
             ended.append(counts[stopped])
             chances.append(reach[stopped])
@@ -206,7 +237,9 @@ def ends_of_rule(
 def _ended(
     stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int
 ) -> Iterator[tuple[int, Integers, Floats, Bools]]:
-    """Yield for each draw the counts that are reached, the probability to reach each given these, and where the rule ends."""
+    """Yield for each draw the counts that are reached, the probability to reach each given these,
+    and where the rule ends.
+    """
     require_budget(budget)
     counts: Integers = np.zeros((1, len(bounds)), np.int16)
     reach: Floats = np.ones(1)
@@ -219,7 +252,9 @@ def _ended(
             break
 
 
-def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tuple[Integers, Floats]:
+def _one_more(
+    counts: Integers, reach: Floats, bounds: Int64, drawn: int
+) -> tuple[Integers, Floats]:
     """The counts after one more draw, and the probability to reach each given these counts."""
     grown, shares = [], []
     for column in range(min(counts.shape[1], drawn + 1)):
@@ -236,11 +271,15 @@ def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tup
     _, first, place = np.unique(_keys(together), return_index=True, return_inverse=True)
     if not (together == together[first][place]).all():
         raise AssertionError("two counts share a key")
-    return together[first], np.bincount(place, np.concatenate(shares), minlength=len(first)).astype(np.float64)
+    return together[first], np.bincount(place, np.concatenate(shares), minlength=len(first)).astype(
+        np.float64
+    )
 
 
 def partitions(bounds: Int64, drawn: int) -> Integers:
-    """[N, 1 + K] counts of s draws within the bounds: samples without an answer, then candidates in descending order."""
+    """[N, 1 + K] counts of s draws within the bounds: samples without an answer, then candidates in
+    descending order.
+    """
     counts = np.arange(min(int(bounds[0]), drawn) + 1, dtype=np.int16)[:, None]
     for place, bound in enumerate(bounds[1:].tolist(), 1):
         left = drawn - counts.sum(axis=1, dtype=np.int64)
@@ -251,14 +290,18 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
         least = -(-left // to_come)  # smaller, and the rest could not hold what is left
         widths = np.maximum(most - least + 1, 0)
         parent = np.repeat(np.arange(len(counts)), widths)
-        votes = np.arange(len(parent)) - np.repeat(np.cumsum(widths) - widths, widths) + least[parent]
+        votes = (
+            np.arange(len(parent)) - np.repeat(np.cumsum(widths) - widths, widths) + least[parent]
+        )
         counts = np.column_stack([counts[parent], votes.astype(np.int16)])
     whole: Integers = counts[counts.sum(axis=1, dtype=np.int64) == drawn]
     return whole
 
 
 def number_of_counts(bounds: Int64, drawn: int) -> float:
-    """Count the rows of `partitions` without enumerating them; a float, since it may exceed every integer type."""
+    """Count the rows of `partitions` without enumerating them; a float, since it may exceed every
+    integer type.
+    """
     ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
     ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
     for bound in bounds[1:].tolist():

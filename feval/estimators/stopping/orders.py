@@ -1,10 +1,11 @@
 """Exact means of stopping rules over all orders of a pool, by a walk over the pool's counts.
 
-A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`expected_votes`).
-Candidates that are recorded equally often are merged (their counts fall, with the number of their arrangements as a weight), and
-counts whose two largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which
-leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every order of a question's
-samples is equally likely.
+A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by
+candidate (`expected_votes`). Candidates that are recorded equally often are merged (their counts
+fall, with the number of their arrangements as a weight), and counts whose two largest cannot belong
+to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which leave
+most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every
+order of a question's samples is equally likely.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _MISJUDGED = 2  # times as many as were foretold end a walk
 
 @dataclass(frozen=True, eq=False)
 class OverOrders:
-    """Means [Q] over all orders: probability that the gold wins the plurality (ties uniform), samples, and their tokens."""
+    """Means [Q] over all orders: probability that the gold wins the plurality (ties uniform),
+    samples, and their tokens.
+    """
 
     right: Floats
     samples: Floats
@@ -61,11 +64,13 @@ class ExpectedVotes:
         """Select questions."""
         return ExpectedVotes(self.right[rows], self.votes[rows])
 
-    def tokens(self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers) -> Floats:
+    def tokens(
+        self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers
+    ) -> Floats:
         """[Q] expected output tokens. Pools may have fewer rivals than `votes`.
 
-        `gold` [Q], `rivals` [Q, K] and `none` [Q] are the total output tokens of the samples with the gold answer, with each
-        other one, in the order of `pools.rivals`, and without one.
+        `gold` [Q], `rivals` [Q, K] and `none` [Q] are the total output tokens of the samples with
+        the gold answer, with each other one, in the order of `pools.rivals`, and without one.
         """
         mean = np.zeros(self.votes.shape)
         mean[:, 0], mean[:, 1] = mean_tokens(none, pools.none), mean_tokens(gold, pools.gold)
@@ -75,8 +80,11 @@ class ExpectedVotes:
         return total
 
 
-def expected_votes(pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_STATES) -> ExpectedVotes:
-    """Expected votes of a rule over all orders: sum over v of P[end at v] times the votes at v, once per distinct pool.
+def expected_votes(
+    pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_STATES
+) -> ExpectedVotes:
+    """Expected votes of a rule over all orders: sum over v of P[end at v] times the votes at v,
+    once per distinct pool.
 
     Args:
         pools: counts of Q pools.
@@ -97,13 +105,17 @@ def expected_votes(pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_S
 
 
 def require_few_states(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> None:
-    """Raise the NotExactError of `expected_votes` where it would surely come; arguments as there."""
+    """Raise the NotExactError of `expected_votes` where it would surely come; arguments as
+    there.
+    """
     for _, walk in _walks(pools, ends, most_states):
         walk.foretell()
 
 
 def _walks(pools: AnswerCounts, ends: Ends, most_states: int) -> Iterator[tuple[Rows, _Walk]]:
-    """The walks over the pools with equally many rivals, and which these are; those with most rivals first."""
+    """The walks over the pools with equally many rivals, and which these are; those with most
+    rivals first.
+    """
     kinds = (pools.rivals > 0).sum(axis=1)
     for kind in np.unique(kinds)[::-1].tolist():
         same = np.flatnonzero(kinds == kind)
@@ -117,7 +129,9 @@ def mean_tokens(tokens: Integers, counts: Integers) -> Floats:
 
 
 def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
-    """[Q, K] mean tokens over all candidates with the same count as this one; counts descend along a row."""
+    """[Q, K] mean tokens over all candidates with the same count as this one; counts descend along
+    a row.
+    """
     if not counts.shape[1]:
         return np.zeros(counts.shape)
     lump = np.cumsum(np.diff(counts, axis=1, prepend=counts[:, :1]) != 0, axis=1)
@@ -159,8 +173,11 @@ class _Walk:
 
     def __init__(self, pools: AnswerCounts, rivals: int, ends: Ends, most_states: int) -> None:
         self.ends, self.rivals, self.most_states = ends, rivals, most_states
-        self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
-        self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
+        self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(
+            np.int16
+        )
+        # from a column on
+        self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]
         self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
         self.size = pools.size
         self.codes = count_codes(np.arange(ends.budget + 1))
@@ -176,10 +193,12 @@ class _Walk:
     def foretell(self) -> None:
         """Raise NotExactError where the walk would surely visit too many counts.
 
-        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating the efficiency of backtrack
-        programs"). It takes milliseconds and is right to a tenth, so that no walk is begun that would be given up on the way.
+        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating
+        the efficiency of backtrack programs"). It takes milliseconds and is right to a tenth, so
+        that no walk is begun that would be given up on the way.
         """
-        of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)  # without lumps and ends
+        # without lumps and ends
+        of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)
         if np.logaddexp.reduce(of_pool) + np.log(self.counts.shape[1]) < np.log(self.most_states):
             return
         states, each, visited = self._start(), 1.0, 0.0
@@ -198,7 +217,10 @@ class _Walk:
         """No sample of any candidate."""
         nothing = np.zeros((7, len(self.size)), np.int16)
         return _States(
-            np.arange(len(self.size)), np.ones(len(self.size)), np.zeros(len(self.size), np.uint64), *nothing
+            np.arange(len(self.size)),
+            np.ones(len(self.size)),
+            np.zeros(len(self.size), np.uint64),
+            *nothing,
         )
 
     def _descend(self, column: int, states: _States) -> Floats:
@@ -210,10 +232,14 @@ class _Walk:
         for start in range(0, len(parent), _BLOCK):
             block = slice(start, start + _BLOCK)
             chance[block] = self._descend(column + 1, children.take(block))
-        self.votes[:, column] += np.bincount(children.pool, chance * votes, minlength=len(self.size))
+        self.votes[:, column] += np.bincount(
+            children.pool, chance * votes, minlength=len(self.size)
+        )
         return _sums(parent, chance, len(states.pool))
 
-    def _children(self, column: int, states: _States) -> tuple[npt.NDArray[np.intp], Int16, _States]:
+    def _children(
+        self, column: int, states: _States
+    ) -> tuple[npt.NDArray[np.intp], Int16, _States]:
         """Every possible count of the next candidate: parent state, count, new state."""
         recorded = self.counts[states.pool, column]
         most = np.minimum(recorded, self.ends.budget - states.total)
@@ -225,9 +251,12 @@ class _Walk:
         votes: Int16 = wide.astype(np.int16)
         old = states.take(parent)
         self._count(len(parent))
-        run: Int16 = np.where(lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1))
+        run: Int16 = np.where(
+            lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1)
+        )
         weight = old.weight * self.binomials[recorded[parent], votes]
-        if column > 2 and lumped.any():  # the place within the lump over the run: their product is a multinomial
+        # the place within the lump over the run: their product is a multinomial
+        if column > 2 and lumped.any():
             place = 1 + column - self._lump_start(column)[old.pool]
             weight *= np.where(lumped[parent], place / run, 1.0)
         first = np.maximum(old.first, votes)
@@ -236,7 +265,11 @@ class _Walk:
         gold = votes if column == 1 else old.gold
         key, total = old.key + self.codes[votes], old.total + votes
         new = _States(old.pool, weight, key, total, gold, first, second, tied, votes, run)
-        to_come = self.counts[new.pool, column + 1] if column + 1 < self.counts.shape[1] else np.zeros_like(votes)
+        to_come = (
+            self.counts[new.pool, column + 1]
+            if column + 1 < self.counts.shape[1]
+            else np.zeros_like(votes)
+        )
         within_reach: Int16 = new.total + self.to_come[new.pool, column]
         open_states = np.flatnonzero(self.ends.possible(first, second, to_come, within_reach))
         return parent[open_states], votes[open_states], new.take(open_states)
@@ -248,17 +281,25 @@ class _Walk:
         return start
 
     def _end(self, states: _States) -> Floats:
-        """[N] probability of the ends at each state, summed over the number of samples without an answer."""
+        """[N] probability of the ends at each state, summed over the number of samples without an
+        answer.
+        """
         none = self.counts[states.pool, 0]
         most = np.minimum(none, self.ends.budget - states.total)
         parent, silent = _up_to(most)
         self._count(len(parent))
         pool, drawn = states.pool[parent], states.total[parent] + silent
         chance = self.ends.at(states.key[parent] + self.none_codes[silent])
-        chance *= states.weight[parent] * self.binomials[none[parent], silent] / self.binomials[self.size[pool], drawn]
+        chance *= (
+            states.weight[parent]
+            * self.binomials[none[parent], silent]
+            / self.binomials[self.size[pool], drawn]
+        )
         self.votes[:, 0] += np.bincount(pool, chance * silent, minlength=len(self.size))
         total = _sums(parent, chance, len(states.pool))
-        won = np.where((states.gold == states.first) & (states.gold > 0), 1.0 / np.maximum(states.tied, 1), 0.0)
+        won = np.where(
+            (states.gold == states.first) & (states.gold > 0), 1.0 / np.maximum(states.tied, 1), 0.0
+        )
         self.right += np.bincount(states.pool, total * won, minlength=len(self.size))
         return total
 
@@ -269,8 +310,8 @@ class _Walk:
     def _require(self, states: float, most: int) -> None:
         if states > most:
             raise NotExactError(
-                f"The exact expectation over all orders would visit more than {self.most_states:,} counts of answers: the pools "
-                "contain too many different answers."
+                f"The exact expectation over all orders would visit more than {self.most_states:,}"
+                " counts of answers: the pools contain too many different answers."
             )
 
 

@@ -1,14 +1,18 @@
-"""Exact means of stopping rules over all orders of many pools, by one recursion over their sub-pools.
+"""Exact means of stopping rules over all orders of many pools, by one recursion over their
+sub-pools.
 
-The last sample of a random order is of candidate a with probability n_a / S, and the samples before it are in random order, too.
-So a mean over the orders of a pool n follows from those of the pools with one sample less:
+The last sample of a random order is of candidate a with probability n_a / S, and the samples before
+it are in random order, too. So a mean over the orders of a pool n follows from those of the pools
+with one sample less:
 
     mean(n) = sum_a (n_a / S) mean(n - e_a)  +  ends(n) payoff(n)
 
-with ends(n) of `ends`, 0 beyond the budget, and a candidate's votes or its share of the lead as payoff. Candidates with equal
-counts have the same means; which one is the gold matters only when they are read. Pools have most of their sub-pools in common:
-a million questions with 40 samples and up to ten answers have 65,000 different counts, whose answers have 107,000 sub-pools.
-Every term is positive, so nothing cancels. Feval's own; assumes only that every order of a question's samples is equally likely.
+with ends(n) of `ends`, 0 beyond the budget, and a candidate's votes or its share of the lead as
+payoff. Candidates with equal counts have the same means; which one is the gold matters only when
+they are read. Pools have most of their sub-pools in common: a million questions with 40 samples and
+up to ten answers have 65,000 different counts, whose answers have 107,000 sub-pools. Every term is
+positive, so nothing cancels. Feval's own; assumes only that every order of a question's samples is
+equally likely.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from feval.estimators.stopping.ends import AnswerCounts, Ending, count_codes
 from feval.estimators.stopping.orders import ExpectedVotes
 
 MOST_SUBPOOLS = 3_000_000
-"""Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten answers."""
+"""Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten
+answers.
+"""
 
 _LARGEST_POOL = 400
 _CELLS = 1 << 18  # numbers gathered at once
@@ -31,7 +37,8 @@ _CELLS = 1 << 18  # numbers gathered at once
 def number_of_subpools(pools: AnswerCounts) -> float:
     """Upper bound of the number of sub-pools of pools, their samples without an answer left out.
 
-    Not counted to the end where it is above `MOST_SUBPOOLS`, and infinite for pools of more than 400 answered samples.
+    Not counted to the end where it is above `MOST_SUBPOOLS`, and infinite for pools of more than
+    400 answered samples.
     """
     bounds = pools.bounds()[1:].tolist()
     most = int((pools.size - pools.none).max(initial=0))
@@ -50,26 +57,36 @@ def number_of_subpools(pools: AnswerCounts) -> float:
 
 
 def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> ExpectedVotes:
-    """The same means as `orders.expected_votes`, for a rule that ends with the probability `ending`."""
+    """The same means as `orders.expected_votes`, for a rule that ends with the probability
+    `ending`.
+    """
     leads, votes = _over_subpools(pools, ending, budget)
     return ExpectedVotes(np.minimum(leads[:, 1], 1.0), votes)
 
 
-def wrong_ends(pools: AnswerCounts, ending: Ending, budget: int, *, none_votes: bool = False) -> Floats:
-    """[Q] probability to end within the budget on another answer than the gold, ties being broken uniformly.
+def wrong_ends(
+    pools: AnswerCounts, ending: Ending, budget: int, *, none_votes: bool = False
+) -> Floats:
+    """[Q] probability to end within the budget on another answer than the gold, ties being broken
+    uniformly.
 
-    With `none_votes`, no answer is a candidate, also in the counts of `ending`; to end on it does not count.
+    With `none_votes`, no answer is a candidate, also in the counts of `ending`; to end on it does
+    not count.
     """
     voting = pools.with_no_answer_as_rival() if none_votes else pools
     leads = _over_subpools(voting, ending, budget)[0][:, 2:]
     if none_votes and leads.shape[1]:  # candidates with equal counts lead equally often
-        leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= pools.none == 0
+        leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= (
+            pools.none == 0
+        )
     wrong: Floats = leads.sum(axis=1)
     return wrong
 
 
 def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:
-    """[Q, 2 + K] expected shares of the lead and expected votes: of no answer, the gold and each rival."""
+    """[Q, 2 + K] expected shares of the lead and expected votes: of no answer, the gold and each
+    rival.
+    """
     counts = np.zeros((len(pools.gold), 2 + pools.rivals.shape[1]), np.int16)
     counts[:, 1:] = -np.sort(-np.column_stack([pools.gold, pools.rivals]), axis=1)
     totals = counts.sum(axis=1, dtype=np.int64)
@@ -77,7 +94,10 @@ def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Fl
     rivals = np.arange(1, counts.shape[1] - 1)
     columns = np.column_stack([np.zeros_like(gold), gold, rivals + (rivals >= gold[:, None])])
     result = np.zeros((len(counts), counts.shape[1], 2))
-    below, marks = np.zeros((1, 2, int(pools.none.max(initial=0)) + 1)), np.zeros((1, counts.shape[1]), np.int32)
+    below, marks = (
+        np.zeros((1, 2, int(pools.none.max(initial=0)) + 1)),
+        np.zeros((1, counts.shape[1]), np.int32),
+    )
     for total, (own, rows, subpools, children) in enumerate(_layers(counts, totals)):
         layer = _Layer.of(subpools)
         silent = int(pools.none[totals >= total].max(initial=0)) + 1
@@ -92,8 +112,8 @@ def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Fl
 def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers, Integers]]:
     """All sub-pools of pools [Q, 1 + K], by their number of samples from 0 on.
 
-    Of each layer: [P] its pools, [P] their rows, [N, 1 + K] the counts, and [R] for each run of equal counts the row in the layer
-    below that has one sample of it less.
+    Of each layer: [P] its pools, [P] their rows, [N, 1 + K] the counts, and [R] for each run of
+    equal counts the row in the layer below that has one sample of it less.
     """
     codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
     layers: list[tuple[Rows, Rows, Integers]] = []
@@ -102,7 +122,9 @@ def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers,
     for total in range(int(totals.max(initial=0)), -1, -1):
         own = np.flatnonzero(totals == total)
         found = np.concatenate([counts[own], smaller])
-        _, kept, rows = np.unique(codes[found].sum(axis=1, dtype=np.uint64), return_index=True, return_inverse=True)
+        _, kept, rows = np.unique(
+            codes[found].sum(axis=1, dtype=np.uint64), return_index=True, return_inverse=True
+        )
         subpools = found[kept]
         if not (found == subpools[rows]).all():
             raise AssertionError("two counts share a key")
@@ -114,7 +136,9 @@ def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers,
 
 
 def _one_less(counts: Integers) -> Integers:
-    """[R, 1 + K] counts without one sample of each run's last candidate, which leaves them in order."""
+    """[R, 1 + K] counts without one sample of each run's last candidate, which leaves them in
+    order.
+    """
     last = counts > 0
     last[:, :-1] &= counts[:, :-1] != counts[:, 1:]
     state, column = np.nonzero(last)
@@ -127,8 +151,8 @@ def _one_less(counts: Integers) -> Integers:
 class _Layer:
     """N sub-pools with equally many answered samples.
 
-    Means are stored by mark: a run of candidates with equal counts, or no answer, whose place is column 0. A row of zeros follows
-    them, for candidates without samples.
+    Means are stored by mark: a run of candidates with equal counts, or no answer, whose place is
+    column 0. A row of zeros follows them, for candidates without samples.
 
     Attributes:
         counts: [N, 1 + K] samples of each candidate, the largest first; 0 in column 0.
@@ -155,24 +179,34 @@ class _Layer:
         return cls(counts, state, first, last, mark)
 
     def before_the_last(self, children: Integers, below: Floats, marks: Integers) -> Floats:
-        """[M + 1, 2, Z] sums over the candidate of the last sample: its count times the means of the layer `below`.
+        """[M + 1, 2, Z] sums over the candidate of the last sample: its count times the means of
+        the layer `below`.
 
         `marks` are those of that layer, by row and column.
         """
         sums = np.zeros((len(self.state) + 1, *below.shape[1:]))
-        begin = np.flatnonzero(self.first == 0)  # the marks of a row are no answer and then its runs
+        # the marks of a row are no answer and then its runs
+        begin = np.flatnonzero(self.first == 0)
         runs = np.diff(begin, append=len(self.state)) - 1
         child = np.zeros(len(self.state), np.intp)
         child[self.first > 0] = children
-        votes, alike = self.counts[self.state, self.last].astype(np.float64), self.last - self.first + 1
+        votes, alike = (
+            self.counts[self.state, self.last].astype(np.float64),
+            self.last - self.first + 1,
+        )
         step = max(1, _CELLS // (below[0].size * (int(runs.max()) + 1) ** 2))
         for start in range(0, len(begin) if len(children) else 0, step):
-            some = np.arange(begin[start], begin[start + step] if start + step < len(begin) else len(self.state))
+            some = np.arange(
+                begin[start], begin[start + step] if start + step < len(begin) else len(self.state)
+            )
             pairs = runs[self.state[some]]
             ends = np.cumsum(pairs)
             mark = np.repeat(some, pairs)
-            run = np.arange(len(mark)) + np.repeat(begin[self.state[some]] + 1 - (ends - pairs), pairs)
-            same = mark == run  # the run's last candidate is marked; where another one of the run is, see below
+            run = np.arange(len(mark)) + np.repeat(
+                begin[self.state[some]] + 1 - (ends - pairs), pairs
+            )
+            # the run's last candidate is marked; where another one of the run is, see below
+            same = mark == run
             values = below[marks[child[run], np.where(same, self.last[mark], self.first[mark])]]
             values *= (votes[run] * np.where(same, 1, alike[run]))[:, None, None]
             sums[some] = np.add.reduceat(values, ends - pairs, axis=0)
@@ -182,9 +216,11 @@ class _Layer:
         return sums
 
     def end(self, means: Floats, total: int, ending: Ending, budget: int) -> None:
-        """Turn the sums of `before_the_last` into means, which also grow by one sample without an answer at a time.
+        """Turn the sums of `before_the_last` into means, which also grow by one sample without an
+        answer at a time.
 
-        The share of the lead of no answer is 0; its place is taken by the probability to come here and go on.
+        The share of the lead of no answer is 0; its place is taken by the probability to come here
+        and go on.
         """
         candidate = self.first > 0
         votes = self.counts[self.state, self.first].astype(np.float64)

@@ -1,7 +1,8 @@
-"""How confident an LLM was along a CoT (a trace): DeepConf's measures, Fu et al. 2025, arXiv 2508.15260, section 3.
+"""How confident an LLM was along a CoT (a trace): DeepConf's measures, Fu et al. 2025, arXiv
+2508.15260, section 3.
 
-All measures use running sums C_t = C_(t-1) + c_t of the token confidences c_t, so a group of tokens costs one subtraction.
-Assumes nothing about the calls.
+All measures use running sums C_t = C_(t-1) + c_t of the token confidences c_t, so a group of tokens
+costs one subtraction. Assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import numpy.typing as npt
 from feval.estimators.arrays import Floats, Int64, Integers
 
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
-"""Measures: the mean over all tokens or the last ones, over the worst group, or over the worst tenth of the groups."""
+"""Measures: the mean over all tokens or the last ones, over the worst group, or over the worst
+tenth of the groups.
+"""
 
 
-def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
+def trace_confidences(
+    tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int
+) -> Floats:
     """[S] the confidence of each trace by one of `MEASURES`; NaN for a trace without tokens.
 
-    `tokens` holds the token confidences of all traces one after another, `lengths` [S] their numbers. `group` is the tokens in a
-    sliding group (a shorter trace is one group), `tail` the number of last tokens for "tail".
+    `tokens` holds the token confidences of all traces one after another, `lengths` [S] their
+    numbers. `group` is the tokens in a sliding group (a shorter trace is one group), `tail` the
+    number of last tokens for "tail".
     """
     sums = _running_sums(tokens, lengths)
     confidences = np.full(len(lengths), np.nan)
@@ -50,7 +56,9 @@ def _running_sums(tokens: npt.NDArray[Any], lengths: Int64) -> Floats:
 
 
 def _group_means(sums: Floats, lengths: Int64, group: int) -> Floats:
-    """[S, starts] mean of the group that starts at each token; infinity where it would exceed the trace."""
+    """[S, starts] mean of the group that starts at each token; infinity where it would exceed the
+    trace.
+    """
     means: Floats = (sums[:, group:] - sums[:, :-group]) / group
     means[np.arange(means.shape[1]) + group > lengths[:, None]] = np.inf
     return means
@@ -66,12 +74,14 @@ def _worst_tenth(groups: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowGroups:
-    """The groups of each trace with a lower mean than all groups before: enough to find the first one below any bar.
+    """The groups of each trace with a lower mean than all groups before: enough to find the first
+    one below any bar.
 
     Attributes:
         means: means of those groups, trace by trace, falling within a trace; plus one sentinel.
         ends: tokens of the trace when each group is complete; plus one sentinel.
-        offsets: [S + 1] trace s has the entries from `offsets[s]` on; none if it is shorter than a group.
+        offsets: [S + 1] trace s has the entries from `offsets[s]` on; none if it is shorter than a
+            group.
     """
 
     means: Floats
@@ -80,7 +90,9 @@ class LowGroups:
 
 
 def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
-    """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces, given per question."""
+    """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces, given per
+    question.
+    """
     means, ends, counts = [np.empty(0)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
     for tokens, lengths in questions:
         counts.append(np.zeros(len(lengths), np.int64))
@@ -89,7 +101,9 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
             continue
         groups = _group_means(_running_sums(tokens, lengths)[long], lengths[long], group)
         before = np.minimum.accumulate(groups, axis=1)[:, :-1]
-        trace, start = np.nonzero(groups < np.concatenate([np.full((len(long), 1), np.inf), before], axis=1))
+        trace, start = np.nonzero(
+            groups < np.concatenate([np.full((len(long), 1), np.inf), before], axis=1)
+        )
         means.append(groups[trace, start])
         ends.append(start + group)
         counts[-1][long] = np.bincount(trace, minlength=len(long))
@@ -99,7 +113,9 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
 
 
 def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
-    """[N] tokens of a trace when its first group below a bar is complete, by bisection in its record lows; 2^62 without one."""
+    """[N] tokens of a trace when its first group below a bar is complete, by bisection in its
+    record lows; 2^62 without one.
+    """
     first, last = low.offsets[traces], low.offsets[np.asarray(traces) + 1]
     stop = last.copy()
     for _ in range(int((last - first).max(initial=0)).bit_length()):
@@ -112,7 +128,9 @@ def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:
-    """Percentiles along the last axis, as `numpy.percentile` but ignoring NaN; -infinity, a bar all pass, where all are NaN."""
+    """Percentiles along the last axis, as `numpy.percentile` but ignoring NaN; -infinity, a bar all
+    pass, where all are NaN.
+    """
     ordered = np.sort(values, axis=-1)  # NaN comes last
     known = (~np.isnan(values)).sum(axis=-1)
     place = np.maximum(known - 1, 0) * (percent / 100)
@@ -122,6 +140,8 @@ def known_percentiles(values: Floats, percent: float) -> Floats:
     high = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
     part = place - below
     # From the nearer end, as NumPy does: the result is then exact at both.
-    percentiles: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    percentiles: Floats = np.where(
+        part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)
+    )
     percentiles[known == 0] = -np.inf
     return percentiles

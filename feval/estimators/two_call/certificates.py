@@ -1,14 +1,18 @@
-"""Bounds on vote accuracies with their proof: a distribution that attains the bound and a quadratic that nothing exceeds.
+"""Bounds on vote accuracies with their proof: a distribution that attains the bound and a quadratic
+that nothing exceeds.
 
-By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all distributions with moments (mu, nu) equals the least a + b mu + c
-nu with a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds both sides: the distribution (at most three atoms) attains the
-value, and the quadratic proves that nothing exceeds it, however they were found. `check` verifies the moments, the gap, and the
-inequality on all of [0, 1], at its critical points or, for polynomials other than P_n, in integers that are rounded down;
-`proven_margin` does the last for one entry in exact fractions, for any objective.
+By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all distributions with moments (mu, nu)
+equals the least a + b mu + c nu with a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds
+both sides: the distribution (at most three atoms) attains the value, and the quadratic proves that
+nothing exceeds it, however they were found. `check` verifies the moments, the gap, and the
+inequality on all of [0, 1], at its critical points or, for polynomials other than P_n, in integers
+that are rounded down; `proven_margin` does the last for one entry in exact fractions, for any
+objective.
 
-A quadratic that touches g exactly would cross it by about 1e-15 once its coefficients are rounded to floats. So a is moved
-outwards by more than all rounding (`ROOM`, about 2e-13): the floats of `quadratic`, taken literally, satisfy the inequality on
-all of [0, 1], and `proven` is what they prove.
+A quadratic that touches g exactly would cross it by about 1e-15 once its coefficients are rounded
+to floats. So a is moved outwards by more than all rounding (`ROOM`, about 2e-13): the floats of
+`quadratic`, taken literally, satisfy the inequality on all of [0, 1], and `proven` is what they
+prove.
 """
 
 from __future__ import annotations
@@ -44,10 +48,12 @@ class CertificateCheck:
     """Errors of certificates.
 
     Attributes:
-        moment_error: [...] largest error of the distribution's total, mean and second moment, or by which a weight is negative
-            or an atom outside [0, 1].
-        gap: [...] largest difference between the value, the distribution's E g(Q) and the quadratic's a + b mu + c nu.
-        dual_margin: [...] least distance of the quadratic from g on [0, 1], negative on the wrong side.
+        moment_error: [...] largest error of the distribution's total, mean and second moment, or by
+            which a weight is negative or an atom outside [0, 1].
+        gap: [...] largest difference between the value, the distribution's E g(Q) and the
+            quadratic's a + b mu + c nu.
+        dual_margin: [...] least distance of the quadratic from g on [0, 1], negative on the wrong
+            side.
     """
 
     moment_error: Floats
@@ -68,10 +74,10 @@ class QuadraticBound:
         side: "lower" or "upper".
         objective: g as the n of P_n, or as a polynomial.
         moments, value: [...] the table of (mu, nu), and the bounds.
-        atoms, weights: [..., 3] support of an extremal distribution, ascending, and its probabilities; unused places repeat an
-            atom with weight 0.
-        quadratic: [..., 3] a, b, c: on its side of g on all of [0, 1], for these floats taken literally. (b, c) is also the
-            gradient of the bound in (mu, nu).
+        atoms, weights: [..., 3] support of an extremal distribution, ascending, and its
+            probabilities; unused places repeat an atom with weight 0.
+        quadratic: [..., 3] a, b, c: on its side of g on all of [0, 1], for these floats taken
+            literally. (b, c) is also the gradient of the bound in (mu, nu).
     """
 
     side: Literal["lower", "upper"]
@@ -84,7 +90,8 @@ class QuadraticBound:
 
     @property
     def proven(self) -> Floats:
-        """[...] a + b mu + c nu, rounded outwards: no distribution with these floats as moments exceeds it.
+        """[...] a + b mu + c nu, rounded outwards: no distribution with these floats as moments
+        exceeds it.
 
         It is outside `value`, the sharp end up to rounding, by less than 1e-12 up to 1,001 votes.
         """
@@ -95,17 +102,21 @@ class QuadraticBound:
         return proven
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
-        """Atoms and weights of one extremal distribution, without weights of 0, at an index of the table."""
+        """Atoms and weights of one extremal distribution, without weights of 0, at an index of the
+        table.
+        """
         used = self.weights[index] > 0
         return self.atoms[index][used], self.weights[index][used]
 
     def check(self) -> CertificateCheck:
         """Check every certificate from its definition.
 
-        The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at (1 -+ 1/sqrt(2n - 1)) / 2, so the second
-        derivative of quadratic minus P_n is monotone on three intervals and has one root at most in each; between those roots
-        the first derivative is monotone and has one root at most; the least value is at one of these or at 0 or 1. Bisection
-        finds them all. Other polynomials use `least_distances`, whose margin is a proof.
+        The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at (1 -+ 1/sqrt(2n
+        - 1)) / 2, so the second derivative of quadratic minus P_n is monotone on three intervals
+          and has one root at most in each; between those roots
+        the first derivative is monotone and has one root at most; the least value is at one of
+        these or at 0 or 1. Bisection finds them all. Other polynomials use `least_distances`, whose
+        margin is a proof.
         """
         reached = (self.weights * self._objective(self.atoms)).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
@@ -119,12 +130,17 @@ class QuadraticBound:
         return CertificateCheck(moment_error, gap, self._dual_margin())
 
     def proven_margin(self, index: int | tuple[int, ...] = (), slack: float = 1e-13) -> Fraction:
-        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0, 1], within `slack` of the least.
+        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0,
+        1], within `slack` of the least.
 
-        a + b mu + c nu minus this number is a bound without rounding. Takes milliseconds at n = 2, about a second at n = 50.
-        OutOfRangeError if the slack was not reached.
+        a + b mu + c nu minus this number is a bound without rounding. Takes milliseconds at n = 2,
+        about a second at n = 50. OutOfRangeError if the slack was not reached.
         """
-        objective = majority_polynomial(self.objective) if isinstance(self.objective, int) else self.objective
+        objective = (
+            majority_polynomial(self.objective)
+            if isinstance(self.objective, int)
+            else self.objective
+        )
         residual = UnitPolynomial.of_powers(self.quadratic[index].tolist()) - objective
         return least_value(residual if self.side == "upper" else -residual, slack)
 
@@ -135,9 +151,13 @@ class QuadraticBound:
 
     def _dual_margin(self) -> Floats:
         if isinstance(self.objective, int):
-            return _least_distance(self.objective, self.quadratic, 1.0 if self.side == "upper" else -1.0)
+            return _least_distance(
+                self.objective, self.quadratic, 1.0 if self.side == "upper" else -1.0
+            )
         scale = float(max(abs(value) for value in self.objective.coefficients))
-        return least_distances(self.quadratic, self.objective, 1 if self.side == "upper" else -1, _SLACK * scale)
+        return least_distances(
+            self.quadratic, self.objective, 1 if self.side == "upper" else -1, _SLACK * scale
+        )
 
 
 def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
@@ -153,7 +173,9 @@ def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
         return out
 
     inflections = [0.5 - 0.5 / (2 * n - 1) ** 0.5, 0.5 + 0.5 / (2 * n - 1) ** 0.5] if n >= 2 else []
-    ends = np.broadcast_to(np.array([0.0, *inflections, 1.0]), (*quadratic.shape[:-1], len(inflections) + 2))
+    ends = np.broadcast_to(
+        np.array([0.0, *inflections, 1.0]), (*quadratic.shape[:-1], len(inflections) + 2)
+    )
     bends = _with_ends(_bisect(curvature, ends[..., :-1], ends[..., 1:]))
     critical = _with_ends(_bisect(slope, bends[..., :-1], bends[..., 1:]))
     places = np.concatenate([bends, critical], -1)

@@ -1,16 +1,20 @@
-"""Randomized mixtures of policies: each call picks a policy at random, and the majority of the calls answers.
+"""Randomized mixtures of policies: each call picks a policy at random, and the majority of the
+calls answers.
 
-With fixed selector weights w a mixture is a policy of its own: on a question where policy j is right with probability q_j a
-call is right with q = sum_j w_j q_j, so V_n = E P_n(q) (arXiv 2605.03379, section 6.3 and appendix E.1). Mixing can lower the
-correlation of calls on a question, which voting turns into accuracy.
+With fixed selector weights w a mixture is a policy of its own: on a question where policy j is
+right with probability q_j a call is right with q = sum_j w_j q_j, so V_n = E P_n(q) (arXiv
+2605.03379, section 6.3 and appendix E.1). Mixing can lower the correlation of calls on a question,
+which voting turns into accuracy.
 
-Recorded calls give exact values. The probability that m calls of the mixture have a right majority is
+Recorded calls give exact values. The probability that m calls of the mixture have a right majority
+is
 
     sum over compositions k_1 + ... + k_J = m of  m! / prod_j k_j!  prod_j w_j^k_j  A(k),
 
-where A(k) is the mean over questions of the probability that k_j calls of each policy, drawn without replacement from its K
-recorded ones, have a right majority together. It is unbiased and needs K >= m. A does not depend on w: one table gives V_n for
-all weights. Assumes calls that are independent given the question, within a policy and between policies.
+where A(k) is the mean over questions of the probability that k_j calls of each policy, drawn
+without replacement from its K recorded ones, have a right majority together. It is unbiased and
+needs K >= m. A does not depend on w: one table gives V_n for all weights. Assumes calls that are
+independent given the question, within a policy and between policies.
 """
 
 from __future__ import annotations
@@ -54,15 +58,17 @@ class MixtureCurve:
     @property
     def reasons(self) -> Texts:
         """[...] why nu is NaN, or ""."""
-        return missing_reasons((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
+        return missing_reasons(
+            (np.isnan(self.nu), "One call per question says nothing of two; record a second.")
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class BestMixture:
     """The best mixture found: policies with their weights, its V_n, its V_n - mu and its mu.
 
-    `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
-    questions.
+    `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic:
+    evaluate the winner on other questions.
     """
 
     policies: tuple[int, ...]
@@ -79,8 +85,10 @@ class Overtaking:
 
     Attributes:
         pairs: [P, 2] overtaking and overtaken policy; largest lead first.
-        before, after: [P] V_0 and V_n of the first minus those of the second; negative and positive.
-        se_before, se_after: [P] standard errors, from differences per question. NaN for a single question.
+        before, after: [P] V_0 and V_n of the first minus those of the second; negative and
+            positive.
+        se_before, se_after: [P] standard errors, from differences per question. NaN for a single
+            question.
     """
 
     pairs: Int64
@@ -98,7 +106,8 @@ class Overtaking:
 def mixture_from_probabilities(
     q: npt.ArrayLike, weights: npt.ArrayLike, budgets: Sequence[int] = (0, 1, 2)
 ) -> MixtureCurve:
-    """mu, nu and V_n of mixtures from each policy's probability on each question (arXiv 2605.03379, appendix E.1).
+    """mu, nu and V_n of mixtures from each policy's probability on each question (arXiv 2605.03379,
+    appendix E.1).
 
     Do not use recorded shares c / K as q: V_n would be biased. Use `mixture_from_counts`.
 
@@ -111,17 +120,20 @@ def mixture_from_probabilities(
         Means over the questions.
 
     Raises:
-        OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights that do not add up.
+        OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights
+            that do not add up.
     """
     chances, shares = checked_probabilities(q, "q"), _weights(weights)
     if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
         raise OutOfRangeError(
-            f"Mixtures take q [policies, questions] and weights [..., policies]; the shapes are {chances.shape} and "
-            f"{shares.shape}."
+            "Mixtures take q [policies, questions] and weights [..., policies]; the shapes are"
+            f" {chances.shape} and {shares.shape}."
         )
     mixed = np.clip(shares @ chances, 0.0, 1.0)
     votes = [majority_accuracy(n, mixed).mean(-1) for n in budgets]
-    return MixtureCurve(tuple(budgets), mixed.mean(-1), (mixed * mixed).mean(-1), np.stack(votes, -1))
+    return MixtureCurve(
+        tuple(budgets), mixed.mean(-1), (mixed * mixed).mean(-1), np.stack(votes, -1)
+    )
 
 
 def mixture_from_counts(
@@ -129,8 +141,8 @@ def mixture_from_counts(
 ) -> MixtureCurve:
     """Unbiased mu, nu and V_n of mixtures from recorded calls; see the module for the formula.
 
-    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2 (arXiv 2605.03379, section 6.3 and
-    appendix E.1).
+    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2 (arXiv
+    2605.03379, section 6.3 and appendix E.1).
 
     Args:
         counts: [Q, J] right calls of policy j on question i.
@@ -143,14 +155,16 @@ def mixture_from_counts(
 
     Raises:
         ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: shapes that do not match, counts outside 0..K, or weights that do not add up.
+        OutOfRangeError: shapes that do not match, counts outside 0..K, or weights that do not add
+            up.
     """
     right, shares = _counts(counts, size), _weights(weights)
     for n in budgets or ():
         check_budget(n)
     if shares.shape[-1] != right.shape[1]:
         raise OutOfRangeError(
-            f"There are counts for {right.shape[1]} policies and weights for {shares.shape[-1]}; give one weight for each."
+            f"There are counts for {right.shape[1]} policies and weights for {shares.shape[-1]};"
+            " give one weight for each."
         )
     indices = tuple(range((size + 1) // 2)) if budgets is None else tuple(budgets)
     mu = shares @ right.mean(0) / size
@@ -172,11 +186,12 @@ def best_mixture(
     components: int = 2,
     step: float = 0.05,
 ) -> BestMixture:
-    """The mixture of up to some number of policies with the largest V_n, or the largest gain V_n - mu.
+    """The mixture of up to some number of policies with the largest V_n, or the largest gain V_n -
+    mu.
 
-    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex for every choice of policies,
-    then on finer and finer grids around the best point. Single policies compete too. Feval's own search over the mixtures of
-    arXiv 2605.03379, section 6.3.
+    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex
+    for every choice of policies, then on finer and finer grids around the best point. Single
+    policies compete too. Feval's own search over the mixtures of arXiv 2605.03379, section 6.3.
 
     Args:
         counts, size: [Q, J] right calls, of K recorded ones per question and policy.
@@ -190,14 +205,16 @@ def best_mixture(
 
     Raises:
         ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: an even number of votes, an unknown objective, no components, a step outside (0, 1], or wrong counts.
+        OutOfRangeError: an even number of votes, an unknown objective, no components, a step
+            outside (0, 1], or wrong counts.
     """
     right = _counts(counts, size)
     budget_index(votes)
     if objective not in ("accuracy", "gain") or components < 1 or not 0 < step <= 1:
         raise OutOfRangeError(
-            "The best mixture is sought by objective 'accuracy' or 'gain', with 1 component or more and a step in (0, 1]; "
-            f"objective={objective!r}, components={components!r} and step={step!r} were given."
+            "The best mixture is sought by objective 'accuracy' or 'gain', with 1 component or"
+            f" more and a step in (0, 1]; objective={objective!r}, components={components!r} and"
+            f" step={step!r} were given."
         )
     one_call, tried = right.mean(0) / size, 0
     best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
@@ -217,11 +234,14 @@ def best_mixture(
     used = shares > 1e-12
     policies = tuple(int(j) for j, has_weight in zip(chosen, used, strict=True) if has_weight)
     mu = float(shares @ one_call[list(chosen)])
-    return BestMixture(policies, shares[used] / shares[used].sum(), reached, reached - mu, mu, tried)
+    return BestMixture(
+        policies, shares[used] / shares[used].sum(), reached, reached - mu, mu, tried
+    )
 
 
 def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overtaking:
-    """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix E.2).
+    """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix
+    E.2).
 
     Args:
         counts, size: [Q, J] right calls, of K recorded ones per question and policy.
@@ -238,7 +258,9 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     budget_index(votes)
     one, many = right / float(size), hypergeometric_majority(right, size, votes)
     first, second = (
-        np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int).reshape(-1, 2).T
+        np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int)
+        .reshape(-1, 2)
+        .T
     )
     mean_one, mean_many = one.mean(0), many.mean(0)
     reversed_order = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
@@ -247,7 +269,11 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     first, second = first[order], second[order]
     before, after = one[:, first] - one[:, second], many[:, first] - many[:, second]
     return Overtaking(
-        np.stack([first, second], -1), before.mean(0), after.mean(0), _standard_error(before), _standard_error(after)
+        np.stack([first, second], -1),
+        before.mean(0),
+        after.mean(0),
+        _standard_error(before),
+        _standard_error(after),
     )
 
 
@@ -262,7 +288,8 @@ class _Table:
     def of(cls, right: Int64, size: int, votes: int) -> _Table:
         if votes > size:
             raise ShortPoolError(
-                f"{votes} votes need as many recorded calls of each policy; there are {size}. Ask for fewer votes or record more."
+                f"{votes} votes need as many recorded calls of each policy; there are {size}. Ask"
+                " for fewer votes or record more."
             )
         first, rows = distinct(tuple(right.T))
         share = np.bincount(rows, minlength=len(first)) / len(right)
@@ -287,9 +314,16 @@ class _Table:
 
 
 def _hits(size: int, votes: int) -> list[Floats]:
-    """For k = 0..m drawn calls: [K + 1, k + 1] probability of each number of right ones, by the number recorded right."""
+    """For k = 0..m drawn calls: [K + 1, k + 1] probability of each number of right ones, by the
+    number recorded right.
+    """
     return [
-        np.array([[comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)] for c in range(size + 1)])
+        np.array(
+            [
+                [comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)]
+                for c in range(size + 1)
+            ]
+        )
         for k in range(votes + 1)
     ]
 
@@ -327,13 +361,15 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     shares = checked_probabilities(weights, "weights")
     if not shares.ndim:
         raise OutOfRangeError(
-            f"Weights are [..., policies], one for each policy; a single number {weights!r} was given."
+            f"Weights are [..., policies], one for each policy; a single number {weights!r} was"
+            " given."
         )
     wrong = np.argwhere(np.abs(shares.sum(-1) - 1.0) > 1e-9)
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
         raise OutOfRangeError(
-            f"The weights of a mixture add up to 1; those{at_index(at)} add up to {float(shares[at].sum())!r}."
+            f"The weights of a mixture add up to 1; those{at_index(at)} add up to"
+            f" {float(shares[at].sum())!r}."
         )
     return shares
 
@@ -343,8 +379,8 @@ def _counts(counts: npt.ArrayLike, size: int) -> Int64:
     whole = right.dtype.kind in "iu" and is_whole(size)
     if right.ndim != 2 or not right.size or not whole or size < 1:
         raise OutOfRangeError(
-            "Mixtures take whole counts [questions, policies] of 1 recorded call or more; the shape is "
-            f"{right.shape}, the type {right.dtype} and size {size!r}."
+            "Mixtures take whole counts [questions, policies] of 1 recorded call or more; the"
+            f" shape is {right.shape}, the type {right.dtype} and size {size!r}."
         )
     wrong = np.argwhere((right < 0) | (right > size))
     if len(wrong):

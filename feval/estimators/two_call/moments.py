@@ -1,8 +1,9 @@
 """Two moments of the accuracy of single calls, which two labelled calls per question estimate.
 
-Let Q be the probability that a call on a random question is right. Then mu = E Q is one-call accuracy, nu = E Q^2 the probability
-that two calls on one question are both right, and rho = (nu - mu^2) / (mu (1 - mu)) their correlation (arXiv 2605.03379,
-section 3). A distribution of Q exists exactly if 0 <= mu <= 1 and mu^2 <= nu <= mu (Proposition 3.1).
+Let Q be the probability that a call on a random question is right. Then mu = E Q is one-call
+accuracy, nu = E Q^2 the probability that two calls on one question are both right, and rho = (nu -
+mu^2) / (mu (1 - mu)) their correlation (arXiv 2605.03379, section 3). A distribution of Q exists
+exactly if 0 <= mu <= 1 and mu^2 <= nu <= mu (Proposition 3.1).
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from feval.estimators.missing import Texts, missing_reasons
 NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rho is undefined."
 """Why a correlation is NaN."""
 
-_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of mu x mu and of decimal inputs: 0.7 x 0.7 is not 0.49
+# of mu x mu and of decimal inputs: 0.7 x 0.7 is not 0.49
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A table of feasible (mu, nu), with differences that would lose digits if computed from floats.
+    """A table of feasible (mu, nu), with differences that would lose digits if computed from
+    floats.
 
     Make it with `of`, `from_correlation` or `PairTable.moments`.
 
@@ -52,8 +55,8 @@ class Moments:
     def of(cls, mu: npt.ArrayLike, nu: npt.ArrayLike) -> Moments:
         """Make it from mu and nu.
 
-        Floats count as rounded: values within about 1e-15 of the boundary are on it. Fractions (scalars or
-        object arrays) are exact.
+        Floats count as rounded: values within about 1e-15 of the boundary are on it. Fractions
+        (scalars or object arrays) are exact.
 
         Args:
             mu: [...] E Q.
@@ -75,14 +78,22 @@ class Moments:
             variance = np.where(np.abs(variance) <= _ROUNDING * first, 0.0, variance)
             unsteady = np.where(np.abs(unsteady) <= _ROUNDING * first, 0.0, unsteady)
         wrong = one - first
-        parts: tuple[Any, ...] = (first, second, wrong, wrong * wrong + variance, unsteady, variance)
+        parts: tuple[Any, ...] = (
+            first,
+            second,
+            wrong,
+            wrong * wrong + variance,
+            unsteady,
+            variance,
+        )
         if exact:
             parts = tuple(_each(float, part).astype(np.float64) for part in parts)
         return cls(*(np.maximum(part, 0.0) for part in parts))
 
     @classmethod
     def from_correlation(cls, mu: npt.ArrayLike, rho: npt.ArrayLike) -> Moments:
-        """Make it from mu and rho: nu = mu^2 + rho mu (1 - mu), without cancellation near rho = 0 and rho = 1.
+        """Make it from mu and rho: nu = mu^2 + rho mu (1 - mu), without cancellation near rho = 0
+        and rho = 1.
 
         Args:
             mu: [...] in [0, 1].
@@ -94,7 +105,9 @@ class Moments:
         if _exact(mu, rho):
             first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
             return cls.of(first, first * first + second * first * (1 - first))
-        first, second = broadcast(mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho"))
+        first, second = broadcast(
+            mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho")
+        )
         wrong = 1.0 - first
         spread = first * wrong
         unsteady = spread * (1.0 - second)
@@ -110,7 +123,9 @@ class Moments:
     def rho(self) -> Floats:
         """[...] correlation of two calls on one question; NaN where mu is 0 or 1."""
         spread = self.mu * self.wrong
-        rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        rho: Floats = np.divide(
+            self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0
+        )
         return rho
 
     @property
@@ -150,12 +165,18 @@ def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[A
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)
         except (TypeError, ValueError) as error:
-            raise OutOfRangeError(f"Moments are numbers; {value!r} was found{at_index(index)}.") from error
+            raise OutOfRangeError(
+                f"Moments are numbers; {value!r} was found{at_index(index)}."
+            ) from error
     return out
 
 
 def _require_feasible(
-    mu: npt.NDArray[Any], nu: npt.NDArray[Any], unsteady: npt.NDArray[Any], variance: npt.NDArray[Any], room: float
+    mu: npt.NDArray[Any],
+    nu: npt.NDArray[Any],
+    unsteady: npt.NDArray[Any],
+    variance: npt.NDArray[Any],
+    room: float,
 ) -> None:
     for wrong, what in (
         ((mu < 0) | (mu > 1), "mu outside [0, 1]"),
@@ -165,6 +186,7 @@ def _require_feasible(
         if np.any(wrong):
             at = tuple(np.argwhere(wrong)[0].tolist())
             raise OutOfRangeError(
-                f"No distribution on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{at_index(at)}: {what}. Sample "
-                "moments can fall outside by chance; then use a confidence region of the pair table (wald_projection)."
+                f"No distribution on [0, 1] has mu = {float(mu[at])!r} and nu ="
+                f" {float(nu[at])!r}{at_index(at)}: {what}. Sample moments can fall outside by"
+                " chance; then use a confidence region of the pair table (wald_projection)."
             )

@@ -1,16 +1,20 @@
 """Proven distances on [0, 1] of a table of quadratics from one polynomial.
 
-`vote_polynomials.least_value` encloses one minimum in fractions, whose numerators grow with every halving. Here all entries of a
-table are halved together in 62-bit integers. A piece holds integers x and a unit 2^-u such that every Bernstein coefficient of
-the difference on the piece is at least x 2^-u. Both steps preserve that:
+`vote_polynomials.least_value` encloses one minimum in fractions, whose numerators grow with every
+halving. Here all entries of a table are halved together in 62-bit integers. A piece holds integers
+x and a unit 2^-u such that every Bernstein coefficient of the difference on the piece is at least x
+2^-u. Both steps preserve that:
 
-1. The coefficients on [0, 1] are computed exactly, from the floats taken literally, and rounded down.
-2. De Casteljau's means at 1/2 are rounded down. A mean never falls when one of its terms rises, so means of lower bounds are
-   lower bounds. The error is at most half a unit in each of d steps; pieces near a contact have small coefficients and get a
-   finer unit, so errors do not accumulate over the levels.
+1. The coefficients on [0, 1] are computed exactly, from the floats taken literally, and rounded
+   down.
+2. De Casteljau's means at 1/2 are rounded down. A mean never falls when one of its terms rises, so
+   means of lower bounds are lower bounds. The error is at most half a unit in each of d steps;
+   pieces near a contact have small coefficients and get a finer unit, so errors do not accumulate
+   over the levels.
 
-A polynomial lies above the least of its Bernstein coefficients, hence above the least x 2^-u. Pieces that cannot hold the minimum
-are dropped, so a few remain around every contact. Feval's own; assumes nothing about the calls.
+A polynomial lies above the least of its Bernstein coefficients, hence above the least x 2^-u.
+Pieces that cannot hold the minimum are dropped, so a few remain around every contact. Feval's own;
+assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -33,10 +37,14 @@ _BLOCK_NUMBERS = 1 << 20  # coefficients of pieces held at once, about ten piece
 _FINEST_UNIT = 900  # 2^-900: finer ones would not fit a double
 
 
-def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float) -> Floats:
-    """[...] proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table of quadratics [..., 3].
+def least_distances(
+    quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float
+) -> Floats:
+    """[...] proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a
+    table of quadratics [..., 3].
 
-    They are within `slack` of the minimum, or more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
+    They are within `slack` of the minimum, or more where coefficients exceed about 1e17 / d of it,
+    or the minimum 1e15 of it.
     """
     flat = np.asarray(quadratic, np.float64).reshape(-1, 3)
     goal = polynomial.elevated(2)
@@ -69,7 +77,9 @@ class _Pieces:
         """Start with [0, 1] for every entry."""
         numerator, denominator = _exact(quadratic, goal, sign)
         largest = np.abs(numerator).max(axis=0)
-        room = np.frompyfunc(lambda top, unit: _BITS - 1 - top.bit_length() + unit.bit_length(), 2, 1)
+        room = np.frompyfunc(
+            lambda top, unit: _BITS - 1 - top.bit_length() + unit.bit_length(), 2, 1
+        )
         unit = np.minimum(room(largest, denominator), _FINEST_UNIT)
         up, down = np.maximum(unit, 0), np.maximum(-unit, 0)
         bounds = ((numerator << up) // (denominator << down)).astype(np.int64)
@@ -79,7 +89,9 @@ class _Pieces:
     @property
     def lowest(self) -> Floats:
         """[P] lower bound of the difference on the piece."""
-        below: Floats = np.nextafter(np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf)
+        below: Floats = np.nextafter(
+            np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf
+        )
         return below
 
     @property
@@ -91,10 +103,14 @@ class _Pieces:
 
     def take(self, which: Bools) -> _Pieces:
         """Select pieces."""
-        return _Pieces(self.bounds[:, which], self.unit[which], self.error[which], self.entry[which])
+        return _Pieces(
+            self.bounds[:, which], self.unit[which], self.error[which], self.entry[which]
+        )
 
     def halved(self) -> _Pieces:
-        """The left halves and the right halves, in units as fine as their coefficients allow (de Casteljau's triangle at 1/2)."""
+        """The left halves and the right halves, in units as fine as their coefficients allow (de
+        Casteljau's triangle at 1/2).
+        """
         degree, pieces = len(self.bounds) - 1, self.bounds.shape[1]
         bounds, rows = np.empty((degree + 1, 2 * pieces), np.int64), self.bounds
         for level in range(degree + 1):
@@ -104,16 +120,22 @@ class _Pieces:
         unit, error = np.tile(self.unit, 2), np.tile(self.error + 0.5 * degree, 2)
         size = np.frexp(np.abs(bounds).max(axis=0).astype(np.float64))[1].astype(np.int64)
         finer = np.clip(_BITS - size, 0, _FINEST_UNIT - unit)
-        return _Pieces(bounds << finer, unit + finer, np.ldexp(error, finer), np.tile(self.entry, 2))
+        return _Pieces(
+            bounds << finer, unit + finer, np.ldexp(error, finer), np.tile(self.entry, 2)
+        )
 
 
 def _exact(quadratic: Floats, goal: UnitPolynomial, sign: int) -> tuple[Whole, Whole]:
-    """[d + 1, T] numerators and [T] denominators of the Bernstein coefficients of the difference."""
+    """[d + 1, T] numerators and [T] denominators of the Bernstein coefficients of the
+    difference.
+    """
     degree = goal.degree
     common = lcm(degree * (degree - 1), *(value.denominator for value in goal.coefficients))
     mantissa, exponent = np.frexp(quadratic.T)
     scale = np.minimum(exponent.min(axis=0) - 53, 0).astype(object)
-    a, b, c = np.ldexp(mantissa, 53).astype(np.int64).astype(object) << (exponent.astype(object) - 53 - scale)
+    a, b, c = np.ldexp(mantissa, 53).astype(np.int64).astype(object) << (
+        exponent.astype(object) - 53 - scale
+    )
     k = np.arange(degree + 1).astype(object)[:, None]
     heights = np.array([int(value * common) for value in goal.coefficients], object)[:, None]
     slopes = k * (common // degree)

@@ -1,14 +1,19 @@
-"""Sharp bounds on E g(Q) for any polynomial g from two moments, such as the largest gain of seven votes over three.
+"""Sharp bounds on E g(Q) for any polynomial g from two moments, such as the largest gain of seven
+votes over three.
 
-Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms attain the bound, a quadratic proves it.
-For g = P_n `vote_interval` has closed forms; here the linear program over all distributions is solved:
+Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms attain the
+bound, a quadratic proves it. For g = P_n `vote_interval` has closed forms; here the linear program
+over all distributions is solved:
 
-1. The simplex method with three atoms as basis. The entering atom is the maximum of g minus the current quadratic over a grid of
-   [0, 1], refined by Newton's method; so atoms are real numbers, not grid points.
-2. Atoms close together are one atom where the quadratic touches g. With the pattern of contacts known, Newton's method on the
-   optimality conditions (equal values at all atoms, equal slopes at inner ones, the three moments) gives full precision.
-3. A remaining violation is added to the value, and a is moved until `least_distances` proves that the quadratic does not cross g.
-   So the value never lies inside the true interval by more than rounding.
+1. The simplex method with three atoms as basis. The entering atom is the maximum of g minus the
+   current quadratic over a grid of [0, 1], refined by Newton's method; so atoms are real numbers,
+   not grid points.
+2. Atoms close together are one atom where the quadratic touches g. With the pattern of contacts
+   known, Newton's method on the optimality conditions (equal values at all atoms, equal slopes at
+   inner ones, the three moments) gives full precision.
+3. A remaining violation is added to the value, and a is moved until `least_distances` proves that
+   the quadratic does not cross g. So the value never lies inside the true interval by more than
+   rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +39,8 @@ LARGEST_DEGREE = 201
 _GRID = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, 601))
 _PIVOTS = 150
 _PEAKS = 6  # maxima to refine
-_GOALS = (1e-8, 1e-10, 1e-12)  # violations at which the pattern of contacts may be clear, tried in turn
+# violations at which the pattern of contacts may be clear, tried in turn
+_GOALS = (1e-8, 1e-10, 1e-12)
 _FINE = 1e-13  # largest violation due to rounding
 _CROWDS = (0.05, 0.01, 2e-3, 2e-4)  # distances within which atoms are merged, tried in turn
 _LAWFUL = 3e-12  # largest error of a distribution's moments
@@ -57,11 +63,20 @@ class _Objective:
     def of(cls, objective: UnitPolynomial) -> _Objective:
         slope = objective.derivative()
         scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
-        return cls(_fast(objective), _fast(slope), _fast(slope.derivative()), objective(_GRID), scale, objective.degree)
+        return cls(
+            _fast(objective),
+            _fast(slope),
+            _fast(slope.derivative()),
+            objective(_GRID),
+            scale,
+            objective.degree,
+        )
 
 
 def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
-    """The polynomial by its Chebyshev series: d operations per value, where de Casteljau takes d^2 / 2."""
+    """The polynomial by its Chebyshev series: d operations per value, where de Casteljau takes d^2
+    / 2.
+    """
     nodes = chebyshev.chebpts1(polynomial.degree + 1)
     basis = chebyshev.chebvander(nodes, polynomial.degree)  # orthogonal over these nodes
     coefficients = (basis.T @ polynomial(0.5 * (nodes + 1.0))) / (basis**2).sum(0)
@@ -73,10 +88,12 @@ def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
 
 
 def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -> VoteInterval:
-    """Smallest and largest E g(Q) over all distributions of Q with these moments (arXiv 2605.03379, Theorem 4.1 and its remark).
+    """Smallest and largest E g(Q) over all distributions of Q with these moments (arXiv 2605.03379,
+    Theorem 4.1 and its remark).
 
-    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is
-    usually much narrower than the difference of the two vote intervals, because one distribution must serve both.
+    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds
+    V_3 - V_1. It is usually much narrower than the difference of the two vote intervals, because
+    one distribution must serve both.
 
     Assumes calls that are independent given the question.
 
@@ -85,18 +102,22 @@ def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -
         moments: [...] the table of (mu, nu).
 
     Returns:
-        Both ends with certificates; see `QuadraticBound.check`. Error typically about 1e-14 of g's largest coefficient.
+        Both ends with certificates; see `QuadraticBound.check`. Error typically about 1e-14 of g's
+        largest coefficient.
 
     Raises:
         OutOfRangeError: a degree above 201.
     """
     if objective.degree > LARGEST_DEGREE:
         raise OutOfRangeError(
-            f"Objectives up to degree {LARGEST_DEGREE} can be bounded; this one has {objective.degree}. Leave out the largest "
-            "budgets, or bound each V_n alone by vote_interval."
+            f"Objectives up to degree {LARGEST_DEGREE} can be bounded; this one has"
+            f" {objective.degree}. Leave out the largest budgets, or bound each V_n alone by"
+            " vote_interval."
         )
     above = _upper(-objective, moments)
-    lower = QuadraticBound("lower", objective, moments, -above.value, above.atoms, above.weights, -above.quadratic)
+    lower = QuadraticBound(
+        "lower", objective, moments, -above.value, above.atoms, above.weights, -above.quadratic
+    )
     return VoteInterval(lower, _upper(objective, moments))
 
 
@@ -110,11 +131,15 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         low, high = rows[flat.mu[rows] <= 0.5], rows[flat.mu[rows] > 0.5]
         atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
         # Near 1 the differences from 1 matter, so the distribution of 1 - Q is computed.
-        atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
+        atoms[high], weights[high], quadratic[high] = _mirrored(
+            *_solve(mirrored, flat.take(high).reflected())
+        )
     margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
     allowed = (quadratic * _targets(flat)).sum(-1) + np.where(margin < -_FINE * scale, -margin, 0.0)
     reached = (weights * objective(atoms)).sum(-1)
-    value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
+    value = np.where(
+        np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached)
+    )
     quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # makes it proven despite rounding
     shape = moments.shape
     return QuadraticBound(
@@ -129,7 +154,9 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
 
 
 def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats, Floats, Floats]:
-    """Convert a solution for 1 - Q to one for Q: ascending atoms, and a + b (1 - q) + c (1 - q)^2 in powers of q."""
+    """Convert a solution for 1 - Q to one for Q: ascending atoms, and a + b (1 - q) + c (1 - q)^2
+    in powers of q.
+    """
     a, b, c = quadratic.T
     return 1.0 - atoms[:, ::-1], weights[:, ::-1], np.stack([a + b + c, -b - 2.0 * c, c], -1)
 
@@ -154,7 +181,9 @@ def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
 
 
 def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """Where nu = mu^2, Q = mu for certain; any quadratic that touches g at mu and is curved enough is a certificate."""
+    """Where nu = mu^2, Q = mu for certain; any quadratic that touches g at mu and is curved enough
+    is a certificate.
+    """
     height, slope = problem.g(mu)[:, None], problem.slope(mu)[:, None]
     away = _GRID - mu[:, None]
     near = np.abs(away) < 1e-3
@@ -163,12 +192,16 @@ def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
     close = np.clip(mu[:, None] + np.linspace(-2e-3, 2e-3, 41), 0.0, 1.0)
     bent = np.maximum(needed, 0.5 * problem.curvature(close).max(1))
     c = bent + 1e-3 * (np.abs(bent) + problem.scale)
-    quadratic = np.stack([height[:, 0] - mu * (slope[:, 0] - c * mu), slope[:, 0] - 2.0 * c * mu, c], -1)
+    quadratic = np.stack(
+        [height[:, 0] - mu * (slope[:, 0] - c * mu), slope[:, 0] - 2.0 * c * mu, c], -1
+    )
     return np.repeat(mu[:, None], 3, 1), np.tile([1.0, 0.0, 0.0], (len(mu), 1)), quadratic
 
 
 def _split(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """Where nu = mu, Q is 0 or 1; the quadratic equals g at both ends and is above it in between."""
+    """Where nu = mu, Q is 0 or 1; the quadratic equals g at both ends and is above it in
+    between.
+    """
     low, high = problem.on_grid[0], problem.on_grid[-1]
     inside = _GRID[1:-1]
     arch = ((problem.on_grid[1:-1] - low - (high - low) * inside) / (inside * (1.0 - inside))).max()
@@ -192,14 +225,17 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         table = moments.take(rows)
         basis, shares, quadratics = _simplex(problem, table, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, quadratics
-        excess = _violation(problem, quadratics, basis)  # below 0 where close atoms lost the contact
+        # below 0 where close atoms lost the contact
+        excess = _violation(problem, quadratics, basis)
         solved = np.abs(excess) <= _FINE * problem.scale
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
             if not len(left):
                 break
             part = table.take(left)
-            better, polished = _polish(problem, part, basis[left], shares[left], quadratics[left], crowd)
+            better, polished = _polish(
+                problem, part, basis[left], shares[left], quadratics[left], crowd
+            )
             for target, source in zip((atoms, weights, quadratic), polished, strict=True):
                 target[rows[left[better]]] = source[better]
             solved[left[better]] = True
@@ -208,7 +244,11 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
             break
     quadratic[rows, 0] += _violation(problem, quadratic[rows], atoms[rows])
     order = np.argsort(atoms, -1, kind="stable")
-    return np.take_along_axis(atoms, order, -1), _lawful(np.take_along_axis(weights, order, -1)), quadratic
+    return (
+        np.take_along_axis(atoms, order, -1),
+        _lawful(np.take_along_axis(weights, order, -1)),
+        quadratic,
+    )
 
 
 def _lawful(weights: Floats) -> Floats:
@@ -220,7 +260,9 @@ def _lawful(weights: Floats) -> Floats:
     return shares
 
 
-def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) -> tuple[Floats, Floats, Floats]:
+def _simplex(
+    problem: _Objective, moments: Moments, atoms: Floats, goal: float
+) -> tuple[Floats, Floats, Floats]:
     """Improve a feasible basis of three atoms to a violation of about `goal` times the scale."""
     atoms = atoms.copy()
     heights = problem.g(atoms)
@@ -244,7 +286,9 @@ def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) 
 
 
 def _weights(atoms: Floats, mu: Floats, nu: Floats) -> Floats:
-    """[T, 3] weights on the atoms with total 1, mean mu and second moment nu: expectations of Lagrange's polynomials."""
+    """[T, 3] weights on the atoms with total 1, mean mu and second moment nu: expectations of
+    Lagrange's polynomials.
+    """
     x, y, z = atoms.T
     return np.stack(
         [
@@ -257,7 +301,9 @@ def _weights(atoms: Floats, mu: Floats, nu: Floats) -> Floats:
 
 
 def _through(atoms: Floats, heights: Floats) -> Floats:
-    """[T, 3] coefficients a, b, c of the quadratic through three points (Newton's divided differences)."""
+    """[T, 3] coefficients a, b, c of the quadratic through three points (Newton's divided
+    differences).
+    """
     x, y, z = atoms.T
     f, g, h = heights.T
     first, second = (g - f) / (y - x), (h - g) / (z - y)
@@ -267,12 +313,15 @@ def _through(atoms: Floats, heights: Floats) -> Floats:
 
 
 def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Floats, Floats]:
-    """Where and by how much g exceeds the quadratic most: maxima on the grid and between atoms, refined by Newton's method."""
+    """Where and by how much g exceeds the quadratic most: maxima on the grid and between atoms,
+    refined by Newton's method.
+    """
     a, b, c = quadratic.T[..., None]
     excess = problem.on_grid - (a + _GRID * (b + c * _GRID))
     walled = np.pad(excess, ((0, 0), (1, 1)), constant_values=-np.inf)
     peaks = np.where((excess >= walled[:, :-2]) & (excess >= walled[:, 2:]), excess, -np.inf)
-    best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]  # a peak between grid points may exceed a higher grid value
+    # a peak between grid points may exceed a higher grid value
+    best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]
     ends = np.sort(atoms, -1)  # atoms may be close together between two grid points
     between = 0.5 * (ends[:, :-1] + ends[:, 1:])
     q = np.hstack([_GRID[best], between])
@@ -292,14 +341,23 @@ def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Flo
 
 
 def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
-    """[T] largest excess of g over the quadratic: 0 up to rounding where they touch, negative where g stays below."""
+    """[T] largest excess of g over the quadratic: 0 up to rounding where they touch, negative where
+    g stays below.
+    """
     return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
 
 
 def _polish(
-    problem: _Objective, moments: Moments, atoms: Floats, weights: Floats, quadratic: Floats, crowd: float
+    problem: _Objective,
+    moments: Moments,
+    atoms: Floats,
+    weights: Floats,
+    quadratic: Floats,
+    crowd: float,
 ) -> tuple[Bools, tuple[Floats, Floats, Floats]]:
-    """Merge atoms within `crowd` and solve; which rows are now optimal up to rounding, and their solutions."""
+    """Merge atoms within `crowd` and solve; which rows are now optimal up to rounding, and their
+    solutions.
+    """
     order = np.argsort(atoms, -1)
     places, shares = np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1)
     joined = np.diff(places, axis=-1) < crowd
@@ -309,7 +367,9 @@ def _polish(
     result = atoms.copy(), weights.copy(), quadratic.copy()
     for pattern in np.unique(codes * 4 + ends):
         rows = np.flatnonzero(codes * 4 + ends == pattern)
-        groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[int(pattern) // 4]
+        groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[
+            int(pattern) // 4
+        ]
         if len(groups) == 1:
             continue  # a single atom has no variance: `crowd` is too wide
         merged = np.stack([places[rows][:, list(group)].mean(1) for group in groups], -1)
@@ -322,16 +382,26 @@ def _polish(
         pad = 3 - x.shape[1]
         better[rows] = ok
         for target, source in zip(
-            result, (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc), strict=True
+            result,
+            (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc),
+            strict=True,
         ):
             target[rows[ok]] = source[ok]
     return better, result
 
 
 def _newton(
-    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, at_zero: bool, at_one: bool
+    problem: _Objective,
+    moments: Moments,
+    x: Floats,
+    w: Floats,
+    abc: Floats,
+    at_zero: bool,
+    at_one: bool,
 ) -> tuple[Bools, Floats, Floats, Floats]:
-    """Solve for quadratic, inner atoms and weights together; which rows converged, atoms, weights, quadratic."""
+    """Solve for quadratic, inner atoms and weights together; which rows converged, atoms, weights,
+    quadratic.
+    """
     count = x.shape[1]
     inner = np.arange(count)[at_zero : count - at_one]
     x = x.copy()
@@ -369,9 +439,17 @@ def _solved(jacobian: Floats, residual: Floats) -> Floats:
 
 
 def _conditions(
-    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: npt.NDArray[np.intp], size: int
+    problem: _Objective,
+    moments: Moments,
+    x: Floats,
+    w: Floats,
+    abc: Floats,
+    inner: npt.NDArray[np.intp],
+    size: int,
 ) -> tuple[Floats, Floats]:
-    """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
+    """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c,
+    inner atoms, weights.
+    """
     rows, count, many = len(x), x.shape[1], len(inner)
     a, b, c = abc.T[..., None]
     powers = np.stack([np.ones_like(x), x, x * x], -1)

@@ -1,19 +1,24 @@
-"""What two labelled calls per question prove about every vote: sharp intervals [L_n, U_n] for V_n = E P_n(Q).
+"""What two labelled calls per question prove about every vote: sharp intervals [L_n, U_n] for V_n =
+E P_n(Q).
 
-[L_n, U_n] is exactly the range of V_n over all distributions of Q on [0, 1] with E Q = mu and E Q^2 = nu (arXiv 2605.03379,
-Theorem 4.1). Assumes calls on a question that are independent given the question, each right with the same probability Q, and a
-majority of right/wrong bits. A plurality among several wrong answers can do better.
+[L_n, U_n] is exactly the range of V_n over all distributions of Q on [0, 1] with E Q = mu and E Q^2
+= nu (arXiv 2605.03379, Theorem 4.1). Assumes calls on a question that are independent given the
+question, each right with the same probability Q, and a majority of right/wrong bits. A plurality
+among several wrong answers can do better.
 
-How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs +, -, +, so a quadratic meets P_n
-at most five times, counted with multiplicity, and the upper hull of the curve (q, q^2, P_n(q)) consists of a
-triangle {0, x*, 1} and of edges {0, x}, {x, 1}, {x, y}. With x0 = nu / mu and x1 = (mu - nu) / (1 - mu):
+How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs +, -, +, so a
+quadratic meets P_n at most five times, counted with multiplicity, and the upper hull of the curve
+(q, q^2, P_n(q)) consists of a triangle {0, x*, 1} and of edges {0, x}, {x, 1}, {x, y}. With x0 = nu
+/ mu and x1 = (mu - nu) / (1 - mu):
 
     xo <= x0 <= x*        {0, x0}      xo in (q-, 1):   x P'(x) = 2 P(x)
     x1 >= x*              {x1, 1}      x* in (1/2, 1):  (P(x) - x) (2x - 1) = (P'(x) - 1) x (x - 1)
     x0 > x*, x1 < x*      {0, x*, 1}   q- = (1 - 1 / sqrt(2n - 1)) / 2, the first zero of P_n'''
-    x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y)),  (mu - x) (y - mu) = nu - mu^2
+    x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y)),  (mu - x) (y - mu)
+    = nu - mu^2
 
-The case analysis is feval's own; no bound relies on it, because each has a certificate (`certificates`).
+The case analysis is feval's own; no bound relies on it, because each has a certificate
+(`certificates`).
 """
 
 from __future__ import annotations
@@ -30,7 +35,12 @@ from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import checked_probabilities
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_curvature, majority_slope
+from feval.estimators.vote_polynomials import (
+    check_budget,
+    majority_accuracy,
+    majority_curvature,
+    majority_slope,
+)
 
 _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
@@ -64,23 +74,26 @@ class VoteInterval:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedGain:
-    """Whether V_1 > mu for every distribution with these moments, and L_1 - mu, the least possible V_1 - V_0; both [...]."""
+    """Whether V_1 > mu for every distribution with these moments, and L_1 - mu, the least possible
+    V_1 - V_0; both [...].
+    """
 
     certified: Bools
     gain: Floats
 
 
 def vote_interval(n: int, moments: Moments) -> VoteInterval:
-    """Sharp interval for the accuracy V_n of 2n + 1 votes (arXiv 2605.03379, Theorem 4.1, eqs. (8)-(10)).
+    """Sharp interval for the accuracy V_n of 2n + 1 votes (arXiv 2605.03379, Theorem 4.1, eqs.
+    (8)-(10)).
 
     Args:
         n: index of the budget: 0 one call, 1 three votes, 2 five.
         moments: [...] the table of (mu, nu).
 
     Returns:
-        Both ends with distributions that attain them and quadratics that prove them on all of [0, 1], rounding included (see
-        `QuadraticBound.proven`). Absolute error below 1e-14 up to n = 50 and below 1e-13 at n = 500. On the boundary: P_n(mu)
-        where nu = mu^2, and mu where nu = mu.
+        Both ends with distributions that attain them and quadratics that prove them on all of [0,
+        1], rounding included (see `QuadraticBound.proven`). Absolute error below 1e-14 up to n = 50
+        and below 1e-13 at n = 500. On the boundary: P_n(mu) where nu = mu^2, and mu where nu = mu.
 
     Raises:
         OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
@@ -113,8 +126,8 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
 def three_vote_interval(moments: Moments) -> Range:
     """The interval of three votes in closed form (arXiv 2605.03379, Theorem 4.2, eqs. (11)-(12)).
 
-    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at most 1/8 apart,
-    in a form without cancellation.
+    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at
+    most 1/8 apart, in a form without cancellation.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -127,11 +140,13 @@ def three_vote_interval(moments: Moments) -> Range:
 
 
 def infinite_vote_interval(moments: Moments) -> Range:
-    """Sharp infimum and supremum of V_inf = Pr(Q > 1/2) + Pr(Q = 1/2) / 2 (arXiv 2605.03379, Theorem 4.3, eq. (13)).
+    """Sharp infimum and supremum of V_inf = Pr(Q > 1/2) + Pr(Q = 1/2) / 2 (arXiv 2605.03379,
+    Theorem 4.3, eq. (13)).
 
-    U_inf = (nu - mu^2) / (nu + 1/4 - mu) where mu <= 1/2 and nu <= mu / 2, otherwise min(1, 3 mu - 2 nu); both ends are 1/2 at
-    (1/2, 1/4); L_inf(mu, nu) = 1 - U_inf(1 - mu, 1 - 2 mu + nu). The ends need not be attained, and (1/2, 1/4) is a true
-    discontinuity: next to it the interval is nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
+    U_inf = (nu - mu^2) / (nu + 1/4 - mu) where mu <= 1/2 and nu <= mu / 2, otherwise min(1, 3 mu -
+    2 nu); both ends are 1/2 at (1/2, 1/4); L_inf(mu, nu) = 1 - U_inf(1 - mu, 1 - 2 mu + nu). The
+    ends need not be attained, and (1/2, 1/4) is a true discontinuity: next to it the interval is
+    nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -143,10 +158,11 @@ def infinite_vote_interval(moments: Moments) -> Range:
 
 
 def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
-    """Whether three votes beat one call for every distribution with these moments, and by how much at least (Theorem 4.2).
+    """Whether three votes beat one call for every distribution with these moments, and by how much
+    at least (Theorem 4.2).
 
-    L_1 - mu = (mu - nu) (2 (mu - nu) / (1 - mu) - 1), which is positive exactly if mu > 1/2 and rho < 1 - 1 / (2 mu).
-    Equality, within rounding, is not certified.
+    L_1 - mu = (mu - nu) (2 (mu - nu) / (1 - mu) - 1), which is positive exactly if mu > 1/2 and rho
+    < 1 - 1 / (2 mu). Equality, within rounding, is not certified.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -160,10 +176,12 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
 
 
 def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
-    """Range of V_n when only mu is known: the convex and concave envelopes of P_n at mu (arXiv 2605.03379, eq. (20) for n = 1).
+    """Range of V_n when only mu is known: the convex and concave envelopes of P_n at mu (arXiv
+    2605.03379, eq. (20) for n = 1).
 
-    The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n beyond it; xt = 3/4 for three
-    votes. The lower end is 1 minus the upper end at 1 - mu. It never exceeds mu: one call certifies no gain.
+    The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n
+    beyond it; xt = 3/4 for three votes. The lower end is 1 minus the upper end at 1 - mu. It never
+    exceeds mu: one call certifies no gain.
 
     Args:
         mu: [...] one-call accuracy.
@@ -188,7 +206,9 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
 
 @dataclass(frozen=True)
 class _Points:
-    """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from (0, 0)."""
+    """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from
+    (0, 0).
+    """
 
     origin: float
     triangle: float
@@ -214,15 +234,22 @@ def _special_points(n: int) -> _Points:
     inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
     origin = scipy.optimize.brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
     triangle = scipy.optimize.brentq(
-        lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16
+        lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0),
+        0.5,
+        0.999,
+        xtol=1e-16,
     )
     return _Points(origin, triangle, tangent, inflection)
 
 
 def _ratios(moments: Moments) -> tuple[Floats, Floats]:
-    """x0 = nu / mu and x1 = (mu - nu) / (1 - mu), with the limits 1 and 0 of nu = mu where mu is 0 or 1."""
+    """x0 = nu / mu and x1 = (mu - nu) / (1 - mu), with the limits 1 and 0 of nu = mu where mu is 0
+    or 1.
+    """
     x0 = np.divide(moments.nu, moments.mu, out=np.ones(moments.shape), where=moments.mu > 0)
-    x1 = np.divide(moments.unsteady, moments.wrong, out=np.zeros(moments.shape), where=moments.wrong > 0)
+    x1 = np.divide(
+        moments.unsteady, moments.wrong, out=np.zeros(moments.shape), where=moments.wrong > 0
+    )
     return np.minimum(x0, 1.0), np.minimum(x1, 1.0)
 
 
@@ -236,11 +263,18 @@ def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
     triangle = ~(from_origin | to_one | pair)
     count = flat.mu.size
     value, atoms, weights, quadratic = np.empty(count), *np.empty((3, count, 3))
-    kinds = ((from_origin, _origin_edge), (to_one, _one_edge), (pair, _pair_edge), (triangle, _triangle))
+    kinds = (
+        (from_origin, _origin_edge),
+        (to_one, _one_edge),
+        (pair, _pair_edge),
+        (triangle, _triangle),
+    )
     for where, solve in kinds:
         if where.any():
             part = flat.take(where)
-            value[where], atoms[where], weights[where], quadratic[where] = solve(n, part, x0[where], x1[where])
+            value[where], atoms[where], weights[where], quadratic[where] = solve(
+                n, part, x0[where], x1[where]
+            )
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
     value[certain] = majority_accuracy(n, flat.mu[certain])
@@ -279,14 +313,23 @@ def _origin_edge(n: int, moments: Moments, x: Floats, _: Floats) -> _Solved:
 
 
 def _one_edge(n: int, moments: Moments, _: Floats, x: Floats) -> _Solved:
-    """Distribution on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at x."""
+    """Distribution on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at
+    x.
+    """
     z = np.maximum(moments.both_wrong / moments.wrong, 1e-300)  # 1 - x
     rest, slope = majority_accuracy(n, z), majority_slope(n, z)  # 1 - P_n(x) and P_n'(x)
-    at_one = np.divide(moments.variance, moments.both_wrong, out=np.zeros_like(x), where=moments.both_wrong > 0)
+    at_one = np.divide(
+        moments.variance, moments.both_wrong, out=np.zeros_like(x), where=moments.both_wrong > 0
+    )
     c = (rest / z - slope) / z
     slope_at_one = 2.0 * rest / z - slope
     quadratic = _columns(1.0 - slope_at_one + c, slope_at_one - 2.0 * c, c)
-    return 1.0 - (1.0 - at_one) * rest, _columns(x, x, 1.0), _columns(1.0 - at_one, 0.0, at_one), quadratic
+    return (
+        1.0 - (1.0 - at_one) * rest,
+        _columns(x, x, 1.0),
+        _columns(1.0 - at_one, 0.0, at_one),
+        quadratic,
+    )
 
 
 def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
@@ -297,7 +340,12 @@ def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
     at_one, at_zero = moments.mu * (x0 - x) / (1.0 - x), moments.wrong * (x - x1) / x
     c = (p - x) / (x * (x - 1.0))
     value: Floats = moments.mu - inner * (x - p)
-    return value, _columns(np.zeros_like(x0), x, 1.0), _columns(at_zero, inner, at_one), _columns(0.0 * x0, 1.0 - c, c)
+    return (
+        value,
+        _columns(np.zeros_like(x0), x, 1.0),
+        _columns(at_zero, inner, at_one),
+        _columns(0.0 * x0, 1.0 - c, c),
+    )
 
 
 def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
@@ -315,16 +363,23 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     c = np.divide(change, 2.0 * width)
     slope = majority_slope(n, x)
     p_x, p_y = majority_accuracy(n, x), majority_accuracy(n, y)
-    apart = width * n**0.5 > 0.5  # through both points, so that an error of the contact enters squared
+    # through both points, so that an error of the contact enters squared
+    apart = width * n**0.5 > 0.5
     c = np.where(apart, (p_y - p_x - slope * width) / (width * width), c)
     b = slope - 2.0 * c * x
     weight_x, weight_y = above / width, below / width
     value = weight_x * p_x + weight_y * p_y
-    return value, _columns(x, y, y), _columns(weight_x, weight_y, 0.0), _columns(p_x - x * (b + c * x), b, c)
+    return (
+        value,
+        _columns(x, y, y),
+        _columns(weight_x, weight_y, 0.0),
+        _columns(p_x - x * (b + c * x), b, c),
+    )
 
 
 def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
-    """Mu - x of the distribution on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm in a bracket.
+    """Mu - x of the distribution on {x, y}: the root of `_double_contact`, by Newton's method on
+    its logarithm in a bracket.
 
     x lies in (0, q-) and y in (q-, xo). Further roots outside are not edges of the hull.
     """
@@ -332,7 +387,9 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
     to_inflection = np.abs(points.inflection - mu)
     short = mu < points.inflection
     low = np.maximum(variance / (points.origin - mu), np.where(short, 0.0, to_inflection))
-    reach = np.divide(variance, to_inflection, out=np.full_like(mu, np.inf), where=short & (to_inflection > 0))
+    reach = np.divide(
+        variance, to_inflection, out=np.full_like(mu, np.inf), where=short & (to_inflection > 0)
+    )
     high = np.minimum(mu, reach)
     low, high = np.log(low), np.log(np.maximum(high, low))
     at, active = 0.5 * (low + high), np.arange(len(mu))
@@ -345,7 +402,9 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
         settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(place)))
         after = place + step
         inside = (after > low[active]) & (after < high[active])
-        at[active] = np.where(settled, place, np.where(inside, after, 0.5 * (low[active] + high[active])))
+        at[active] = np.where(
+            settled, place, np.where(inside, after, 0.5 * (low[active] + high[active]))
+        )
         active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(place)))]
         if not len(active):
             break
@@ -353,10 +412,12 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
 
 
 def _double_contact(n: int, mu: Floats, variance: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """2 (P(y) - P(x)) - (y - x) (P'(x) + P'(y)) with x = mu - below, y = mu + variance / below; and d / d log(below).
+    """2 (P(y) - P(x)) - (y - x) (P'(x) + P'(y)) with x = mu - below, y = mu + variance / below; and
+    d / d log(below).
 
-    Falls from positive to negative as `below` grows. For close x and y the difference would cancel, so it is computed as
-    -int_x^y (s - x) (y - s) P'''(s) ds (Peano's form of the trapezoidal rule's error).
+    Falls from positive to negative as `below` grows. For close x and y the difference would cancel,
+    so it is computed as -int_x^y (s - x) (y - s) P'''(s) ds (Peano's form of the trapezoidal rule's
+    error).
     """
     above = variance / below
     x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
@@ -386,7 +447,10 @@ def _infinite_upper(moments: Moments) -> Floats:
     mu, nu, wrong, variance = moments.mu, moments.nu, moments.wrong, moments.variance
     distance = 0.5 * (wrong - mu)  # 1/2 - mu
     fraction = np.divide(
-        variance, variance + distance**2, out=np.full(mu.shape, 0.5), where=(variance > 0) | (distance != 0)
+        variance,
+        variance + distance**2,
+        out=np.full(mu.shape, 0.5),
+        where=(variance > 0) | (distance != 0),
     )
     linear = np.minimum(1.0, mu + 2.0 * moments.unsteady)  # 3 mu - 2 nu
     upper: Floats = np.where((mu <= wrong) & (nu <= moments.unsteady), fraction, linear)

@@ -1,12 +1,16 @@
-"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty, and how they change.
+"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty, and how
+they change.
 
-"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question most of the
-probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the mean share by rank and the entropy,
-also for the questions the LLM finds difficult (accuracy at most 0.25); its Figure 4 how both change with the temperature.
+"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question
+most of the probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the
+mean share by rank and the entropy, also for the questions the LLM finds difficult (accuracy at most
+0.25); its Figure 4 how both change with the temperature.
 
-Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one outcome. Both are
-plug-in values from finite samples: the share of rank 1 is biased upward and the entropy downward, by about (outcomes
-- 1) / (2 G) nats. Assumes samples that are independent given the question. Counts are gold [Q], rivals [Q, K] and no_answer [Q].
+Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one
+outcome. Both are plug-in values from finite samples: the share of rank 1 is biased upward and the
+entropy downward, by about (outcomes
+- 1) / (2 G) nats. Assumes samples that are independent given the question. Counts are gold [Q],
+  rivals [Q, K] and no_answer [Q].
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ class Strata:
     Attributes:
         upper, questions: [T] largest accuracy of each stratum, and its number of questions.
         accuracy, no_answer: [T] mean shares of samples with the gold answer and without an answer.
-        candidates, entropy: [T] mean number of distinct answers, and mean entropy of the outcomes in nats.
+        candidates, entropy: [T] mean number of distinct answers, and mean entropy of the outcomes
+            in nats.
         mass: [T, R] mean share by rank of the answer, most frequent first (Figure 3).
     """
 
@@ -61,9 +66,11 @@ class Strata:
 
 @dataclass(frozen=True, eq=False)
 class StrataDifference:
-    """Second recording minus first, on the same questions, by strata of the first's accuracy; fields as in `Strata`.
+    """Second recording minus first, on the same questions, by strata of the first's accuracy;
+    fields as in `Strata`.
 
-    Fields that end in `_se` are standard errors of paired differences over questions; NaN below 2 questions.
+    Fields that end in `_se` are standard errors of paired differences over questions; NaN below 2
+    questions.
     """
 
     upper: Floats
@@ -80,11 +87,14 @@ class StrataDifference:
     @property
     def reasons(self) -> Texts:
         """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
-        return missing_reasons((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
+        return missing_reasons(
+            (self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION)
+        )
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S, c_(1) >= c_(2) >= ...
+    """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S,
+    c_(1) >= c_(2) >= ...
 
     Args:
         gold, rivals, no_answer: counts; samples without an answer count in the denominator only.
@@ -93,7 +103,8 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
         [Q, R] shares, R the largest number of answers of a question; zeros pad rows.
 
     Raises:
-        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a
+            question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
@@ -121,7 +132,9 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
     return entropy
 
 
-def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> npt.NDArray[np.intp]:
+def difficulty_strata(
+    accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS
+) -> npt.NDArray[np.intp]:
     """The stratum of each question: the first whose upper end is at least its accuracy.
 
     Args:
@@ -135,18 +148,31 @@ def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTE
         OutOfRangeError: accuracies outside [0, 1], or ends that do not ascend to 1.
     """
     ends, values = np.asarray(upper, np.float64), np.asarray(accuracy, np.float64)
-    if ends.ndim != 1 or not len(ends) or not (np.diff(ends, prepend=0.0) >= 0.0).all() or ends[-1] != 1.0:
+    if (
+        ends.ndim != 1
+        or not len(ends)
+        or not (np.diff(ends, prepend=0.0) >= 0.0).all()
+        or ends[-1] != 1.0
+    ):
         raise OutOfRangeError(
-            f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was given."
+            f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was"
+            " given."
         )
     if values.ndim != 1 or len(wrong := np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))):
-        problem = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
+        problem = (
+            f"question {wrong[0]} has {values[wrong[0]]}"
+            if values.ndim == 1
+            else f"the shape is {values.shape}"
+        )
         raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {problem}.")
     return np.searchsorted(ends, values, side="left")
 
 
 def strata_summary(
-    gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] | Floats = QUARTERS
+    gold: Integers,
+    rivals: Integers,
+    no_answer: Integers,
+    upper: Sequence[float] | Floats = QUARTERS,
 ) -> Strata:
     """Mass by rank, entropy, accuracy and number of candidates by strata of accuracy (Figure 3).
 
@@ -179,12 +205,14 @@ def strata_difference(
     second: tuple[Integers, Integers, Integers],
     upper: Sequence[float] | Floats = QUARTERS,
 ) -> StrataDifference:
-    """Changes from one recording to another of the same questions (Figure 4), by strata of the first.
+    """Changes from one recording to another of the same questions (Figure 4), by strata of the
+    first.
 
-    Questions are paired. Accuracies from few samples are noisy, so even an identical second recording is nearer to the middle
-    in the outer strata (regression to the mean): compare with two halves of one recording before interpreting a difference of
-    `accuracy`. More samples also see more candidates: give both recordings the same number. Assumes questions that are
-    independent draws.
+    Questions are paired. Accuracies from few samples are noisy, so even an identical second
+    recording is nearer to the middle in the outer strata (regression to the mean): compare with two
+    halves of one recording before interpreting a difference of `accuracy`. More samples also see
+    more candidates: give both recordings the same number. Assumes questions that are independent
+    draws.
 
     Args:
         first, second: gold, rivals and no_answer of each recording; their K may differ.
@@ -199,12 +227,16 @@ def strata_difference(
     before, after = _Diagnostics.of(*first), _Diagnostics.of(*second)
     if len(before.accuracy) != len(after.accuracy):
         raise OutOfRangeError(
-            f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
+            f"Recordings are compared on the same questions; they have {len(before.accuracy)} and"
+            f" {len(after.accuracy)}."
         )
     stratum = difficulty_strata(before.accuracy, upper)
     members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     ranks = max(before.mass.shape[1], after.mass.shape[1])
-    changes = {name: getattr(after, name) - getattr(before, name) for name in ("accuracy", "candidates", "entropy")}
+    changes = {
+        name: getattr(after, name) - getattr(before, name)
+        for name in ("accuracy", "candidates", "entropy")
+    }
     changes["mass"] = _widened(after.mass, ranks) - _widened(before.mass, ranks)
     return StrataDifference(
         upper=np.asarray(upper, np.float64),
@@ -242,7 +274,10 @@ def _means(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
 
 def _standard_errors(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
     unknown = np.full(values.shape[1:], np.nan)
-    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in members]
+    spread = [
+        values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown
+        for rows in members
+    ]
     return np.array(spread)
 
 

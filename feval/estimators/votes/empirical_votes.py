@@ -1,8 +1,10 @@
-"""V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is right.
+"""V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is
+right.
 
-A question with c right calls counts with the hypergeometric probability that m of the K calls, drawn without replacement, have a
-right majority (arXiv 2605.03379, section 6.1). That is unbiased for V_n, m = 2n + 1, for every m up to K, assuming that the calls
-on a question are exchangeable; P_n(c / K) is biased.
+A question with c right calls counts with the hypergeometric probability that m of the K calls,
+drawn without replacement, have a right majority (arXiv 2605.03379, section 6.1). That is unbiased
+for V_n, m = 2n + 1, for every m up to K, assuming that the calls on a question are exchangeable;
+P_n(c / K) is biased.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
         sum_{j > m/2} C(c, j) C(K - c, m - j) / C(K, m)
 
-    From c to c + 1 right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: that call is drawn and decides. So the
-    values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
+    From c to c + 1 right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: that call
+    is drawn and decides. So the values for all c are partial sums of positive integers, divided
+    once. An even m with fair ties equals m - 1.
 
     Args:
         right, size: [...] c right of K recorded calls; K may be one number for all.
@@ -41,16 +44,20 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     """
     c, k = broadcast(right=_whole(right, "right"), size=_whole(size, "size"))
     if not is_whole(votes) or votes < 1:
-        raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
+        raise OutOfRangeError(
+            f"A vote needs 1 call or more, a whole number; {votes!r} were asked for."
+        )
     wrong = np.argwhere((c < 0) | (c > k))
     if len(wrong):
         at = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K.")
+        raise OutOfRangeError(
+            f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K."
+        )
     if k.size and int(k.min()) < votes:
         at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
         raise ShortPoolError(
-            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask for fewer votes or "
-            "record more."
+            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask"
+            " for fewer votes or record more."
         )
     accuracy = np.empty(c.shape)
     for calls in np.unique(k).tolist():
@@ -59,11 +66,13 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
 
 def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
-    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`; `.mean()` estimates V_n.
+    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`;
+    `.mean()` estimates V_n.
 
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1.
-        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1, V_2, ...
+        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1,
+            V_2, ...
 
     Returns:
         One column per number of votes.
@@ -93,21 +102,28 @@ def _table(calls: int, votes: int) -> Floats:
 
 
 def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Return right/wrong bits as integers [Q, K]; OutOfRangeError for another shape, no calls, or another value."""
+    """Return right/wrong bits as integers [Q, K]; OutOfRangeError for another shape, no calls, or
+    another value.
+    """
     [recorded] = broadcast(bits=bits)
     if recorded.ndim != 2 or not recorded.shape[1]:
         raise OutOfRangeError(
-            f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}."
+            "Right/wrong bits are [questions, calls], with one call or more; the shape is"
+            f" {recorded.shape}."
         )
     wrong = np.argwhere((recorded != 0) & (recorded != 1))
     if len(wrong):
         i, j = wrong[0].tolist()
-        raise OutOfRangeError(f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j].item()!r}.")
+        raise OutOfRangeError(
+            f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j].item()!r}."
+        )
     return recorded.astype(np.int8)
 
 
 def _whole(values: npt.ArrayLike, name: str) -> Int64:
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
-        raise OutOfRangeError(f"Calls are counted in whole numbers; {name} has the type {counts.dtype}.")
+        raise OutOfRangeError(
+            f"Calls are counted in whole numbers; {name} has the type {counts.dtype}."
+        )
     return counts.astype(np.int64)

@@ -1,26 +1,30 @@
-"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For comparison only.
+"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For
+comparison only.
 
-"Compute-efficient evaluation of LLM voting accuracy", section 4.2, treats the votes of all answers as independent
-normal variables with the binomial's mean M p_y and variance M p_y (1 - p_y) (eq. 8), and asks that the gold answer
-beat each rival (eqs. 9-10):
+"Compute-efficient evaluation of LLM voting accuracy", section 4.2, treats the votes of all answers
+as independent normal variables with the binomial's mean M p_y and variance M p_y (1 - p_y) (eq. 8),
+and asks that the gold answer beat each rival (eqs. 9-10):
 
     p*(M) ~ prod_{y != y*} Phi( sqrt(M) (p* - p_y) / s_y ),      s_y^2 = p* (1 - p*) + p_y (1 - p_y)
 
-The paper leaves zero variance open: s_y = 0 where p* and p_y are each 0 or 1. The event is then certain: (1, 0) gives 1,
-(0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Only missing answers give 0 for the same reason.
+The paper leaves zero variance open: s_y = 0 where p* and p_y are each 0 or 1. The event is then
+certain: (1, 0) gives 1, (0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Only
+missing answers give 0 for the same reason.
 
 Three modes, because the formula as printed has absurd values:
 
-    literal     as printed. The product runs over every listed rival: one with p_y = 0 multiplies by Phi(sqrt(M p* /
-                (1 - p*))) < 1, so the value depends on how many rivals without samples are listed; and p* = 0 can
-                be "right" with positive probability (rivals 1/2, 1/2 and M = 1: 0.025)
+    literal     as printed. The product runs over every listed rival: one with p_y = 0 multiplies by
+                Phi(sqrt(M p* / (1 - p*))) < 1, so the value depends on how many rivals without
+                samples are listed; and p* = 0 can be "right" with positive probability (rivals 1/2,
+                1/2 and M = 1: 0.025)
     guarded     rivals with p_y = 0 are dropped, and p* = 0 gives 0; the default
-    paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2 p* p_y. Not in
-                the paper
+    paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2
+                p* p_y. Not in the paper
 
-Counts are not independent: the difference varies more than s_y says, and the events "more votes than y" are positively
-dependent. The two errors have opposite signs; with many rivals the second is larger: p* = 0.2 and eight rivals with 0.1,
-M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
+Counts are not independent: the difference varies more than s_y says, and the events "more votes
+than y" are positively dependent. The two errors have opposite signs; with many rivals the second is
+larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use
+`multinomial`, which is exact.
 """
 
 from __future__ import annotations
@@ -44,13 +48,14 @@ _CHUNK_NUMBERS = 1 << 18
 def gaussian_estimate(
     correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
 ) -> PerQuestion:
-    """The Gaussian estimate of p*(M) for many M (eqs. (8)-(10)). See the module for formula, modes and errors.
+    """The Gaussian estimate of p*(M) for many M (eqs. (8)-(10)). See the module for formula, modes
+    and errors.
 
     Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
-        correct, rivals: [Q] and [Q, K] probabilities of the gold answer and of each listed rival, usually c / G. With "literal"
-            and "paircov" zeros count, including padding.
+        correct, rivals: [Q] and [Q, K] probabilities of the gold answer and of each listed rival,
+            usually c / G. With "literal" and "paircov" zeros count, including padding.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 
@@ -58,7 +63,8 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of range.
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more
+            than 1, or an M out of range.
         UnknownNameError: an unknown mode.
     """
     if mode not in MODES:
@@ -68,7 +74,9 @@ def gaussian_estimate(
     others = np.sort(others, axis=1)[:, ::-1]
     if mode == "guarded":
         others = others[:, : int(np.count_nonzero(others.any(axis=0)))]
-    first, rows = distinct([np.unique(column, return_inverse=True)[1] for column in (right, *others.T)])
+    first, rows = distinct(
+        [np.unique(column, return_inverse=True)[1] for column in (right, *others.T)]
+    )
     values = np.empty((len(first), len(numbers)))
     step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers)))
     for start in range(0, len(first), step):
@@ -100,8 +108,8 @@ def _checked(correct: Floats, rivals: Floats) -> tuple[Floats, Floats]:
     right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
     if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):
         raise OutOfRangeError(
-            "The Gaussian estimator takes correct [questions] and rivals [questions, candidates]; the shapes are "
-            f"{right.shape} and {others.shape}."
+            "The Gaussian estimator takes correct [questions] and rivals [questions, candidates];"
+            f" the shapes are {right.shape} and {others.shape}."
         )
     require_shares(correct=right, rivals=others)
     total = right + others.sum(axis=1)

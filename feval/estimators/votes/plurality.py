@@ -1,27 +1,33 @@
-"""Exact accuracy of self-consistency: the mean over all draws of n recorded samples, without replacement.
+"""Exact accuracy of self-consistency: the mean over all draws of n recorded samples, without
+replacement.
 
-Self-consistency (Wang et al., arXiv 2203.11171) answers with the plurality of n samples. Let a pool have S samples: g with the
-gold answer, c_1 >= c_2 >= ... with each rival, the rest without an answer. Samples without an answer cast no vote, ties are
-broken uniformly among the leaders, and an empty vote is wrong. Over the C(S, n) equally likely subsets
+Self-consistency (Wang et al., arXiv 2203.11171) answers with the plurality of n samples. Let a pool
+have S samples: g with the gold answer, c_1 >= c_2 >= ... with each rival, the rest without an
+answer. Samples without an answer cast no vote, ties are broken uniformly among the leaders, and an
+empty vote is wrong. Over the C(S, n) equally likely subsets
 
-    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy  (1 + x)^z
+    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y
+    C(c_j, k) x^k ) dy  (1 + x)^z
 
-where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t + 1) is the gold answer's
-share of a tie with t rivals. The formula is feval's own (no paper states it), checked against enumeration in the tests. How it is
-evaluated:
+where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t +
+1) is the gold answer's share of a tie with t rivals. The formula is feval's own (no paper states
+it), checked against enumeration in the tests. How it is evaluated:
 
-1. A rival with fewer than k samples always loses: its factor is (1 + x)^{c_j}, which joins (1 + x)^z. So for the k in the
-   *band* c_{b+1} < k <= c_b only the b largest rivals need a product, and all k of a band share the power of (1 + x):
+1. A rival with fewer than k samples always loses: its factor is (1 + x)^{c_j}, which joins (1 +
+   x)^z. So for the k in the *band* c_{b+1} < k <= c_b only the b largest rivals need a product, and
+   all k of a band share the power of (1 + x):
 
        C(S, n) P_n = [x^n]  sum_b (1 + x)^{m_b} W_b(x),      m_b = S - g - c_1 - ... - c_b
 
-   The polynomials of W_b are short (degree (b + 1) k), and the power is one matrix product for all bands with the same m_b.
+   The polynomials of W_b are short (degree (b + 1) k), and the power is one matrix product for all
+   bands with the same m_b.
 2. The integrand has degree b in y: Gauss-Legendre with floor(b / 2) + 1 nodes is exact.
-3. Every term is positive: nothing cancels, and the relative error stays near 1e-15. Binomials fit a double up to S = 1,029.
+3. Every term is positive: nothing cancels, and the relative error stays near 1e-15. Binomials fit a
+   double up to S = 1,029.
 4. One pass gives every n; questions with the same (g, sorted c, S) are solved once.
 
-In expectation over random orders this equals a vote in which the answer seen first wins a tie. Assumes calls on a question that
-are exchangeable.
+In expectation over random orders this equals a vote in which the answer seen first wins a tie.
+Assumes calls on a question that are exchangeable.
 """
 
 from __future__ import annotations
@@ -44,21 +50,30 @@ from feval.estimators.ties import check_ties, tie_nodes
 LARGEST_POOL = 1000
 """Most samples per question for which binomials and their sums fit a double."""
 
-_CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one chunk of questions, to stay near the caches
+# numbers in the larger arrays of one chunk of questions, to stay near the caches
+_CHUNK_NUMBERS = 1 << 18
 
 
 def subset_plurality_accuracy(
-    gold: Integers, rivals: Integers, no_answer: Integers, draws: Sequence[int] | Integers, *, ties: str = "uniform"
+    gold: Integers,
+    rivals: Integers,
+    no_answer: Integers,
+    draws: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
 ) -> PerQuestion:
-    """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
+    """Probability that the plurality of n samples, drawn without replacement, is the gold answer;
+    for many n at once.
 
-    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the
-    empirical estimator (eqs. 5-6 of CEV) samples. See the module for formula and method.
+    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over
+    all subsets, which the empirical estimator (eqs. 5-6 of CEV) samples. See the module for formula
+    and method.
 
     Args:
-        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer (0 where there is no gold), with each other
-            one, in any order, and without one, which cast no vote. To reproduce papers that let them vote, pass them as another
-            column of `rivals`. Pools may differ in size.
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer (0 where there is
+            no gold), with each other one, in any order, and without one, which cast no vote. To
+            reproduce papers that let them vote, pass them as another column of `rivals`. Pools may
+            differ in size.
         draws: D numbers of samples n, each from 1 to the smallest pool.
         ties: credit of a tie for the lead, see `ties`.
 
@@ -68,7 +83,8 @@ def subset_plurality_accuracy(
     Raises:
         UnknownNameError: an unknown rule for ties.
         ShortPoolError: an n above a question's pool.
-        OutOfRangeError: an n below 1, shapes that do not match, negative counts, or a pool above 1,000 samples.
+        OutOfRangeError: an n below 1, shapes that do not match, negative counts, or a pool above
+            1,000 samples.
     """
     check_ties(ties)
     counts = Counts.of(gold, rivals, no_answer)
@@ -83,10 +99,12 @@ def subset_plurality_accuracy(
 
 
 def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -> PerQuestion:
-    """Probability that at least one of n samples, drawn without replacement, has the gold answer; for many n at once.
+    """Probability that at least one of n samples, drawn without replacement, has the gold answer;
+    for many n at once.
 
-    1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither overflows nor cancels
-    (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
+    1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither
+    overflows nor cancels (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every
+    method that chooses among the samples.
 
     Args:
         gold, size: [Q] samples with the gold answer, and all recorded ones.
@@ -103,11 +121,13 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     require_counts("pass@k", gold=gold, size=size)
     if gold.ndim != 1 or size.shape != gold.shape:
         raise OutOfRangeError(
-            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and {size.shape}."
+            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and"
+            f" {size.shape}."
         )
     if len(over := np.flatnonzero(gold > size)):
         raise OutOfRangeError(
-            f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of {size[over[0]]}."
+            f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of"
+            f" {size[over[0]]}."
         )
     numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
@@ -119,7 +139,9 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros only."""
+    """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros
+    only.
+    """
 
     gold: Integers
     size: Integers
@@ -134,8 +156,9 @@ class Counts:
         size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
         if (largest := int(size.max(initial=0))) > LARGEST_POOL:
             raise OutOfRangeError(
-                f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond {LARGEST_POOL:,} the exact "
-                "accuracy does not fit double precision. Select fewer samples."
+                f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond"
+                f" {LARGEST_POOL:,} the exact accuracy does not fit double precision. Select fewer"
+                " samples."
             )
         kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
         ordered = np.sort(rivals.T.astype(kind), axis=0)[::-1]
@@ -144,18 +167,28 @@ class Counts:
 
     def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
         """Select questions, in integers that do not overflow."""
-        selected = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
+        selected = [
+            array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)
+        ]
         return Counts(*selected)
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
     numbers = np.asarray(draws)
-    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or int(numbers.min()) < 1:
-        raise OutOfRangeError(f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}.")
+    if (
+        numbers.ndim != 1
+        or not numbers.size
+        or numbers.dtype.kind not in "iu"
+        or int(numbers.min()) < 1
+    ):
+        raise OutOfRangeError(
+            f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}."
+        )
     if size.size and (smallest := int(size.min())) < int(numbers.max()):
         raise ShortPoolError(
-            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(numbers.max())} were asked for. "
-            f"Ask for {smallest} or fewer, or leave the question out."
+            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of"
+            f" {int(numbers.max())} were asked for. Ask for {smallest} or fewer, or leave the"
+            " question out."
         )
     return numbers.astype(np.int64)
 
@@ -167,7 +200,8 @@ class Bands:
     Attributes:
         question: [N] the band's question.
         rank: [N] b, number of rivals that can reach the votes of this band.
-        low, high: [N] the band is low < k <= high, with high at most the gold count and the largest n.
+        low, high: [N] the band is low < k <= high, with high at most the gold count and the largest
+            n.
         rest: [N] m_b, samples of the smaller rivals and without an answer.
     """
 
@@ -180,13 +214,21 @@ class Bands:
     @classmethod
     def of(cls, counts: Counts, most: int) -> Bands:
         """Bands of counts whose leader has at most `most` votes."""
-        edges = np.vstack([np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)])
+        edges = np.vstack(
+            [np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)]
+        )
         high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
-        rest = counts.size - counts.gold - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
+        rest = (
+            counts.size
+            - counts.gold
+            - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
+        )
         rank, question = np.nonzero(high > edges[1:])
         order = np.argsort(rest[rank, question], kind="stable")
         rank, question = rank[order], question[order]
-        return cls(question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question])
+        return cls(
+            question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question]
+        )
 
 
 def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
@@ -206,9 +248,16 @@ def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
 
 
 def _add_contested(
-    polynomials: Floats, chosen: npt.NDArray[np.intp], bands: Bands, counts: Counts, choose: Floats, ties: str
+    polynomials: Floats,
+    chosen: npt.NDArray[np.intp],
+    bands: Bands,
+    counts: Counts,
+    choose: Floats,
+    ties: str,
 ) -> None:
-    """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals' product."""
+    """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals'
+    product.
+    """
     if not len(chosen):
         return
     length, rank = polynomials.shape[1], int(bands.rank[chosen[0]])
@@ -221,7 +270,9 @@ def _add_contested(
     for start in range(0, len(k), step):
         rows, votes_of_rows = band[start : start + step], k[start : start + step]
         question = bands.question[rows]
-        product = _rival_product(votes_of_rows, counts.rivals[:rank, question], choose, length, ties)
+        product = _rival_product(
+            votes_of_rows, counts.rivals[:rank, question], choose, length, ties
+        )
         product *= choose[counts.gold[question], votes_of_rows]
         for votes, same in _runs(votes_of_rows):  # within a run of equal k no band comes twice
             degrees = min(len(product), rank * votes + 1, length - votes)
@@ -229,14 +280,16 @@ def _add_contested(
 
 
 def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
-    """[degree + 1, N] coefficients of int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals.
+    """[degree + 1, N] coefficients of int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k
+    ) dy for N tuples of rivals.
 
-    `k` [N] is the gold answer's votes, largest first; `rivals` [b, N] their samples, each at least k; `length` the number of
-    relevant coefficients.
+    `k` [N] is the gold answer's votes, largest first; `rivals` [b, N] their samples, each at least
+    k; `length` the number of relevant coefficients.
     """
     nodes, weights = tie_nodes(len(rivals), ties)
     powers = np.arange(int(k[0]) + 1)
-    share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]  # [k + 1, nodes, N]
+    # Shape [k + 1, nodes, N].
+    share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]
     reaching = np.searchsorted(-k, -powers, side="right").tolist()  # how many of the N have k >= i
     product = _factor(rivals[0], share, choose)
     for rival in rivals[1:]:
@@ -256,7 +309,9 @@ def _factor(rival: Integers, share: Floats, choose: Floats) -> Floats:
     return choose[:, : len(share)].T.take(rival, axis=1)[:, None] * share
 
 
-def _times_rest(polynomials: Floats, bands: Bands, questions: int, choose: Floats, draws: Int64) -> Floats:
+def _times_rest(
+    polynomials: Floats, bands: Bands, questions: int, choose: Floats, draws: Int64
+) -> Floats:
     """[questions, D] the coefficients at `draws` of the sum over bands of (1 + x)^{m_b} W_b(x)."""
     length = polynomials.shape[1]
     padded = np.hstack([np.zeros((len(choose), length)), choose])  # C(m, negative) = 0
@@ -281,8 +336,12 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
             yield int(ordered[start]), slice(start, stop)
 
 
-def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
-    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
+def binomials(
+    most: int, length: int, kind: type[np.floating[Any]] = np.float64
+) -> npt.NDArray[Any]:
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded
+    sums beyond.
+    """
     choose = np.zeros((most + 1, length), kind)
     choose[:, 0] = 1.0
     for m in range(1, most + 1):

@@ -1,8 +1,9 @@
-"""Users' own methods: callables, called in this process, and methods from files, which run in a worker process.
+"""Users' own methods: callables, called in this process, and methods from files, which run in a
+worker process.
 
-`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it at a time limit, in the
-surroundings of `sandbox`; `worker` is what runs there. `handing` says what goes to it, `handed` is what it makes of that, and
-`messages` how it travels.
+`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it
+at a time limit, in the surroundings of `sandbox`; `worker` is what runs there. `handing` says what
+goes to it, `handed` is what it makes of that, and `messages` how it travels.
 """
 
 from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT

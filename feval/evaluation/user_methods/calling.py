@@ -1,4 +1,6 @@
-"""Ask a method that is a plain callable, in this process: `evaluate` for trusted Python, the worker process for users' files."""
+"""Ask a method that is a plain callable, in this process: `evaluate` for trusted Python, the worker
+process for users' files.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class MethodAnswer(NamedTuple):
     Attributes:
         answer: as the method spells it; `None` for no answer.
         ledgers: per LLM, the numbers of `LEDGER_FIELDS`.
-        grown: where it is looked at closely, per LLM, place and tokens of what was handed out, see `handed_out`.
+        grown: where it is looked at closely, per LLM, place and tokens of what was handed out, see
+            `handed_out`.
     """
 
     answer: str | None
@@ -49,7 +52,8 @@ def answers(
     *,
     closely: bool = False,
 ) -> Iterator[MethodAnswer]:
-    """Ask a method some questions, one after the other; `None` for the replicate hands CoTs out in recorded order.
+    """Ask a method some questions, one after the other; `None` for the replicate hands CoTs out in
+    recorded order.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -58,7 +62,9 @@ def answers(
         metered = [llm.ask(row, replicate) for llm in llms]
         where = f"The method {name} on question {dataset.question_ids[row]!r}"
         answer = call_method(method, where, dataset[row].question, metered)
-        yield MethodAnswer(answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else ())
+        yield MethodAnswer(
+            answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else ()
+        )
 
 
 def closed_ledgers(llms: Sequence[MeteredLLM]) -> list[list[int]]:
@@ -69,11 +75,14 @@ def closed_ledgers(llms: Sequence[MeteredLLM]) -> list[list[int]]:
     return ledgers
 
 
-def call_method(method: Callable[..., Any], where: str, question: str, llms: Sequence[Any]) -> str | None:
+def call_method(
+    method: Callable[..., Any], where: str, question: str, llms: Sequence[Any]
+) -> str | None:
     """Return the answer of a method to one question; messages begin with `where`, which names both.
 
     Raises:
-        MethodError: it raised, asked for more CoTs than there are, or returned something that is neither text nor `None`.
+        MethodError: it raised, asked for more CoTs than there are, or returned something that is
+            neither text nor `None`.
     """
     with contained(where):
         answer = method(question, *llms)
@@ -99,14 +108,17 @@ def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
         signature.bind("", *[None] * llms)
     except TypeError as error:
         raise UsageError(
-            f"The method {name}{signature} cannot be called with a question and {llms} LLM{'s' * (llms != 1)}: {error}. "
-            "Give as many LLMs as it takes; it is called as method(question, llm, ...)."
+            f"The method {name}{signature} cannot be called with a question and {llms}"
+            f" LLM{'s' * (llms != 1)}: {error}. Give as many LLMs as it takes; it is called as"
+            " method(question, llm, ...)."
         ) from error
 
 
 @contextmanager
 def contained(where: str) -> Iterator[None]:
-    """Run a user's code so that every exception but Ctrl-C becomes a `MethodError`; its sentence begins with `where`."""
+    """Run a user's code so that every exception but Ctrl-C becomes a `MethodError`; its sentence
+    begins with `where`.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -118,7 +130,9 @@ def contained(where: str) -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """Return type, message and place of an exception. The file's folder is left out: reports and receipts keep the sentence."""
+    """Return type, message and place of an exception. The file's folder is left out: reports and
+    receipts keep the sentence.
+    """
     message = f": {error}" if str(error) else ""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     users = [(file, line) for file, line in frames if not file.startswith((_FEVAL, "<"))]

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodFile:
-    """A user's method: a callable in a Python file, pinned by the sha256 of the file. It runs in a worker process.
+    """A user's method: a callable in a Python file, pinned by the sha256 of the file. It runs in a
+    worker process.
 
     Attributes:
         path: of the file.
-        function: name of the callable: a function, or a class that is instantiated without arguments.
+        function: name of the callable: a function, or a class that is instantiated without
+            arguments.
         sandbox: whether the process runs in bubblewrap; see `sandbox`.
         training: what it has learnt from; `None` for nothing.
     """
@@ -47,7 +49,9 @@ class MethodFile:
         try:
             return self.path.read_bytes()
         except OSError as error:
-            raise UsageError(f"The method's file {self.path} cannot be read: {error.strerror or error}.") from error
+            raise UsageError(
+                f"The method's file {self.path} cannot be read: {error.strerror or error}."
+            ) from error
 
     @property
     def source_sha256(self) -> str:
@@ -56,7 +60,8 @@ class MethodFile:
 
     @cached_property
     def _process(self) -> MethodProcess:
-        from feval.evaluation.user_methods.process import MethodProcess  # naming a file starts no process
+        # naming a file starts no process
+        from feval.evaluation.user_methods.process import MethodProcess
 
         return MethodProcess(self.path, self.function, self.source, sandbox=self.sandbox)
 
@@ -69,10 +74,14 @@ class MethodFile:
         return self.training is None and self._process.learns()
 
     def require_arguments(self, llms: int) -> None:
-        """Check that it can be called with a question and so many LLMs; see `MethodProcess.require_arguments`."""
+        """Check that it can be called with a question and so many LLMs; see
+        `MethodProcess.require_arguments`.
+        """
         self._process.require_arguments(llms)
 
-    def fitted(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None) -> MethodFile:
+    def fitted(
+        self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None
+    ) -> MethodFile:
         """Return the method after learning from some questions; see `MethodProcess.fit`."""
         training = dataset, llms, rows
         self._process.fit(training, time_limit)
@@ -90,12 +99,16 @@ class MethodFile:
         *,
         closely: bool = False,
     ) -> Iterator[MethodAnswer]:
-        """Ask it some questions, and return its answers in the order of the rows; see `MethodProcess.answers`.
+        """Ask it some questions, and return its answers in the order of the rows; see
+        `MethodProcess.answers`.
 
-        It gets the questions in an order of their own: a recording may have them sorted by what is right.
+        It gets the questions in an order of their own: a recording may have them sorted by what is
+        right.
         """
         order = np.argsort(dataset.question_keys[rows], kind="stable")
-        given = self._process.answers(dataset, llms, rows[order], replicate, time_limit, self.training, closely=closely)
+        given = self._process.answers(
+            dataset, llms, rows[order], replicate, time_limit, self.training, closely=closely
+        )
         by_place = dict(zip(order.tolist(), given, strict=True))
         return (by_place[place] for place in range(len(rows)))
 
@@ -104,9 +117,15 @@ class MethodFile:
         self._process.end()
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.training is not None:  # another process would have to learn again, perhaps something else
-            raise UsageError(f"What {self.function} has learnt stays in its process; take one worker.")
-        return {name: getattr(self, name) for name in ("path", "function", "sandbox", "training", "source")}
+        # another process would have to learn again, perhaps something else
+        if self.training is not None:
+            raise UsageError(
+                f"What {self.function} has learnt stays in its process; take one worker."
+            )
+        return {
+            name: getattr(self, name)
+            for name in ("path", "function", "sandbox", "training", "source")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -1,4 +1,6 @@
-"""LLMs and pools in the worker process of a user's method: made from what feval's own process hands over, and no more."""
+"""LLMs and pools in the worker process of a user's method: made from what feval's own process hands
+over, and no more.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Call = Callable[..., Any]
 class HandedLLM(LLM):
     """An LLM on the questions that were handed over, which are told apart by their places."""
 
-    def __init__(self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call) -> None:
+    def __init__(
+        self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call
+    ) -> None:
         answers = values.pop("answers")
         self.pool = pool_from(values, call, answers)
         self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
@@ -56,7 +60,8 @@ class HandedLLM(LLM):
 def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
     if values is None:
         return None
-    from feval.cards.prices import PriceList  # it takes long to import, and few methods ask for dollars
+    # it takes long to import, and few methods ask for dollars
+    from feval.cards.prices import PriceList
 
     return PriceList(**values)
 
@@ -65,7 +70,9 @@ class _HandedMeter(MeteredLLM):
     __slots__ = ()
 
     def uniform(self, seed: int = 0) -> float:
-        """See `MeteredLLM.uniform`: it takes the question's key, which stays in feval's own process."""
+        """See `MeteredLLM.uniform`: it takes the question's key, which stays in feval's own
+        process.
+        """
         llm: Any = self._llm
         return float(llm._call("uniform", self._row, self._order[: max(self.cots, 1)], seed))  # noqa: SLF001  one class in two processes
 
@@ -100,9 +107,13 @@ class _HandedView:
 
 
 class _HandedChannels(Channels):
-    """Scores, log-probabilities and probes, which feval's own process is asked for when they are first looked at."""
+    """Scores, log-probabilities and probes, which feval's own process is asked for when they are
+    first looked at.
+    """
 
-    def __init__(self, owner: str, number: int, call: Call, answers: Sequence[list[str]], *, has_steps: bool) -> None:
+    def __init__(
+        self, owner: str, number: int, call: Call, answers: Sequence[list[str]], *, has_steps: bool
+    ) -> None:
         super().__init__(owner)
         self._has_steps = has_steps
         self._number, self._call, self._answers = number, call, answers
@@ -119,7 +130,9 @@ class _HandedChannels(Channels):
     def _read_logprobs(self) -> TokenLogprobs:
         values = self._call("logprobs", self._number)
         return TokenLogprobs(
-            array_from(values["sequence"]), _ragged(values["confidences"]), _ragged(values["logprobs"])
+            array_from(values["sequence"]),
+            _ragged(values["confidences"]),
+            _ragged(values["logprobs"]),
         )
 
     def _read_steps(self) -> Steps | None:
@@ -133,22 +146,32 @@ class _HandedChannels(Channels):
         for known, more in zip(self._answers, values.pop("answers"), strict=False):
             known += more
         interval, shape = values.pop("interval"), tuple(values.pop("shape"))
-        arrays: dict[str, Any] = {name: value and array_from(value) for name, value in values.items()}
+        arrays: dict[str, Any] = {
+            name: value and array_from(value) for name, value in values.items()
+        }
         return Probes(interval=interval, shape=shape, **arrays)
 
 
 def _ragged(values: Mapping[str, Any]) -> Ragged:
-    return Ragged(array_from(values["values"]), array_from(values["offsets"]), tuple(values["shape"]))
+    return Ragged(
+        array_from(values["values"]), array_from(values["offsets"]), tuple(values["shape"])
+    )
 
 
 def pool_from(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
-    """Return a pool from its arrays; `answers` are those of each question by code, which grow when probes are read."""
-    owner, number, has_steps, clock = (values.pop(key) for key in ("owner", "channels", "has_steps", "clock"))
+    """Return a pool from its arrays; `answers` are those of each question by code, which grow when
+    probes are read.
+    """
+    owner, number, has_steps, clock = (
+        values.pop(key) for key in ("owner", "channels", "has_steps", "clock")
+    )
     channels = _HandedChannels(owner, number, call, answers, has_steps=has_steps)
     name = values.pop("llm")
     arrays = {key: array_from(value) for key, value in values.items()}
     if clock is not None:
         first = clock["first"] and array_from(clock["first"])
         microseconds = array_from(clock["microseconds"])
-        clock = Clock(arrays["output_tokens"].astype(np.int64), microseconds, first, clock["at_once"])
+        clock = Clock(
+            arrays["output_tokens"].astype(np.int64), microseconds, first, clock["at_once"]
+        )
     return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels, clock=clock)

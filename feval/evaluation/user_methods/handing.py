@@ -1,7 +1,9 @@
-"""What feval hands to the worker process of a user's method: texts of questions, pools with their draws, and channels on request.
+"""What feval hands to the worker process of a user's method: texts of questions, pools with their
+draws, and channels on request.
 
-The recordings, the ids and the golds stay in this process, and so do the keys of questions, which are made from ids. Damage to a
-recording ends the run here: it is nothing that a method could put right, or may pass over.
+The recordings, the ids and the golds stay in this process, and so do the keys of questions, which
+are made from ids. Damage to a recording ends the run here: it is nothing that a method could put
+right, or may pass over.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ ID = "<question>"
 
 
 class Desk:
-    """Makes the messages that hand something to a worker process, and answers its calls about what they left out."""
+    """Makes the messages that hand something to a worker process, and answers its calls about what
+    they left out.
+    """
 
     def __init__(self) -> None:
         self._llms: Sequence[LLM] = ()
@@ -52,7 +56,10 @@ class Desk:
     def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
         """Return pools and golds of training questions."""
         self._hide(dataset, rows)
-        return {"pools": [self._pool(llm.pool.rows(rows)) for llm in llms], "gold": dataset.gold[rows]}
+        return {
+            "pools": [self._pool(llm.pool.rows(rows)) for llm in llms],
+            "gold": dataset.gold[rows],
+        }
 
     def _hide(self, dataset: Dataset, rows: Rows) -> None:
         """Say what no message may name: ids, and places of recordings."""
@@ -65,11 +72,15 @@ class Desk:
         arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
         channels = {"owner": pool.channels.owner, "channels": len(self._channels) - 1}
         channels["has_steps"] = pool.channels.has_steps
-        clock = pool.clock and {name: getattr(pool.clock, name) for name in ("microseconds", "first", "at_once")}
+        clock = pool.clock and {
+            name: getattr(pool.clock, name) for name in ("microseconds", "first", "at_once")
+        }
         return {name: getattr(pool, name) for name in arrays} | channels | {"clock": clock}
 
     def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
-        """Return a pool with its answers, numbered as they were recorded: among all codes of a question is the gold's."""
+        """Return a pool with its answers, numbered as they were recorded: among all codes of a
+        question is the gold's.
+        """
         pool = self._pool(llm.pool.rows(rows))
         codes = np.array(pool["codes"], np.int32)
         answers: list[list[str | None]] = []
@@ -77,17 +88,32 @@ class Desk:
         self._numbers[pool["channels"]] = llm, own
         for row, recorded in zip(self._rows, codes, strict=True):
             samples = range(int(llm.pool.sizes[row]))
-            numbers = {code: n for n, code in enumerate(dict.fromkeys(code for code in recorded.tolist() if code >= 0))}
+            numbers = {
+                code: n
+                for n, code in enumerate(
+                    dict.fromkeys(code for code in recorded.tolist() if code >= 0)
+                )
+            }
             own.append(numbers)
             first = dict(
-                zip(reversed(recorded[: len(samples)].tolist()), reversed(llm.answers(row, samples)), strict=True)
+                zip(
+                    reversed(recorded[: len(samples)].tolist()),
+                    reversed(llm.answers(row, samples)),
+                    strict=True,
+                )
             )
             recorded[:] = [numbers.get(code, code) for code in recorded.tolist()]
             answers.append([first[code] for code in numbers])
-        return pool | {"codes": codes, "candidates": np.array([*map(len, answers)]), "answers": answers}
+        return pool | {
+            "codes": codes,
+            "candidates": np.array([*map(len, answers)]),
+            "answers": answers,
+        }
 
     def reply(self, call: Any) -> dict[str, Any]:
-        """Return the reply to a call, which may be anything that JSON can say; damage to a recording is an error here."""
+        """Return the reply to a call, which may be anything that JSON can say; damage to a
+        recording is an error here.
+        """
         try:
             name, *arguments = call
             return {"value": getattr(self, f"_call_{name}")(*arguments)}
@@ -99,7 +125,10 @@ class Desk:
                 message = message.replace(hidden, shown)
             return {"error": type(error).__name__, "message": message}
         except Exception as error:  # noqa: BLE001  the call comes from a stranger's code
-            return {"error": "UsageError", "message": f"feval does not take the call {call!r:.80} ({error!s:.80})."}
+            return {
+                "error": "UsageError",
+                "message": f"feval does not take the call {call!r:.80} ({error!s:.80}).",
+            }
 
     def _call_texts(self, llm: int, place: int) -> list[str | None]:
         return self._llms[llm].texts(self._rows[place])
@@ -123,7 +152,9 @@ class Desk:
 
     def _call_scores(self, channels: int, scorer: str) -> dict[str, Any]:
         scores = self._channels[channels].scores(scorer)
-        return {name: getattr(scores, name) for name in scores.__slots__} | {"scorer": asdict(scores.scorer)}
+        return {name: getattr(scores, name) for name in scores.__slots__} | {
+            "scorer": asdict(scores.scorer)
+        }
 
     def _call_logprobs(self, channels: int) -> dict[str, Any]:
         logprobs = self._channels[channels].logprobs()
@@ -142,12 +173,17 @@ class Desk:
         llm, numbers = self._numbers[channels]
         tables, answers = [], []
         bounds = probes.starts[:: max(probes.shape[1], 1)].tolist()
-        for row, known, start, stop in zip(self._rows, numbers, bounds[:-1], bounds[1:], strict=True):
+        for row, known, start, stop in zip(
+            self._rows, numbers, bounds[:-1], bounds[1:], strict=True
+        ):
             shown = dict.fromkeys(code for code in probes.codes[start:stop].tolist() if code >= 0)
             more = [code for code in shown if code not in known]
             known.update(zip(more, range(len(known), len(known) + len(more)), strict=True))
             answers.append(llm.answer_texts(row, more))
             tables.append(
-                np.array([*(known.get(code, -1) for code in range(max(known, default=-1) + 1)), -1], np.int32)
+                np.array(
+                    [*(known.get(code, -1) for code in range(max(known, default=-1) + 1)), -1],
+                    np.int32,
+                )
             )
         return values | {"codes": probes.recoded(tables).codes, "answers": answers}

@@ -1,4 +1,6 @@
-"""Messages between feval and the worker process of a user's method: a length (four bytes, little-endian) and a JSON text."""
+"""Messages between feval and the worker process of a user's method: a length (four bytes,
+little-endian) and a JSON text.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ LENGTH = struct.Struct("<I")
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:
-    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates) survives."""
+    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates)
+    survives.
+    """
     text = json.dumps(message, default=_json_value).encode("ascii")
     return LENGTH.pack(len(text)) + text
 
@@ -34,13 +38,19 @@ def decoded(text: bytes) -> dict[str, Any]:
 
 def array_from(value: Mapping[str, Any]) -> npt.NDArray[Any]:
     """Return the array of a message."""
-    return np.frombuffer(bytearray(b64decode(value["base64"])), value["dtype"]).reshape(value["shape"])
+    return np.frombuffer(bytearray(b64decode(value["base64"])), value["dtype"]).reshape(
+        value["shape"]
+    )
 
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         data = np.ascontiguousarray(value)
-        return {"dtype": data.dtype.str, "shape": data.shape, "base64": b64encode(data.tobytes()).decode()}
+        return {
+            "dtype": data.dtype.str,
+            "shape": data.shape,
+            "base64": b64encode(data.tobytes()).decode(),
+        }
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r:.80} cannot be sent to another process")

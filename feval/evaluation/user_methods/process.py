@@ -1,9 +1,10 @@
 """A user's method in a worker process, which is ended when a time limit is up.
 
-Whatever the user's code does (block in C, swallow every exception, exit, crash, write nonsense to its pipe), evaluation gets an
-answer or raises a sentence. The process is a fresh Python in the file's folder, not a fork, so that it holds nothing of this one;
-`handing` says what it is handed. It is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives
-those no children. `worker` is the other end.
+Whatever the user's code does (block in C, swallow every exception, exit, crash, write nonsense to
+its pipe), evaluation gets an answer or raises a sentence. The process is a fresh Python in the
+file's folder, not a fork, so that it holds nothing of this one; `handing` says what it is handed.
+It is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives those
+no children. `worker` is the other end.
 """
 
 from __future__ import annotations
@@ -49,13 +50,16 @@ _EXIT_SECONDS = 2.0
 _MOST_BYTES = 1 << 20  # of one message from the worker: far above any answer
 _NOTHING: tuple[tuple[object, ...], Rows] = ((), np.empty(0, np.intp))
 _MOST_BILLED = 1 << 40  # tokens or calls on one question
-_VERBATIM_ERRORS = {"UsageError", "UnknownNameError"}  # the worker's sentences that name the file themselves
+# the worker's sentences that name the file themselves
+_VERBATIM_ERRORS = {"UsageError", "UnknownNameError"}
 
 
 class MethodProcess:
-    """Runs the method of a user's file. The process starts when first needed, and anew after it had to be ended.
+    """Runs the method of a user's file. The process starts when first needed, and anew after it had
+    to be ended.
 
-    Every method raises `UsageError` where the file has no such callable, and `MethodError` where its code raised or did not end.
+    Every method raises `UsageError` where the file has no such callable, and `MethodError` where
+    its code raised or did not end.
     """
 
     def __init__(self, path: Path, function: str, source: bytes, *, sandbox: bool) -> None:
@@ -68,17 +72,27 @@ class MethodProcess:
         self._opened: tuple[tuple[object, ...], Rows] = _NOTHING
 
     def start(self, seconds: float | None = TIME_LIMIT) -> None:
-        """Start the process and run the user's file, unless that was done; in as much time as ten questions may take."""
+        """Start the process and run the user's file, unless that was done; in as much time as ten
+        questions may take.
+        """
         with self._lock:
             if self._channel is not None:
                 return
-            self._channel = _Channel(self._desk, self._path.absolute().parent, sandbox=self._sandbox)
+            self._channel = _Channel(
+                self._desk, self._path.absolute().parent, sandbox=self._sandbox
+            )
             self._training, self._opened = None, _NOTHING
             self._one("ready", {}, f"Starting the method {self._function}", _START_SECONDS)
-            file = {"path": str(self._path.absolute()), "function": self._function, "module_path": sys.path}
+            file = {
+                "path": str(self._path.absolute()),
+                "function": self._function,
+                "module_path": sys.path,
+            }
             limit = None if seconds is None else seconds * _SETUP_QUESTIONS
             source = b64encode(self._source).decode()
-            self._learns = bool(self._one("load", file | {"source": source}, f"The file {self._path}", limit))
+            self._learns = bool(
+                self._one("load", file | {"source": source}, f"The file {self._path}", limit)
+            )
 
     def learns(self) -> bool:
         """Return whether the method has something left to learn."""
@@ -90,10 +104,14 @@ class MethodProcess:
         """Raise `UsageError` unless the method can be called with a question and so many LLMs."""
         with self._lock:
             self.start()
-            self._one("check", {"llms": llms}, f"Inspecting the method {self._function}", TIME_LIMIT)
+            self._one(
+                "check", {"llms": llms}, f"Inspecting the method {self._function}", TIME_LIMIT
+            )
 
     def fit(self, training: Training, seconds: float | None) -> None:
-        """Let the method learn, unless it has learnt just that, in `seconds` per training question, of ten at least."""
+        """Let the method learn, unless it has learnt just that, in `seconds` per training question,
+        of ten at least.
+        """
         with self._lock:
             self.start(seconds)
             if training is self._training:
@@ -101,7 +119,12 @@ class MethodProcess:
             dataset, llms, rows = training
             limit = None if seconds is None else seconds * max(_SETUP_QUESTIONS, len(rows))
             request = self._desk.training(dataset, llms, rows)
-            self._one("fit", request, f"The method {self._function}, learning from {len(rows)} questions,", limit)
+            self._one(
+                "fit",
+                request,
+                f"The method {self._function}, learning from {len(rows)} questions,",
+                limit,
+            )
             self._training = training
 
     def answers(
@@ -117,7 +140,8 @@ class MethodProcess:
     ) -> Iterator[MethodAnswer]:
         """Ask the method some questions, after it has learnt from the training questions, if any.
 
-        Each may take so many seconds, `None` for any time; `None` for the replicate hands CoTs out in recorded order.
+        Each may take so many seconds, `None` for any time; `None` for the replicate hands CoTs out
+        in recorded order.
         """
         with self._lock:
             if training is not None:
@@ -126,14 +150,24 @@ class MethodProcess:
             where, used = f"The method {self._function}", (dataset, *llms)
             if used != self._opened[0] or not np.array_equal(rows, self._opened[1]):
                 self._one(
-                    "open", self._desk.questions(dataset, llms, rows), f"{where}, taking its questions,", TIME_LIMIT
+                    "open",
+                    self._desk.questions(dataset, llms, rows),
+                    f"{where}, taking its questions,",
+                    TIME_LIMIT,
                 )
                 self._opened = used, rows
             drawn = [None if replicate is None else _orders(llm, replicate, rows) for llm in llms]
-            request = {"orders": drawn, "seconds": seconds, "fitted": training is not None, "closely": closely}
+            request = {
+                "orders": drawn,
+                "seconds": seconds,
+                "fitted": training is not None,
+                "closely": closely,
+            }
             names = [repr(dataset.question_ids[row]) for row in rows.tolist()]
             sizes = np.stack([llm.pool.sizes[rows] for llm in llms], axis=1).tolist()
-            replies = self._exchange("ask", request, [f"{where} on question {name}" for name in names], seconds)
+            replies = self._exchange(
+                "ask", request, [f"{where} on question {name}" for name in names], seconds
+            )
             with closing(replies):
                 for name, size in zip(names, sizes, strict=True):
                     try:
@@ -154,7 +188,9 @@ class MethodProcess:
     def _exchange(
         self, command: str, request: dict[str, Any], wheres: Sequence[str], seconds: float | None
     ) -> Generator[Any, None, None]:
-        """Send a request and yield one reply for each place; where anything goes wrong, the process is ended."""
+        """Send a request and yield one reply for each place; where anything goes wrong, the process
+        is ended.
+        """
         channel = cast("_Channel", self._channel)
         try:
             for place, where in enumerate(wheres):
@@ -177,12 +213,13 @@ def _orders(llm: LLM, replicate: int, rows: Rows) -> Orders:
 def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer:
     """Return an answer that the worker gave; `MethodError` where it cannot have come about."""
     match value:
-        case [None | str() as answer, list(ledgers), list(grown)] if _possible(ledgers, sizes) and _possible_growth(
-            grown, sizes
-        ):
+        case [None | str() as answer, list(ledgers), list(grown)] if _possible(
+            ledgers, sizes
+        ) and _possible_growth(grown, sizes):
             return MethodAnswer(answer, ledgers, grown)
     raise MethodError(
-        f"{where} gave a reply that is not an answer with what it took ({value!r:.80}). Leave feval's pipe alone."
+        f"{where} gave a reply that is not an answer with what it took ({value!r:.80}). Leave"
+        " feval's pipe alone."
     )
 
 
@@ -198,7 +235,9 @@ def _possible(ledgers: list[Any], sizes: Sequence[int]) -> bool:
 
 
 def _possible_growth(grown: list[Any], sizes: Sequence[int]) -> bool:
-    """Whether these are places and tokens of what may have been handed out of such pools, or nothing was looked at."""
+    """Whether these are places and tokens of what may have been handed out of such pools, or
+    nothing was looked at.
+    """
     return not grown or (
         len(grown) == len(sizes)
         and all(
@@ -234,7 +273,8 @@ class _Deadline:
 
     def _end_of_time(self) -> NoReturn:
         raise MethodError(
-            f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it more time (--time-limit)."
+            f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it more"
+            " time (--time-limit)."
         )
 
 
@@ -251,10 +291,14 @@ class _Channel:
             stderr=subprocess.PIPE if sandbox else None,
             cwd=folder if folder.is_dir() else None,  # on another machine it may not be there
             env=python_environment(sandbox=sandbox),
-            start_new_session=True,  # Ctrl-C is for the parent; and what the user's code starts is ended with the group
+            # Ctrl-C is for the parent; and what the user's code starts is ended with the group
+            start_new_session=True,
         )
         self._process, self._desk = process, desk
-        self._requests, self._replies = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        self._requests, self._replies = (
+            cast("IO[bytes]", process.stdin),
+            cast("IO[bytes]", process.stdout),
+        )
         os.set_blocking(self._requests.fileno(), False)
         self._buffer = bytearray()
         self._readable, self._writable = selectors.DefaultSelector(), selectors.DefaultSelector()
@@ -263,10 +307,14 @@ class _Channel:
         selected = (self._readable, self._writable)
         printing = threading.Thread(target=_print, args=(process.stderr,), daemon=True)
         printing.start()
-        self.end: Callable[[], object] = weakref.finalize(self, _end, process, selected, printing, os.getpid())
+        self.end: Callable[[], object] = weakref.finalize(
+            self, _end, process, selected, printing, os.getpid()
+        )
 
     def kill(self) -> None:
-        """Kill the process. A thread that waits for it sees its pipe end, which it would not if the pipe were closed here."""
+        """Kill the process. A thread that waits for it sees its pipe end, which it would not if the
+        pipe were closed here.
+        """
         _kill(self._process)
 
     def send(self, message: dict[str, Any], deadline: _Deadline) -> None:
@@ -302,13 +350,16 @@ class _Channel:
     def _message(self, deadline: _Deadline) -> dict[str, Any]:
         [size] = LENGTH.unpack(self._read(LENGTH.size, deadline))
         if size > _MOST_BYTES:
-            raise MethodError(f"{deadline.where} gave a reply of {size:,} bytes; {_MOST_BYTES:,} is the most.")
+            raise MethodError(
+                f"{deadline.where} gave a reply of {size:,} bytes; {_MOST_BYTES:,} is the most."
+            )
         try:
             message = decoded(self._read(size, deadline))
             require_shallow(message)
         except ValueError as error:
             raise MethodError(
-                f"{deadline.where} wrote something to feval's pipe that is not a message ({error!s:.80}). Leave that pipe alone."
+                f"{deadline.where} wrote something to feval's pipe that is not a message"
+                f" ({error!s:.80}). Leave that pipe alone."
             ) from error
         return message
 
@@ -333,7 +384,9 @@ class _Channel:
 
 
 def _print(printed: IO[bytes] | None) -> None:
-    """Pass on what is printed in a sandbox, which is not handed feval's standard error: the file behind it could be opened."""
+    """Pass on what is printed in a sandbox, which is not handed feval's standard error: the file
+    behind it could be opened.
+    """
     if printed is not None:
         with printed, suppress(OSError):
             while piece := printed.read(1 << 16):
@@ -341,7 +394,10 @@ def _print(printed: IO[bytes] | None) -> None:
 
 
 def _end(
-    process: subprocess.Popen[bytes], selected: Sequence[selectors.BaseSelector], printing: threading.Thread, owner: int
+    process: subprocess.Popen[bytes],
+    selected: Sequence[selectors.BaseSelector],
+    printing: threading.Thread,
+    owner: int,
 ) -> None:
     """End a worker process and what the user's code started there."""
     if os.getpid() != owner:

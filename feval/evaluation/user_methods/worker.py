@@ -1,20 +1,23 @@
-"""The process that runs a user's method, started by `process`: `python -m feval.evaluation.user_methods.worker`.
+"""The process that runs a user's method, started by `process`: `python -m
+feval.evaluation.user_methods.worker`.
 
-Requests come through standard input and replies go to standard output; `messages` has their form, and no message becomes code. A
-request has a "command":
+Requests come through standard input and replies go to standard output; `messages` has their form,
+and no message becomes code. A request has a "command":
 
     ready   has Python started?                                     reply: null
     load    run the user's file                                     reply: whether the method learns
     check   can the method be called with so many LLMs?             reply: null
     fit     let the method learn from pools and golds               reply: null
     open    take questions and pools, in place of those before      reply: null
-    ask     ask the method these questions, in one draw             one reply per question: [answer, ledgers, what was handed out]
+    ask     ask the method these questions, in one draw             one reply per question: [answer,
+    ledgers, what was handed out]
 
-A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. Before it may come calls, {"call":
-[name, ...]}, for texts and channels, which are answered in the same way. This process opens no recording: it holds the texts of
-the questions, the pools and draws of the method's LLMs, and the golds of training questions; no id and no other gold. The user's
-code is not meant to see either pipe: its input is empty, and what it prints goes to standard error. The parent ends this process
-when a time limit is up; if the parent dies, this process ends, too.
+A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. Before
+it may come calls, {"call": [name, ...]}, for texts and channels, which are answered in the same
+way. This process opens no recording: it holds the texts of the questions, the pools and draws of
+the method's LLMs, and the golds of training questions; no id and no other gold. The user's code is
+not meant to see either pipe: its input is empty, and what it prints goes to standard error. The
+parent ends this process when a time limit is up; if the parent dies, this process ends, too.
 """
 
 from __future__ import annotations
@@ -33,7 +36,13 @@ from typing import Any
 
 from feval import errors
 from feval.errors import FevalError, MethodError, UnknownNameError
-from feval.evaluation.user_methods.calling import call_method, closed_ledgers, contained, described, require_arguments
+from feval.evaluation.user_methods.calling import (
+    call_method,
+    closed_ledgers,
+    contained,
+    described,
+    require_arguments,
+)
 from feval.evaluation.user_methods.handed import HandedLLM, pool_from
 from feval.evaluation.user_methods.messages import LENGTH, array_from, decoded, encoded
 from feval.replay.meter import handed_out
@@ -52,7 +61,9 @@ def main() -> None:
 
 
 class _Parent:
-    """The process that started this one, at the other end of two pipes, which are out of the way of the user's code."""
+    """The process that started this one, at the other end of two pipes, which are out of the way of
+    the user's code.
+    """
 
     def __init__(self) -> None:
         self.requests, self._replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", 0)
@@ -76,7 +87,8 @@ class _Parent:
         try:
             while left:
                 left = left[self._replies.write(left) or 0 :]
-        except BrokenPipeError:  # the parent was killed, and the thread that waits for it has not had its turn
+        # the parent was killed, and the thread that waits for it has not had its turn
+        except BrokenPipeError:
             _end()
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -85,7 +97,9 @@ class _Parent:
             os._exit(1)
         with self._lock:
             if self._interrupted:
-                raise MethodError("asked an LLM after an exception had interrupted the request before.")
+                raise MethodError(
+                    "asked an LLM after an exception had interrupted the request before."
+                )
             self._interrupted = True
             self.send({"call": [name, *arguments]})
             reply = self.receive()
@@ -121,7 +135,9 @@ def _replies(worker: _Worker, request: dict[str, Any]) -> Iterator[dict[str, Any
 
 
 class _Worker:
-    """Answers requests; every public method is a command. The parent begins the sentence of a `MethodError`: "The method ..."."""
+    """Answers requests; every public method is a command. The parent begins the sentence of a
+    `MethodError`: "The method ...".
+    """
 
     def __init__(self, parent: _Parent) -> None:
         self._parent = parent
@@ -152,13 +168,22 @@ class _Worker:
             self._fitted = self._method.fit(handed, array_from(gold))
         yield None
 
-    def open(self, questions: list[str], llms: list[dict[str, Any]], **shared: Any) -> Iterator[None]:
+    def open(
+        self, questions: list[str], llms: list[dict[str, Any]], **shared: Any
+    ) -> Iterator[None]:
         self._questions = questions
-        self._llms = [HandedLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)]
+        self._llms = [
+            HandedLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)
+        ]
         yield None
 
     def ask(
-        self, orders: Sequence[dict[str, Any] | None], seconds: float | None, *, fitted: bool, closely: bool
+        self,
+        orders: Sequence[dict[str, Any] | None],
+        seconds: float | None,
+        *,
+        fitted: bool,
+        closely: bool,
     ) -> Iterator[tuple[str | None, list[list[int]], list[list[tuple[int, int]]]]]:
         method = self._fitted if fitted else self._method
         for llm, drawn in zip(self._llms, orders, strict=True):
@@ -168,19 +193,26 @@ class _Worker:
                 metered = [llm.ask(place) for llm in self._llms]
                 _end_later(seconds)
                 answer = call_method(method, "", question, metered)
-                yield answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else []
+                yield (
+                    answer,
+                    closed_ledgers(metered),
+                    [*map(handed_out, metered)] if closely else [],
+                )
         finally:
             _end_later(None)
 
 
 def _end_later(seconds: float | None) -> None:
-    """End this process should its parent be killed while the user's code holds the interpreter: nothing of ours can run then.
+    """End this process should its parent be killed while the user's code holds the interpreter:
+    nothing of ours can run then.
 
-    The parent's own limit comes first. Processor time is counted, on all cores, since a process that waits lets the thread run.
+    The parent's own limit comes first. Processor time is counted, on all cores, since a process
+    that waits lets the thread run.
     """
     if hasattr(signal, "setitimer"):
         limit = 0.0 if seconds is None else (seconds + _GRACE_SECONDS) * (os.cpu_count() or 1)
-        signal.setitimer(signal.ITIMER_PROF, limit)  # its signal's default action is to end the process
+        # its signal's default action is to end the process
+        signal.setitimer(signal.ITIMER_PROF, limit)
 
 
 class _PinnedSource(SourceFileLoader):
@@ -208,7 +240,9 @@ def _loaded(path: Path, function: str, source: bytes) -> Any:
         loader.exec_module(module)
     method = getattr(module, function, None)
     if not callable(method):
-        names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        names = [
+            n for n, value in vars(module).items() if callable(value) and not n.startswith("_")
+        ]
         raise UnknownNameError.of("callable", function, names, f"It should be defined in {path}.")
     with contained(""):
         return method() if isinstance(method, type) else method

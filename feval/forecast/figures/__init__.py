@@ -1,4 +1,6 @@
-"""Figures of what recorded answers say about voting: numbers and panels, which `feval.report.pictures` draws."""
+"""Figures of what recorded answers say about voting: numbers and panels, which
+`feval.report.pictures` draws.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["FIGURES", "Figure", "FigureKind", "FigureOptions", "Panel", "Series"
 
 
 class FigureKind(NamedTuple):
-    """A figure by name: what it shows, whether it needs gold answers, and the function that makes it."""
+    """A figure by name: what it shows, whether it needs gold answers, and the function that makes
+    it.
+    """
 
     about: str
     needs_golds: bool
@@ -27,30 +31,37 @@ class FigureKind(NamedTuple):
 
 FIGURES: Mapping[str, FigureKind] = {
     "answer-mass": FigureKind(
-        "share of the most frequent answers and entropy, by difficulty and temperature (CEV, Figures 3 and 4)",
+        "share of the most frequent answers and entropy, by difficulty and temperature (CEV,"
+        " Figures 3 and 4)",
         True,
         answer_mass,
     ),
     "approximation-error": FigureKind(
-        "error of vote accuracies estimated from a few calls, by temperature (CEV, Figure 5)", True, approximation_error
+        "error of vote accuracies estimated from a few calls, by temperature (CEV, Figure 5)",
+        True,
+        approximation_error,
     ),
     "self-consistency-error": FigureKind(
-        "how often a call disagrees with the LLM's own favourite, and how to split a budget (arXiv 2509.19489)",
+        "how often a call disagrees with the LLM's own favourite, and how to split a budget (arXiv"
+        " 2509.19489)",
         False,
         consistency_error,
     ),
     "two-call-plane": FigureKind(
-        "accuracy of one call against the correlation of two: what votes can gain (arXiv 2605.03379, Figure 2)",
+        "accuracy of one call against the correlation of two: what votes can gain (arXiv"
+        " 2605.03379, Figure 2)",
         True,
         two_call_plane,
     ),
     "certified-gains": FigureKind(
-        "gains of votes over one call: recorded, possible, and certified together (arXiv 2605.03379, Theorem 4.1)",
+        "gains of votes over one call: recorded, possible, and certified together (arXiv"
+        " 2605.03379, Theorem 4.1)",
         True,
         certified_gains,
     ),
     "mixtures": FigureKind(
-        "votes over calls of several LLMs, and which LLM overtakes another by voting (arXiv 2605.03379, appendix E)",
+        "votes over calls of several LLMs, and which LLM overtakes another by voting (arXiv"
+        " 2605.03379, appendix E)",
         True,
         mixtures,
     ),
@@ -59,7 +70,9 @@ FIGURES: Mapping[str, FigureKind] = {
 
 
 @reports("drawing")
-def make_figure(name: str, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions | None = None) -> Figure:
+def make_figure(
+    name: str, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions | None = None
+) -> Figure:
     """Make a figure of some LLMs on a dataset.
 
     Args:

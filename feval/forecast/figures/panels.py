@@ -1,4 +1,6 @@
-"""A figure as numbers: panels with series of points, and tables; and the questions and counts that figures start from."""
+"""A figure as numbers: panels with series of points, and tables; and the questions and counts that
+figures start from.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class FigureOptions:
         calls: G, calls that are estimated from.
         votes: the most votes, an odd number; `None` for each figure's own.
         confidence: of intervals and certificates.
-        unlabelled, short_pools: "refuse" or "drop" questions without a gold answer, or with too few CoTs.
+        unlabelled, short_pools: "refuse" or "drop" questions without a gold answer, or with too few
+            CoTs.
     """
 
     calls: int = 5
@@ -38,11 +41,15 @@ class FigureOptions:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:
-            raise OutOfRangeError(f"A confidence lies between 0 and 1; {self.confidence} was given.")
+            raise OutOfRangeError(
+                f"A confidence lies between 0 and 1; {self.confidence} was given."
+            )
         if self.calls < 1:
             raise OutOfRangeError(f"An estimate takes 1 call or more; {self.calls} were given.")
         if self.votes is not None and (self.votes < 3 or self.votes % 2 == 0):
-            raise OutOfRangeError(f"A figure of votes takes an odd number of them, from 3; {self.votes} was given.")
+            raise OutOfRangeError(
+                f"A figure of votes takes an odd number of them, from 3; {self.votes} was given."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +139,23 @@ class Recorded:
 
     @classmethod
     def of(
-        cls, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions, least: int = 2, *, golds: bool = True
+        cls,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        options: FigureOptions,
+        least: int = 2,
+        *,
+        golds: bool = True,
     ) -> Recorded:
-        """Choose the questions on which each LLM has at least so many CoTs, and which have a gold where figures need one."""
+        """Choose the questions on which each LLM has at least so many CoTs, and which have a gold
+        where figures need one.
+        """
         if golds:
             chosen = question_set(
-                dataset, [(llm, least) for llm in llms], unlabelled=options.unlabelled, short_pools=options.short_pools
+                dataset,
+                [(llm, least) for llm in llms],
+                unlabelled=options.unlabelled,
+                short_pools=options.short_pools,
             )
             rows, left_out = chosen.rows, chosen.left_out
         else:
@@ -158,7 +176,9 @@ class Recorded:
 
     def right(self, llm: LLM) -> Integers:
         """[Q] right CoTs."""
-        right: Integers = np.count_nonzero(self.codes(llm) == self.dataset.gold[self.rows][:, None], axis=1)
+        right: Integers = np.count_nonzero(
+            self.codes(llm) == self.dataset.gold[self.rows][:, None], axis=1
+        )
         return right
 
     def about(self) -> str:
@@ -166,7 +186,12 @@ class Recorded:
         return f"{len(self.rows):,} questions of {self.dataset.id}, {self.calls} CoTs each"
 
     def figure(
-        self, name: str, title: str, lines: Sequence[str], panels: Sequence[Panel], tables: Mapping[str, Sequence[Row]]
+        self,
+        name: str,
+        title: str,
+        lines: Sequence[str],
+        panels: Sequence[Panel],
+        tables: Mapping[str, Sequence[Row]],
     ) -> Figure:
         """Return a figure of these LLMs."""
         return Figure(

@@ -1,4 +1,6 @@
-"""Turns of generic CoTs: the replies to a CoT, one after the other, as the nodes of a tree; and what was sent for each."""
+"""Turns of generic CoTs: the replies to a CoT, one after the other, as the nodes of a tree; and
+what was sent for each.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,15 @@ def chained(where: str, cot: Mapping[str, Any]) -> Iterator[tuple[str, dict[str,
 
 
 def turn_prompt_tokens(
-    question: str, pool: SourcePool, request: int | None, count: Callable[[str], int] | None, *, recount: bool
+    question: str,
+    pool: SourcePool,
+    request: int | None,
+    count: Callable[[str], int] | None,
+    *,
+    recount: bool,
 ) -> Sequence[int | None] | None:
-    """Return the tokens of all that was sent for each turn: as the source has them, else counted along the conversation.
+    """Return the tokens of all that was sent for each turn: as the source has them, else counted
+    along the conversation.
 
     Args:
         question: its id, for messages.
@@ -50,11 +58,13 @@ def turn_prompt_tokens(
         if parent is None or messages is None:
             tokens = None
         elif count is not None and (recount or tokens is None):
-            tokens = conversations[parent] + count("\n".join(each["content"] for each in json.loads(messages)))
+            tokens = conversations[parent] + count(
+                "\n".join(each["content"] for each in json.loads(messages))
+            )
         elif tokens is None:
             raise SourceError(
-                f"{_turn(place, parents)} of question {question!r} has no 'prompt_tokens', and the request has; give both or "
-                "neither, or have all tokens counted (--counter)."
+                f"{_turn(place, parents)} of question {question!r} has no 'prompt_tokens', and the"
+                " request has; give both or neither, or have all tokens counted (--counter)."
             )
         sent.append(tokens)
         own = 0 if count is None else count(pool.texts[place] or "")
@@ -63,7 +73,9 @@ def turn_prompt_tokens(
 
 
 def _turn(place: int, parents: Sequence[int | None]) -> str:
-    """Return what messages call a turn by its place: its number in the conversation, and the sample that this began with."""
+    """Return what messages call a turn by its place: its number in the conversation, and the sample
+    that this began with.
+    """
     depth = 0
     while (parent := parents[place]) is not None:
         place, depth = parent, depth + 1

@@ -1,12 +1,14 @@
-"""Samples of lm-evaluation-harness (`--log_samples`): `samples_<task>_<date>.jsonl`, with `results_<date>.json` beside it.
+"""Samples of lm-evaluation-harness (`--log_samples`): `samples_<task>_<date>.jsonl`, with
+`results_<date>.json` beside it.
 
-JSON Lines, one line per question and filter: `doc_id`, `doc`, `target` (gold), `arguments` (request and generation arguments),
-`resps` (the texts of all repeats), `filter`, `filtered_resps` (what the filter made of them). Where a task has several filters, a
-question has several lines with the same texts. The results name the model; without them the user does.
+JSON Lines, one line per question and filter: `doc_id`, `doc`, `target` (gold), `arguments` (request
+and generation arguments), `resps` (the texts of all repeats), `filter`, `filtered_resps` (what the
+filter made of them). Where a task has several filters, a question has several lines with the same
+texts. The results name the model; without them the user does.
 
-Verbatim answers are those of the first filter that keeps one answer per repeat; "[invalid]", the harness's mark for nothing
-found, is no answer. A filter that changes nothing has extracted nothing, and answers are extracted from the texts.
-Finish reasons and token counts are not in these files.
+Verbatim answers are those of the first filter that keeps one answer per repeat; "[invalid]", the
+harness's mark for nothing found, is no answer. A filter that changes nothing has extracted nothing,
+and answers are extracted from the texts. Finish reasons and token counts are not in these files.
 """
 
 from __future__ import annotations
@@ -45,9 +47,21 @@ from feval.importers.source import (
 )
 from feval.recording.content import LLMInfo
 
-_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?")
+_NAME = re.compile(
+    r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?"
+)
 _INVALID = "[invalid]"
-_QUESTION_MEMBERS = ("question", "problem", "query", "input", "prompt", "instruction", "text", "Question", "Problem")
+_QUESTION_MEMBERS = (
+    "question",
+    "problem",
+    "query",
+    "input",
+    "prompt",
+    "instruction",
+    "text",
+    "Question",
+    "Problem",
+)
 _DECODING = ("do_sample", "top_p", "top_k", "min_p", "seed", "until")
 _GSM8K_MARK = "#### "
 
@@ -60,7 +74,9 @@ def beside(source: Path) -> tuple[Path, ...]:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the JSON Lines samples of one task. The request names the LLM if there are no results beside them."""
+    """Read the JSON Lines samples of one task. The request names the LLM if there are no results
+    beside them.
+    """
     reader = Reader()
     docs: dict[int, _Doc] = {}
     with closing(read_lines(source)) as lines:
@@ -69,9 +85,13 @@ def read(source: Path, request: ImportRequest) -> Imported:
     results = _Results.of(source, reader)
     ordered = [docs[number] for number in sorted(docs)]
     chosen = _chosen_filter(ordered)
-    pools = [SourcePool(doc.texts, doc.filtered[chosen] if chosen else None, prompt=doc.prompt) for doc in ordered]
+    pools = [
+        SourcePool(doc.texts, doc.filtered[chosen] if chosen else None, prompt=doc.prompt)
+        for doc in ordered
+    ]
     questions = [
-        SourceQuestion(request.question_id(doc.number), doc.question, doc.gold, doc.choices) for doc in ordered
+        SourceQuestion(request.question_id(doc.number), doc.question, doc.gold, doc.choices)
+        for doc in ordered
     ]
     questions = without_duplicates(questions, source.name)
     llm = request.llm_of(source.name, _info(ordered[0], results.model, source.name))
@@ -82,7 +102,9 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 @dataclass(slots=True)
 class _Doc:
-    """What the lines of one question say. `filtered`: filter -> answers; `None` where it kept another number of them."""
+    """What the lines of one question say. `filtered`: filter -> answers; `None` where it kept
+    another number of them.
+    """
 
     number: int
     question: str
@@ -104,16 +126,19 @@ def _add(docs: dict[int, _Doc], line: Any, where: str) -> None:
     known = docs.setdefault(number, doc)
     if (known.question, known.gold, known.texts) != (doc.question, doc.gold, doc.texts):
         raise ConflictError(
-            f"{sentence_start(where)} has another question, target or other texts for doc_id {number} than a line before: "
-            f"{doc.question!r:.60} and {known.question!r:.60}. Import one run at a time."
+            f"{sentence_start(where)} has another question, target or other texts for doc_id"
+            f" {number} than a line before: {doc.question!r:.60} and {known.question!r:.60}. Import"
+            " one run at a time."
         )
     name = member(line, "filter", str, where)
     if name in known.filtered:
         raise ConflictError(
-            f"{sentence_start(where)} has doc_id {number} a second time for the filter {name!r:.60}. "
-            "Import one run at a time."
+            f"{sentence_start(where)} has doc_id {number} a second time for the filter"
+            f" {name!r:.60}. Import one run at a time."
         )
-    known.filtered[name] = _filtered(member(line, "filtered_resps", list, where), len(known.texts), where)
+    known.filtered[name] = _filtered(
+        member(line, "filtered_resps", list, where), len(known.texts), where
+    )
 
 
 def _doc(line: Any, number: int, where: str) -> _Doc:
@@ -124,17 +149,37 @@ def _doc(line: Any, number: int, where: str) -> _Doc:
     gold, others = gold_of(line["target"], where)
     last = gold.rpartition(_GSM8K_MARK)[2] if gold is not None else None
     short = gold if last is None or "\n" in last.strip() else last  # a heading closes nothing
-    text = next((doc[name] for name in _QUESTION_MEMBERS if isinstance(doc.get(name), str) and doc[name]), prompt.text)
-    return _Doc(number, text, short, others, short != gold, _choices(doc), _texts(line, where), prompt, arguments)
+    text = next(
+        (doc[name] for name in _QUESTION_MEMBERS if isinstance(doc.get(name), str) and doc[name]),
+        prompt.text,
+    )
+    return _Doc(
+        number,
+        text,
+        short,
+        others,
+        short != gold,
+        _choices(doc),
+        _texts(line, where),
+        prompt,
+        arguments,
+    )
 
 
 def _texts(line: Any, where: str) -> list[str]:
-    """Return the texts of all repeats. Each request of a question has a list of them; a generated answer is one request."""
+    """Return the texts of all repeats. Each request of a question has a list of them; a generated
+    answer is one request.
+    """
     requests = member(line, "resps", list, where)
-    if len(requests) != 1 or not isinstance(requests[0], list) or any(isinstance(text, list) for text in requests[0]):
+    if (
+        len(requests) != 1
+        or not isinstance(requests[0], list)
+        or any(isinstance(text, list) for text in requests[0])
+    ):
         raise SourceError(
-            f"'resps' of {where} holds {len(requests)} requests or their log-likelihoods; only tasks that generate one text per "
-            "repeat (output_type generate_until) have CoTs to import."
+            f"'resps' of {where} holds {len(requests)} requests or their log-likelihoods; only"
+            " tasks that generate one text per repeat (output_type generate_until) have CoTs to"
+            " import."
         )
     return strings(requests[0], where)
 
@@ -147,15 +192,24 @@ def _filtered(values: list[Any], repeats: int, where: str) -> list[str | None] |
 
 
 def _request(line: Any, where: str) -> tuple[Prompt, dict[str, Any]]:
-    """Return request and generation arguments: `{"gen_args_0": {"arg_0", "arg_1"}}`, formerly `[[request, arguments]]`."""
+    """Return request and generation arguments: `{"gen_args_0": {"arg_0", "arg_1"}}`, formerly
+    `[[request, arguments]]`.
+    """
     arguments = line.get("arguments")
     if isinstance(arguments, dict):
         first = member(arguments, "gen_args_0", dict, f"the arguments of {where}")
         sent, how = first.get("arg_0"), first.get("arg_1")
-    elif isinstance(arguments, list) and arguments and isinstance(arguments[0], list) and len(arguments[0]) > 1:
+    elif (
+        isinstance(arguments, list)
+        and arguments
+        and isinstance(arguments[0], list)
+        and len(arguments[0]) > 1
+    ):
         sent, how = arguments[0][:2]
     else:
-        refuse(f"'arguments' of {where}", "an object with gen_args_0, or a list of requests", arguments)
+        refuse(
+            f"'arguments' of {where}", "an object with gen_args_0, or a list of requests", arguments
+        )
     if isinstance(sent, list) and len(sent) == 1:
         return _chat(sent[0], where), how if isinstance(how, dict) else {}
     if not isinstance(sent, str):
@@ -186,7 +240,11 @@ def _choices(doc: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _are_texts(values: Any) -> TypeGuard[list[str]]:
-    return isinstance(values, list) and bool(values) and all(isinstance(value, str) for value in values)
+    return (
+        isinstance(values, list)
+        and bool(values)
+        and all(isinstance(value, str) for value in values)
+    )
 
 
 def _info(doc: _Doc, model: str, name: str) -> LLMInfo:
@@ -194,14 +252,25 @@ def _info(doc: _Doc, model: str, name: str) -> LLMInfo:
     temperature = temperature_of(arguments.get("temperature"), where)
     if temperature is None and arguments.get("do_sample") is False:
         temperature = 0.0
-    limit = next((arguments[key] for key in ("max_gen_toks", "max_tokens", "max_new_tokens") if key in arguments), None)
+    limit = next(
+        (
+            arguments[key]
+            for key in ("max_gen_toks", "max_tokens", "max_new_tokens")
+            if key in arguments
+        ),
+        None,
+    )
     return LLMInfo(model, temperature, limit_of(limit, where), decoding(arguments, _DECODING))
 
 
 def _chosen_filter(docs: Sequence[_Doc]) -> str | None:
-    """Return the first filter that kept one answer per repeat of every question and did not keep the whole texts."""
+    """Return the first filter that kept one answer per repeat of every question and did not keep
+    the whole texts.
+    """
     for name in docs[0].filtered if docs else ():
-        answers = [(answer, doc.texts) for doc in docs if (answer := doc.filtered.get(name)) is not None]
+        answers = [
+            (answer, doc.texts) for doc in docs if (answer := doc.filtered.get(name)) is not None
+        ]
         if len(answers) == len(docs) and extracted(answers):
             return name
     return None
@@ -223,7 +292,10 @@ def _doc_notes(docs: Sequence[_Doc]) -> list[str]:
         ),
     )
     if any(doc.arguments != docs[0].arguments for doc in docs):
-        notes.append("The generation arguments differ between questions; those of the first stand in the recording.")
+        notes.append(
+            "The generation arguments differ between questions; those of the first stand in the"
+            " recording."
+        )
     return notes
 
 

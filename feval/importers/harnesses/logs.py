@@ -1,4 +1,6 @@
-"""What logs of evaluation harnesses share: chat requests, decoding, golds, options. Other shapes raise a `SourceError`."""
+"""What logs of evaluation harnesses share: chat requests, decoding, golds, options. Other shapes
+raise a `SourceError`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def chat_prompt(messages: list[Any], where: str) -> Prompt:
 
 
 def text_of(content: object, where: str) -> str:
-    """Return the text of a message: its content, or the texts among its parts, with other parts as "[image]".
+    """Return the text of a message: its content, or the texts among its parts, with other parts as
+    "[image]".
 
     Reasoning parts are left out: they are not what was said; `reasoning_of` gives them.
     """
@@ -48,19 +51,34 @@ def text_of(content: object, where: str) -> str:
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str | None:
-    """Return the reasoning of a message: its reasoning parts (a redacted one has at most a summary), or its field `reasoning`."""
+    """Return the reasoning of a message: its reasoning parts (a redacted one has at most a
+    summary), or its field `reasoning`.
+    """
     content = message.get("content")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    parts = (
+        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
     shown = [
-        part.get("summary") if part.get("redacted") else part.get("reasoning") or part.get("summary")
+        (
+            part.get("summary")
+            if part.get("redacted")
+            else part.get("reasoning") or part.get("summary")
+        )
         for part in parts
         if part.get("type") == "reasoning"
     ]
-    return "\n".join(text for text in (*shown, message.get("reasoning")) if isinstance(text, str) and text) or None
+    return (
+        "\n".join(
+            text for text in (*shown, message.get("reasoning")) if isinstance(text, str) and text
+        )
+        or None
+    )
 
 
 def gold_of(value: object, where: str) -> tuple[str | None, bool]:
-    """Return the gold answer, the first of a list of accepted ones, and whether there are others."""
+    """Return the gold answer, the first of a list of accepted ones, and whether there are
+    others.
+    """
     if isinstance(value, list):
         golds = [gold_text(item, where) for item in value]
         return (golds[0] if golds else None), len(set(golds)) > 1
@@ -68,7 +86,9 @@ def gold_of(value: object, where: str) -> tuple[str | None, bool]:
 
 
 def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return options with the labels A to Z; none where there are more, or where the texts are the labels."""
+    """Return options with the labels A to Z; none where there are more, or where the texts are the
+    labels.
+    """
     labels = string.ascii_uppercase[: len(texts)]
     if len(labels) != len(texts) or [text.strip().strip("().") for text in texts] == list(labels):
         return ()
@@ -76,13 +96,23 @@ def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def decoding(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the named decoding parameters that are set: numbers, texts, true or false, and short lists of texts."""
+    """Return the named decoding parameters that are set: numbers, texts, true or false, and short
+    lists of texts.
+    """
     parameters = {name: values.get(name) for name in names}
-    return {name: value for name, value in parameters.items() if type(value) in _SCALARS or _is_list_of_texts(value)}
+    return {
+        name: value
+        for name, value in parameters.items()
+        if type(value) in _SCALARS or _is_list_of_texts(value)
+    }
 
 
 def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= 64 and all(isinstance(item, str) for item in value)
+    return (
+        isinstance(value, list)
+        and 0 < len(value) <= 64
+        and all(isinstance(item, str) for item in value)
+    )
 
 
 def temperature_of(value: object, where: str) -> float | None:
@@ -100,28 +130,37 @@ def limit_of(value: object, where: str) -> int | None:
         return None
     limit = whole(value)
     if not limit:
-        refuse(f"The limit on output tokens of {where}", f"a whole number from 1 to {LARGEST}", value)
+        refuse(
+            f"The limit on output tokens of {where}", f"a whole number from 1 to {LARGEST}", value
+        )
     return limit
 
 
 def extracted(pools: Iterable[tuple[Sequence[str | None], Sequence[str | None]]]) -> bool:
-    """Return whether stored answers were extracted: not where each is its whole text, whatever its case."""
+    """Return whether stored answers were extracted: not where each is its whole text, whatever its
+    case.
+    """
     pairs = [
         (answer, text)
         for answers, texts in pools
         for answer, text in zip(answers, texts, strict=True)
         if answer is not None
     ]
-    return any(answer.strip().casefold() != (text or "").strip().casefold() for answer, text in pairs)
+    return any(
+        answer.strip().casefold() != (text or "").strip().casefold() for answer, text in pairs
+    )
 
 
 def same_texts_note(pools: Sequence[SourcePool]) -> list[str]:
-    """Say where every question has one text many times: greedy decoding, or one seed sent with each repeat."""
+    """Say where every question has one text many times: greedy decoding, or one seed sent with each
+    repeat.
+    """
     several = [pool for pool in pools if len(pool.texts) > 1]
     if not several or any(len(set(pool.texts)) > 1 for pool in several):
         return []
     note = (
-        "On every question all samples are the same text: the decoding was greedy, or one seed was sent with each of them. "
-        "They are one sample stored several times, and votes over them show nothing."
+        "On every question all samples are the same text: the decoding was greedy, or one seed was"
+        " sent with each of them. They are one sample stored several times, and votes over them"
+        " show nothing."
     )
     return [note]

@@ -1,8 +1,10 @@
-"""The archive of the FEval-TTC reference package (https://arxiv.org/abs/2511.01203): a zip of JSON texts.
+"""The archive of the FEval-TTC reference package (https://arxiv.org/abs/2511.01203): a zip of JSON
+texts.
 
-For a dataset D: `dataset_D.txt` (questions, golds, system prompt), `dataset_D_models.txt` (the LLMs recorded) and
-`LLM_<id>_dataset_D.txt` for each (config, and per question the request and its CoTs). D is the package's own name, which
-stands on our dataset's card; an id without a card is looked up as it is. Nothing is unpacked to disk.
+For a dataset D: `dataset_D.txt` (questions, golds, system prompt), `dataset_D_models.txt` (the LLMs
+recorded) and `LLM_<id>_dataset_D.txt` for each (config, and per question the request and its CoTs).
+D is the package's own name, which stands on our dataset's card; an id without a card is looked up
+as it is. Nothing is unpacked to disk.
 
 Verbatim answers are the stored ones. The stored token counts are the package's own, 1.365 per word.
 """
@@ -18,7 +20,15 @@ from feval.cards.cards import find_dataset_card, our_dataset_id
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.archive import Archive, opened
 from feval.importers.reading import Reader
-from feval.importers.shapes import LARGEST, finish_reason, member, refuse, strings, whole, whole_numbers
+from feval.importers.shapes import (
+    LARGEST,
+    finish_reason,
+    member,
+    refuse,
+    strings,
+    whole,
+    whole_numbers,
+)
 from feval.importers.source import (
     FINISH_REASON_WORDS,
     Imported,
@@ -32,19 +42,32 @@ from feval.recording.content import LLMInfo
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one dataset of an archive, with all its LLMs or those that the request names, one at a time."""
+    """Read one dataset of an archive, with all its LLMs or those that the request names, one at a
+    time.
+    """
     reader = Reader()
     with opened(source) as archive:
         name = _reference_name(archive, request.dataset)
         recorded = _recorded(archive, name, reader)
         for llm in request.llms:
             if llm not in recorded:
-                raise UnknownNameError.of(f"LLM recorded on {name} in {source.name},", llm, recorded)
+                raise UnknownNameError.of(
+                    f"LLM recorded on {name} in {source.name},", llm, recorded
+                )
         questions, system_prompt = _questions(archive, name, request, reader)
     llms = request.llms or recorded
-    notes = ["The token counts are those stored in the archive; its package counts 1.365 tokens per word."]
+    notes = [
+        (
+            "The token counts are those stored in the archive; its package counts 1.365 tokens per"
+            " word."
+        )
+    ]
     return Imported(
-        questions, _llms(source, name, llms, request, len(questions), reader, notes), notes, system_prompt, len(llms)
+        questions,
+        _llms(source, name, llms, request, len(questions), reader, notes),
+        notes,
+        system_prompt,
+        len(llms),
     )
 
 
@@ -70,10 +93,13 @@ def _llms(
         responses = member(record, "responses", list, where)
         if len(responses) != count:
             raise SourceError(
-                f"{where} has {len(responses)} responses to {count} questions; there should be one for each."
+                f"{where} has {len(responses)} responses to {count} questions; there should be one"
+                " for each."
             )
         yield SourceLLM(
-            _info(member(record, "config", dict, where), name, request, where), _pools(responses, where), True
+            _info(member(record, "config", dict, where), name, request, where),
+            _pools(responses, where),
+            True,
         )
         del record, responses
     notes += reader.notes()
@@ -102,13 +128,21 @@ def _pool(response: Any, where: str) -> SourcePool:
     text = member(request, "raw_text", str, f"the request of {where}")
     tokens = whole(request.get("token_cost"))
     if tokens is None:
-        refuse(f"'token_cost' of the request of {where}", "a whole number from 0", request.get("token_cost"))
+        refuse(
+            f"'token_cost' of the request of {where}",
+            "a whole number from 0",
+            request.get("token_cost"),
+        )
     columns = _columns(member(response, "cots", list, where), where)
     return SourcePool(*columns, Prompt.of(text), tokens)
 
 
-def _columns(cots: list[Any], where: str) -> tuple[list[str], list[str | None], list[int], list[str]]:
-    """Texts, answers, tokens and finish reasons; whole columns at a time, and one CoT at a time only to say what is wrong."""
+def _columns(
+    cots: list[Any], where: str
+) -> tuple[list[str], list[str | None], list[int], list[str]]:
+    """Texts, answers, tokens and finish reasons; whole columns at a time, and one CoT at a time
+    only to say what is wrong.
+    """
     try:
         metadata = [cot["metadata"] for cot in cots]
         texts = [cot["raw_text"] for cot in cots]
@@ -136,15 +170,22 @@ def _explain(cots: list[Any], where: str) -> None:
         metadata = member(cot, "metadata", dict, here)
         if "token_cost" not in metadata:
             member(metadata, "token_cost", float, f"the metadata of {here}")
-        finish_reason(member(metadata, "finish_reason", str, f"the metadata of {here}"), f"The finish reason of {here}")
+        finish_reason(
+            member(metadata, "finish_reason", str, f"the metadata of {here}"),
+            f"The finish reason of {here}",
+        )
 
 
 def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:
     """Return the LLMs that the archive lists for a dataset."""
     name = f"dataset_{dataset}_models.txt"
-    llms = strings(member(archive.json(name, reader), "llms", list, archive.where(name)), archive.where(name))
+    llms = strings(
+        member(archive.json(name, reader), "llms", list, archive.where(name)), archive.where(name)
+    )
     if not llms or len(set(llms)) != len(llms):
-        raise SourceError(f"{archive.where(name)} should list each LLM once; it lists {llms!r:.200}.")
+        raise SourceError(
+            f"{archive.where(name)} should list each LLM once; it lists {llms!r:.200}."
+        )
     return tuple(llms)
 
 
@@ -177,7 +218,11 @@ def _reference_name(archive: Archive, dataset: str) -> str:
     name = (card and card.reference_name) or dataset
     names = archive.names()
     if f"dataset_{name}.txt" not in names:
-        datasets = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
+        datasets = [
+            entry[8:-11]
+            for entry in names
+            if entry.startswith("dataset_") and entry.endswith("_models.txt")
+        ]
         raise SourceError(
             f"{archive.path.name} has no dataset {dataset!r} (as {name!r}); "
             f"it has {', '.join(map(our_dataset_id, datasets)) or 'none':.600}."

@@ -1,11 +1,12 @@
-"""Outputs of LINC (EMNLP 2023, https://arxiv.org/abs/2310.15164): `<run>_generations_prc.json` and the files beside it.
+"""Outputs of LINC (EMNLP 2023, https://arxiv.org/abs/2310.15164): `<run>_generations_prc.json` and
+the files beside it.
 
-A JSON array: per question a list of labels, one per sample: True, False, Uncertain, or Error. Beside it may lie
-`<run>_references.json` (gold labels), `<run>_generations_raw.json` (texts) and `<run>_results.json` (task and model), all in the
-same order. Nobody stores the questions' texts.
+A JSON array: per question a list of labels, one per sample: True, False, Uncertain, or Error.
+Beside it may lie `<run>_references.json` (gold labels), `<run>_generations_raw.json` (texts) and
+`<run>_results.json` (task and model), all in the same order. Nobody stores the questions' texts.
 
-Verbatim answers are the labels, with Error read as no answer: its authors drop it before they take the majority, and a question
-with nothing else is wrong.
+Verbatim answers are the labels, with Error read as no answer: its authors drop it before they take
+the majority, and a question with nothing else is wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from pathlib import Path
 from feval.errors import SourceError
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import refuse, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+)
 from feval.recording.content import LLMInfo
 
 _SUFFIX = "_generations_prc.json"
@@ -36,7 +44,9 @@ def _sibling(source: Path, part: str) -> Path | None:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the JSON labels of one run. The request names the LLM unless results do, and may have the questions."""
+    """Read the JSON labels of one run. The request names the LLM unless results do, and may have
+    the questions.
+    """
     reader = Reader()
     labels = _labels(reader, source)
     golds = _golds(reader, source, len(labels))
@@ -48,7 +58,9 @@ def read(source: Path, request: ImportRequest) -> Imported:
     ]
     # Only a questions file has the texts.
     text = "" if request.questions is None else None
-    questions = [SourceQuestion(request.question_id(row), text, gold) for row, gold in enumerate(golds)]
+    questions = [
+        SourceQuestion(request.question_id(row), text, gold) for row, gold in enumerate(golds)
+    ]
     notes = _notes(labels, has_texts=texts is not None, has_questions=request.questions is not None)
     return Imported(questions, [SourceLLM(llm, pools)], [*notes, *reader.notes()])
 
@@ -59,7 +71,9 @@ def _labels(reader: Reader, source: Path) -> list[list[str]]:
         for position, label in enumerate(labels):
             if label not in _LABELS and label != _ERROR:
                 refuse(
-                    f"Sample {position} of question {row} of {source.name}", "True, False, Uncertain or Error", label
+                    f"Sample {position} of question {row} of {source.name}",
+                    "True, False, Uncertain or Error",
+                    label,
                 )
     return rows
 
@@ -79,7 +93,8 @@ def _golds(reader: Reader, source: Path, count: int) -> list[str] | list[None]:
     golds = strings(reader.entries(read_bytes(path), path.name), path.name)
     if len(golds) != count:
         raise SourceError(
-            f"{path.name} has {len(golds)} gold labels and {source.name} {count} questions; they should be of one run."
+            f"{path.name} has {len(golds)} gold labels and {source.name} {count} questions; they"
+            " should be of one run."
         )
     return golds
 
@@ -91,13 +106,16 @@ def _texts(reader: Reader, source: Path, labels: list[list[str]]) -> list[list[s
     texts = _lists(reader, path)
     if [len(row) for row in texts] != [len(row) for row in labels]:
         raise SourceError(
-            f"{path.name} and {source.name} have other numbers of questions or samples; they should be of one run."
+            f"{path.name} and {source.name} have other numbers of questions or samples; they should"
+            " be of one run."
         )
     return texts
 
 
 def _model(reader: Reader, source: Path) -> str:
-    """Return the model with the task as its variant, from the results: "gpt-4@folio-cot-8shot"; empty where they name none."""
+    """Return the model with the task as its variant, from the results: "gpt-4@folio-cot-8shot";
+    empty where they name none.
+    """
     path = _sibling(source, "results")
     results = reader.json(read_bytes(path), path.name) if path is not None else {}
     config = results.get("config") if isinstance(results, dict) else None
@@ -109,13 +127,17 @@ def _model(reader: Reader, source: Path) -> str:
 
 
 def _notes(labels: list[list[str]], *, has_texts: bool, has_questions: bool) -> list[str]:
-    notes = counted_notes(("Labels 'Error', which were read as no answer", sum(row.count(_ERROR) for row in labels)))
+    notes = counted_notes(
+        ("Labels 'Error', which were read as no answer", sum(row.count(_ERROR) for row in labels))
+    )
     if not has_texts:
         notes.append(
-            "The texts are not beside the labels; each label stands for its text, so that output tokens and dollars are too low."
+            "The texts are not beside the labels; each label stands for its text, so that output"
+            " tokens and dollars are too low."
         )
     if not has_questions:
         notes.append(
-            "The source has no question texts; requests and their tokens are not known, so nothing can be priced."
+            "The source has no question texts; requests and their tokens are not known, so nothing"
+            " can be priced."
         )
     return notes

@@ -1,4 +1,6 @@
-"""Parquet of `feval export`: its metadata says what rows cannot, so that the same recording comes back."""
+"""Parquet of `feval export`: its metadata says what rows cannot, so that the same recording comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ class Facts(_Facts):
         version: of this model.
         datasets: by id.
         scorers: by name.
-        without_rows: questions on which an LLM has no CoTs: the place among its questions, and columns with values.
+        without_rows: questions on which an LLM has no CoTs: the place among its questions, and
+            columns with values.
     """
 
     version: int
@@ -75,13 +78,17 @@ class Facts(_Facts):
         """
         if dataset not in self.datasets and len(self.datasets) > 1:
             raise UnknownNameError.of(
-                "dataset in the exported table", dataset, self.datasets, "Leave out --dataset for all."
+                "dataset in the exported table",
+                dataset,
+                self.datasets,
+                "Leave out --dataset for all.",
             )
         return self.datasets.get(dataset) or next(iter(self.datasets.values()))
 
 
 def facts_of(source: Path) -> Facts | None:
-    """Return the facts in the metadata of a Parquet file; `None` where it is another file, or was not exported by feval.
+    """Return the facts in the metadata of a Parquet file; `None` where it is another file, or was
+    not exported by feval.
 
     Raises:
         SourceError: they are not as an export writes them.
@@ -101,10 +108,13 @@ def facts_of(source: Path) -> Facts | None:
         facts = Facts.model_validate_json(data)
     except ValidationError as error:
         raise SourceError(
-            f"{source} says that feval exported it, and its metadata {sentence(error)}. Export it again."
+            f"{source} says that feval exported it, and its metadata {sentence(error)}. Export it"
+            " again."
         ) from error
     if facts.version > FACTS_VERSION:
-        raise SourceError(f"{source} was exported by a later feval. Install that, or export it as JSON Lines.")
+        raise SourceError(
+            f"{source} was exported by a later feval. Install that, or export it as JSON Lines."
+        )
     return facts
 
 
@@ -122,7 +132,9 @@ def read(source: Path, request: ImportRequest, facts: Facts) -> Imported:
 
 
 def _chosen(asked: str, facts: Facts) -> dict[str, str]:
-    """Return the datasets to read, each with its id in the recording: the one that was asked for, or all; one is renamed."""
+    """Return the datasets to read, each with its id in the recording: the one that was asked for,
+    or all; one is renamed.
+    """
     if asked and asked not in facts.datasets:
         return {next(iter(facts.datasets)): asked}
     return {dataset: dataset for dataset in facts.datasets if asked in ("", dataset)}
@@ -130,7 +142,9 @@ def _chosen(asked: str, facts: Facts) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Asked:
-    """The questions that an LLM was asked so far: how many, the last one, and those to come that have no rows."""
+    """The questions that an LLM was asked so far: how many, the last one, and those to come that
+    have no rows.
+    """
 
     without_rows: deque[tuple[int, Row]] = field(default_factory=deque)
     count: int = 0
@@ -164,7 +178,9 @@ class _Part:
                 asked.last, asked.count = question, asked.count + 1
         values = self._rows.recognised(_line(row), self._reader, where)
         if values.get("id") is None:
-            raise SourceError(f"{where[0].upper()}{where[1:]} has no question_id, which every exported row has.")
+            raise SourceError(
+                f"{where[0].upper()}{where[1:]} has no question_id, which every exported row has."
+            )
         self._rows.add_row(self._rows.add_question(values["id"], values, where), values, where)
 
     def _add_without_rows(self, asked: _Asked, place: int | None = None) -> None:
@@ -173,9 +189,14 @@ class _Part:
             _, line = asked.without_rows.popleft()
             values = self._rows.recognised(_line(line), self._reader, self._where)
             if values.get("id") is None:
-                raise SourceError(f"{self._where} names a question without its id. Export it again.")
+                raise SourceError(
+                    f"{self._where} names a question without its id. Export it again."
+                )
             self._rows.add_row(
-                self._rows.add_question(values["id"], values, self._where), values, self._where, cot=False
+                self._rows.add_question(values["id"], values, self._where),
+                values,
+                self._where,
+                cot=False,
             )
             asked.count += 1
             place = None if place is None else place + 1
@@ -186,7 +207,8 @@ class _Part:
             self._add_without_rows(asked)
         imported = self._rows.imported(reader)
         scorers = {
-            name: ScorerInfo(name, scorer.kind, scorer.parameters) for name, scorer in self._facts.scorers.items()
+            name: ScorerInfo(name, scorer.kind, scorer.parameters)
+            for name, scorer in self._facts.scorers.items()
         }
         return replace(
             imported,
@@ -203,7 +225,9 @@ class _Part:
 
 
 def _line(row: Mapping[str, Any]) -> Row:
-    """Return a row as `feval import jsonl` has it: without what is not known; an answer that is null is no answer."""
+    """Return a row as `feval import jsonl` has it: without what is not known; an answer that is
+    null is no answer.
+    """
     line: Row = {}
     for name, value in row.items():
         kind, dot, scorer = name.partition(".")

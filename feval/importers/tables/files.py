@@ -1,7 +1,9 @@
-"""Rows of tables in files, as JSON values: CSV, Parquet, Arrow, JSON Lines and JSON documents, a block at a time.
+"""Rows of tables in files, as JSON values: CSV, Parquet, Arrow, JSON Lines and JSON documents, a
+block at a time.
 
-The format is recognised by the first bytes, not the name. CSV, JSON Lines and JSON may be compressed by gzip. A cell of CSV is
-text, and missing where nothing stands in it, not even quotes. NaN is a missing value everywhere.
+The format is recognised by the first bytes, not the name. CSV, JSON Lines and JSON may be
+compressed by gzip. A cell of CSV is text, and missing where nothing stands in it, not even quotes.
+NaN is a missing value everywhere.
 """
 
 from __future__ import annotations
@@ -48,13 +50,27 @@ Choice = Callable[[list[str]], Sequence[str]]
 
 _BLOCK_BYTES = 4 << 20  # of CSV: a row must fit, and Arrow takes some eighty times as much memory
 _ROWS_AT_ONCE = 128  # as Python's values
-_PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
-_CHECKED_BYTES = 64 << 20  # a larger Parquet table is not looked through for bombs, but bounded as it is read
+_PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = (
+    b"PAR1",
+    b"ARROW1",
+    b"\xff\xff\xff\xff",
+    b"\xef\xbb\xbf",
+)
+# a larger Parquet table is not looked through for bombs, but bounded as it is read
+_CHECKED_BYTES = 64 << 20
 _MOST_TIMES = 1000
 _MOST_COLUMNS = 20_000
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")  # as exports keep spreadsheets from taking a text for a formula
-_EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]  # how the header of an export begins
-_PLAIN = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+# as exports keep spreadsheets from taking a text for a formula
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
+# how the header of an export begins
+_EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]
+_PLAIN = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_null,
+)
 _TABLES = ("*.parquet", "*.jsonl*", "*.csv*", "*.tsv*", "*.arrow", "*.feather", "*.json")
 
 
@@ -76,7 +92,8 @@ class TableFile:
         name: its name.
         columns: names of its columns; `None` where each row has its own.
         rows: its rows, counted from 1, without a header.
-        cells_are_text: whether numbers are written as text, and an empty text is written as nothing.
+        cells_are_text: whether numbers are written as text, and an empty text is written as
+            nothing.
     """
 
     name: str
@@ -86,15 +103,22 @@ class TableFile:
 
 
 def table_files(source: Path) -> list[Path]:
-    """Return the files of a source: itself; or those that a pattern such as `train-*.parquet` fits, or of a folder, by name."""
+    """Return the files of a source: itself; or those that a pattern such as `train-*.parquet` fits,
+    or of a folder, by name.
+    """
     if source.is_dir():
-        files = next((sorted(source.glob(pattern)) for pattern in _TABLES if any(source.glob(pattern))), [])
+        files = next(
+            (sorted(source.glob(pattern)) for pattern in _TABLES if any(source.glob(pattern))), []
+        )
     elif not source.exists() and set(source.name) & {"*", "?"}:
         files = sorted(path for path in source.parent.glob(source.name) if path.is_file())
     else:
         return [regular_file(source)]
     if not files:
-        raise SourceError(f"{source} has no tables: no file there is named as Parquet, CSV, JSON Lines or Arrow are.")
+        raise SourceError(
+            f"{source} has no tables: no file there is named as Parquet, CSV, JSON Lines or Arrow"
+            " are."
+        )
     return files
 
 
@@ -108,8 +132,10 @@ def opened_table(
         path: the file.
         reader: reads JSON, and counts what is odd in it.
         member: of a JSON document, the list of its rows; its other members apply to each row.
-        choose: called with the names of the columns, where the file states them; of Parquet only those it returns are read.
-        escaped: whether cells of CSV are written as exports write them, against formulas; an export is recognised as one.
+        choose: called with the names of the columns, where the file states them; of Parquet only
+            those it returns are read.
+        escaped: whether cells of CSV are written as exports write them, against formulas; an export
+            is recognised as one.
 
     Raises:
         SourceError: it is no table, or damaged.
@@ -137,7 +163,9 @@ def opened_table(
 def _lines(path: Path, reader: Reader) -> _Rows:
     with closing(read_lines(path)) as lines:
         for number, row in reader.json_lines(lines, path.name):
-            yield TableRow(f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}"))
+            yield TableRow(
+                f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}")
+            )
 
 
 def _document(path: Path, reader: Reader, member: str) -> _Rows:
@@ -149,7 +177,9 @@ def _document(path: Path, reader: Reader, member: str) -> _Rows:
     if not isinstance(document, list):
         refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", document)
     for number, row in enumerate(document, 1):
-        yield TableRow(f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}"))
+        yield TableRow(
+            f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}")
+        )
 
 
 def _object(row: Any, where: str) -> Row:
@@ -157,7 +187,9 @@ def _object(row: Any, where: str) -> Row:
 
 
 def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]]:
-    """Read CSV: every cell as text. The header says what separates cells: a tab, a comma or a semicolon."""
+    """Read CSV: every cell as text. The header says what separates cells: a tab, a comma or a
+    semicolon.
+    """
     with opened(path) as stream:
         header = stream.readline(_BLOCK_BYTES)
     if not header.strip():
@@ -167,13 +199,18 @@ def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]
     separator = next((each for each in "\t,;" if each.encode() in header), ",")
     columns = _csv_names(path, separator)
     rows = _numbered(_csv_blocks(path, separator, columns), path)
-    return (_unescaped(rows) if escaped or columns[: len(_EXPORTED)] == _EXPORTED else rows), columns
+    return (
+        _unescaped(rows) if escaped or columns[: len(_EXPORTED)] == _EXPORTED else rows
+    ), columns
 
 
 def _unescaped(rows: _Rows) -> _Rows:
     with closing(rows):
         for row in rows:
-            cells = {name: text[1:] if text and _ESCAPED.match(text) else text for name, text in row.cells.items()}
+            cells = {
+                name: text[1:] if text and _ESCAPED.match(text) else text
+                for name, text in row.cells.items()
+            }
             yield TableRow(row.where, cells)
 
 
@@ -189,7 +226,8 @@ def _opened_csv(path: Path, separator: str, columns: list[str]) -> Iterator[Any]
             quoted_strings_can_be_null=False,
         ),
     }
-    # Arrow reads ahead in a thread of its own: of a Python stream it would call Python there, also while Python ends.
+    # Arrow reads ahead in a thread of its own: of a Python stream it would call Python there, also
+    # while Python ends.
     with disk_errors(path), _arrow_errors(path, "CSV"), pa.OSFile(str(path)) as file:
         stream = pa.CompressedInputStream(file, "gzip") if is_compressed(path) else file
         with stream, pyarrow.csv.open_csv(stream, **options) as table:
@@ -205,7 +243,8 @@ def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
     size, expanded = path.stat().st_size if is_compressed(path) else None, 0
     with _opened_csv(path, separator, columns) as table:
         for block in table:
-            if size is not None:  # of a cell there are four bytes of where it begins, and in the file one behind it
+            # of a cell there are four bytes of where it begins, and in the file one behind it
+            if size is not None:
                 expanded += block.nbytes - 3 * block.num_rows * block.num_columns
                 check_bounds(expanded, size, str(path))
             yield block
@@ -223,7 +262,9 @@ def _parquet_blocks(path: Path, choose: Choice) -> _Blocks:
         for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             most -= block.nbytes
             if most < 0:
-                raise SourceError(f"{path} expands to more than {_MOST_TIMES} times its bytes, as no table does.")
+                raise SourceError(
+                    f"{path} expands to more than {_MOST_TIMES} times its bytes, as no table does."
+                )
             yield block
 
 
@@ -231,9 +272,11 @@ def _parquet_blocks(path: Path, choose: Choice) -> _Blocks:
 def opened_parquet(
     path: Path, choose: Choice, *, checked_bytes: float = math.inf
 ) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
-    """Open a Parquet file; yield it and the columns that were chosen, which expand to no more than a source may.
+    """Open a Parquet file; yield it and the columns that were chosen, which expand to no more than
+    a source may.
 
-    A file larger than `checked_bytes` is not checked, and is read in small pieces: its reader has to bound what it takes.
+    A file larger than `checked_bytes` is not checked, and is read in small pieces: its reader has
+    to bound what it takes.
 
     Raises:
         SourceError: it is no Parquet file, damaged, or expands beyond the bounds.
@@ -242,7 +285,11 @@ def opened_parquet(
         if stream.read(len(_PARQUET)) != _PARQUET:
             raise SourceError(f"{path} is not a Parquet file. Is the format the right one?")
         size = path.stat().st_size
-        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size <= checked_bytes else None
+        data = (
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            if size <= checked_bytes
+            else None
+        )
     try:
         with (
             pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
@@ -257,8 +304,11 @@ def opened_parquet(
             yield file, columns
     except DamagedRecordingError as error:
         raise SourceError(str(error)) from error
-    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
-        raise SourceError(f"{path} is a damaged Parquet file: {error}. Get the file again.") from error
+    # a ValueError: no UTF-8, or one name twice
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise SourceError(
+            f"{path} is a damaged Parquet file: {error}. Get the file again."
+        ) from error
 
 
 def _arrow(path: Path) -> tuple[_Rows, list[str]]:
@@ -267,8 +317,8 @@ def _arrow(path: Path) -> tuple[_Rows, list[str]]:
         for field in table.schema:
             if kind := _shares_values(field.type):
                 raise SourceError(
-                    f"{path} has the column {field.name!r:.60} of the type {kind!s:.60}, which is not read; write it as text, "
-                    "numbers or lists, such as pandas and polars do."
+                    f"{path} has the column {field.name!r:.60} of the type {kind!s:.60}, which is"
+                    " not read; write it as text, numbers or lists, such as pandas and polars do."
                 )
         return _numbered(_arrow_blocks(path), path), columns
 
@@ -295,14 +345,22 @@ def _pieces(block: Any) -> Iterator[Any]:
 
 
 def _most_bytes(path: Path) -> int:
-    """Return what a table of Arrow may expand to; one that is large already, as a large table of Parquet."""
+    """Return what a table of Arrow may expand to; one that is large already, as a large table of
+    Parquet.
+    """
     size = path.stat().st_size
     most = _CHECKED_BYTES + _MOST_TIMES * size
-    return most if size > _CHECKED_BYTES else min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+    return (
+        most
+        if size > _CHECKED_BYTES
+        else min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+    )
 
 
 def _shares_values(kind: Any) -> Any:
-    """Return the type, if any in a type, by which many rows of a list are one value; `None` otherwise."""
+    """Return the type, if any in a type, by which many rows of a list are one value; `None`
+    otherwise.
+    """
     types = pa.types
     if (
         types.is_run_end_encoded(kind)
@@ -321,13 +379,17 @@ def _shares_values(kind: Any) -> Any:
 
 @contextmanager
 def _opened_arrow(path: Path) -> Iterator[Any]:
-    """Open a file of Arrow's IPC format, with or without a footer (Feather version 2 is the former), checked for bombs.
+    """Open a file of Arrow's IPC format, with or without a footer (Feather version 2 is the
+    former), checked for bombs.
 
-    A file with a footer is a stream behind eight bytes; the footer could name other messages, and is left alone.
+    A file with a footer is a stream behind eight bytes; the footer could name other messages, and
+    is left alone.
     """
     with disk_errors(path), _arrow_errors(path, "Arrow"), pa.memory_map(str(path)) as file:
         data = file.read_buffer()
-        stream = data.slice(8) if data.slice(0, len(_ARROW_FILE)).to_pybytes() == _ARROW_FILE else data
+        stream = (
+            data.slice(8) if data.slice(0, len(_ARROW_FILE)).to_pybytes() == _ARROW_FILE else data
+        )
         check_stream(stream, _most_bytes(path), most_values(data.size))
         with pa.ipc.open_stream(pa.BufferReader(stream)) as table:
             yield table
@@ -341,17 +403,20 @@ def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
         reason = " ".join(str(error).split())[:300].rstrip(".")
         if "straddling" in reason:
             raise SourceError(
-                f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of CSV; write the table as "
-                "Parquet or JSON Lines."
+                f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of"
+                " CSV; write the table as Parquet or JSON Lines."
             ) from error
-        raise SourceError(f"{path} is not readable as {kind}: {reason}. Correct it or get the file again.") from error
+        raise SourceError(
+            f"{path} is not readable as {kind}: {reason}. Correct it or get the file again."
+        ) from error
 
 
 def check_width(name: str, columns: int) -> None:
     """Raise a `SourceError` where a table has more columns than any has."""
     if columns > _MOST_COLUMNS:
         raise SourceError(
-            f"{name} has more than {_MOST_COLUMNS:,} columns, as no table of CoTs has. Put what differs from row to row into one."
+            f"{name} has more than {_MOST_COLUMNS:,} columns, as no table of CoTs has. Put what"
+            " differs from row to row into one."
         )
 
 
@@ -367,7 +432,9 @@ def _numbered(blocks: _Blocks, path: Path) -> _Rows:
     number = 0
     with closing(blocks):
         for block in blocks:
-            checks = [(field.name, _check(field.type)) for field in block.schema if _check(field.type)]
+            checks = [
+                (field.name, _check(field.type)) for field in block.schema if _check(field.type)
+            ]
             for start in range(0, block.num_rows, _ROWS_AT_ONCE):
                 for row in _values(block.slice(start, _ROWS_AT_ONCE), path):
                     number += 1
@@ -388,14 +455,16 @@ def _values(block: Any, path: Path) -> list[Row]:
 
 
 def shortest_floats(table: Any) -> Any:
-    """Return a table or batch whose 32-bit floats are the shortest decimals that read back as them: 0.1, not 0.10000000149.
+    """Return a table or batch whose 32-bit floats are the shortest decimals that read back as them:
+    0.1, not 0.10000000149.
 
     So are columns of 16-bit floats.
     """
     for place, field in enumerate(table.schema):
         if pa.types.is_float16(field.type):  # which Arrow writes with all digits
             numbers = [
-                None if each is None else float(str(np.float16(each))) for each in table.column(place).to_pylist()
+                None if each is None else float(str(np.float16(each)))
+                for each in table.column(place).to_pylist()
             ]
             table = table.set_column(place, field.name, pa.array(numbers, pa.float64()))
             continue
@@ -407,7 +476,9 @@ def shortest_floats(table: Any) -> Any:
 
 
 def _retyped(kind: Any, leaf: Any) -> Any:
-    """Return a type with another one in the place of 32-bit floats, in lists and structs as well."""
+    """Return a type with another one in the place of 32-bit floats, in lists and structs as
+    well.
+    """
     if pa.types.is_float32(kind):
         return leaf
     if pa.types.is_struct(kind):
@@ -415,7 +486,11 @@ def _retyped(kind: Any, leaf: Any) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         listed = kind.value_field.with_type(_retyped(kind.value_type, leaf))
         return pa.list_(listed) if pa.types.is_list(kind) else pa.large_list(listed)
-    return pa.list_(leaf) if pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type) else kind
+    return (
+        pa.list_(leaf)
+        if pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
+        else kind
+    )
 
 
 def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
@@ -431,11 +506,14 @@ def _finite(value: float | None) -> float | str | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN becomes `None`, infinity, bytes and others text."""
+    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN becomes `None`, infinity, bytes
+    and others text.
+    """
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, float | Decimal):
-        return None if isinstance(value, Decimal) and value.is_nan() else _finite(float(value))  # float refuses sNaN
+        # float refuses sNaN
+        return None if isinstance(value, Decimal) and value.is_nan() else _finite(float(value))
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Mapping):

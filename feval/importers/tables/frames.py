@@ -19,7 +19,8 @@ from feval.importers.tables.layouts import layout_of
 from feval.recording.reader import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
-_NARROW = {  # pandas' types of few bits -> NumPy's, which are written in as many digits as they stand for
+# pandas' types of few bits -> NumPy's, which are written in as many digits as they stand for
+_NARROW = {
     "float16": "float16", "float32": "float32", "Float32": "float32", "float[pyarrow]": "float32",
     "halffloat[pyarrow]": "float16",
 }  # fmt: skip
@@ -40,20 +41,23 @@ def from_dataframe(
 ) -> Recording:
     """Make a recording from a table in memory with a row for each CoT, and open it.
 
-    `docs/importing.md` says which columns are recognised by their names. The recording is what `feval import table` makes of the
-    same rows in a file.
+    `docs/importing.md` says which columns are recognised by their names. The recording is what
+    `feval import table` makes of the same rows in a file.
 
     Args:
-        table: a DataFrame of pandas or polars, anything else that exports an Arrow stream (`__arrow_c_stream__`), dicts, or what
-            yields them one by one, such as a Dataset or IterableDataset of `datasets`.
+        table: a DataFrame of pandas or polars, anything else that exports an Arrow stream
+            (`__arrow_c_stream__`), dicts, or what yields them one by one, such as a Dataset or
+            IterableDataset of `datasets`.
         dataset: id of the dataset; `None`: a column names it.
         llm: name of the LLM, or of the one to take where a column names several.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
         map: feval's column -> the table's, such as {"question": "prompt"}.
-        scores: a column with scores, several, or scorer -> column; a list in a cell has a score for each step.
+        scores: a column with scores, several, or scorer -> column; a list in a cell has a score for
+            each step.
         ignore: a column that is not read, whatever its name, or several.
         layout: a published layout, or a mapping file.
-        out: folder to create; `None`: a temporary one, which goes when nothing refers to the recording any more.
+        out: folder to create; `None`: a temporary one, which goes when nothing refers to the
+            recording any more.
         options: further arguments of `import_recording`, such as `counter` or `questions`.
 
     Raises:
@@ -66,16 +70,31 @@ def from_dataframe(
         source = Path(folder) / "dataframe"
         try:
             _write(table, source)
-        except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (
+            pa.ArrowException,
+            AttributeError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise UsageError(
-                f"The {type(table).__name__} could not be read as a table: {error!s:.300}. Give a DataFrame, an Arrow table or "
-                "a list of dicts with plain values, a row for each CoT."
+                f"The {type(table).__name__} could not be read as a table: {error!s:.300}. Give a"
+                " DataFrame, an Arrow table or a list of dicts with plain values, a row for each"
+                " CoT."
             ) from error
         kept = Path(tempfile.mkdtemp(prefix="feval-")) if out is None else None
         made = Path(str(out)) if kept is None else kept / "recording"
         try:
             import_recording(
-                "table", source, made, dataset=dataset, llm=llm, answer_kind=answer_kind, layout=meanings, **options
+                "table",
+                source,
+                made,
+                dataset=dataset,
+                llm=llm,
+                answer_kind=answer_kind,
+                layout=meanings,
+                **options,
             )
             recording = open_recording(made)
         except BaseException:
@@ -100,23 +119,34 @@ def _write(table: Any, path: Path) -> None:
             if not hasattr(table, "to_dict"):
                 raise
     if not getattr(getattr(table, "columns", None), "is_unique", True):
-        raise UsageError("The table has two columns of one name, of which one would be lost; rename one of them.")
+        raise UsageError(
+            "The table has two columns of one name, of which one would be lost; rename one of them."
+        )
     rows = table
-    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # a Dataset of `datasets` yields its rows by itself
+    # a Dataset of `datasets` yields its rows by itself
+    if hasattr(table, "to_dict") and hasattr(table, "columns"):
         if hasattr(table, "to_dicts"):  # polars
             rows = table.to_dicts()
-        else:  # pandas, which would widen what it keeps in 32 bits to more digits than it stands for
-            narrow = {name: _NARROW[str(kind)] for name, kind in table.dtypes.items() if str(kind) in _NARROW}
+        # pandas, which would widen what it keeps in 32 bits to more digits than it stands for
+        else:
+            narrow = {
+                name: _NARROW[str(kind)]
+                for name, kind in table.dtypes.items()
+                if str(kind) in _NARROW
+            }
             words = table.astype(narrow).astype(dict.fromkeys(narrow, str))
             rows = words.astype(dict.fromkeys(narrow, float)).to_dict(orient="records")
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(
-            f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."
+            "A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT;"
+            f" {type(table).__name__} was given."
         )
     with path.open("w", encoding="ascii") as file:
         for number, row in enumerate(rows, 1):
             if not isinstance(row, Mapping):
-                raise UsageError(f"Row {number} of the table should be a dict; {type(row).__name__} was given.")
+                raise UsageError(
+                    f"Row {number} of the table should be a dict; {type(row).__name__} was given."
+                )
             file.write(json.dumps(plain(row), allow_nan=False) + "\n")
 
 

@@ -1,18 +1,20 @@
-"""What the columns of a table mean where their names do not say it: mapping files (TOML), `--map` and `--score`.
+"""What the columns of a table mean where their names do not say it: mapping files (TOML), `--map`
+and `--score`.
 
 A mapping file has these keys, all optional; `published/` has those of well-known publications.
 
     title = "what it reads, for people"
     source = "where the format is described"
-    rows = "records"                  # member of one JSON document that is the list of rows; the others apply to each row
-    lists = ["completions", "preds"]  # columns that hold a list with an entry for each CoT of the row's question
-    ignored = ["solution"]            # columns that are not read, whatever their names
-    no_answer = ["None"]              # texts that stand for no answer in the column of extracted answers
+    rows = "records"                  # member of one JSON document that is the list of rows; the
+    others apply to each row lists = ["completions", "preds"]  # columns that hold a list with an
+    entry for each CoT of the row's question ignored = ["solution"]            # columns that are
+    not read, whatever their names no_answer = ["None"]              # texts that stand for no
+    answer in the column of extracted answers
 
-    [columns]                         # feval's column = the table's; a dot leads into a nested member
-    question = "problem"
-    [scores]                          # scorer = column, of scores or of lists with a score for each step
-    prm = "rewards"
+    [columns]                         # feval's column = the table's; a dot leads into a nested
+    member question = "problem"
+    [scores]                          # scorer = column, of scores or of lists with a score for each
+    step prm = "rewards"
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Layout:
     Attributes:
         columns: feval's column -> the table's, where a file may lack it.
         scores: scorer -> the table's column, likewise.
-        required: columns of the table that somebody named for this table, so that it must have them.
+        required: columns of the table that somebody named for this table, so that it must have
+            them.
         lists: columns of the table with a list that has an entry for each CoT.
         ignored: columns that are not read.
         no_answer: texts of extracted answers that stand for none.
@@ -84,12 +87,15 @@ def layout_of(
     scores: Mapping[str, str] | Iterable[str] = (),
     ignored: Iterable[str] = (),
 ) -> Layout:
-    """Return a layout from a mapping file, and what is said of single columns, which overrules the file.
+    """Return a layout from a mapping file, and what is said of single columns, which overrules the
+    file.
 
     Args:
-        layout: the name of a published one (`layout_names`), or the path of a TOML file; `None`: names of columns decide.
+        layout: the name of a published one (`layout_names`), or the path of a TOML file; `None`:
+            names of columns decide.
         columns: feval's column -> the table's, or texts "feval's=the table's".
-        scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the scorer, too.
+        scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the
+            scorer, too.
         ignored: columns of the table that are not read.
 
     Raises:
@@ -102,12 +108,15 @@ def layout_of(
     named, unread = {*columns.values(), *scores.values()}, frozenset(ignored)
     if both := sorted(named & unread):
         raise UsageError(
-            f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave one of them out."
+            f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave"
+            " one of them out."
         )
     return replace(
         known,
-        columns={name: column for name, column in known.columns.items() if column not in unread} | columns,
-        scores={name: column for name, column in known.scores.items() if column not in unread} | scores,
+        columns={name: column for name, column in known.columns.items() if column not in unread}
+        | columns,
+        scores={name: column for name, column in known.scores.items() if column not in unread}
+        | scores,
         required=frozenset(named | unread),
         lists=tuple(column for column in known.lists if column not in unread),
         ignored=known.ignored - named | unread,
@@ -131,7 +140,9 @@ def _pairs(texts: Mapping[str, str] | Iterable[str], option: str, *, alone: bool
             form = "SCORER=COLUMN or COLUMN, such as --score prm=rewards" if alone else _NAME_FIRST
             raise UsageError(f"{option} takes {form}; {text!r:.80} was given.")
         if pairs.setdefault(name, column) != column:
-            raise UsageError(f"{option} gives {name!r} two columns, {pairs[name]!r} and {column!r}; name one.")
+            raise UsageError(
+                f"{option} gives {name!r} two columns, {pairs[name]!r} and {column!r}; name one."
+            )
     return pairs
 
 
@@ -139,21 +150,31 @@ def _read(layout: str | Path) -> Layout:
     path = Path(layout)
     if path.suffix != ".toml" and not path.exists():
         if str(layout) not in layout_names():
-            raise UnknownNameError.of("layout", str(layout), layout_names(), "A file of your own ends in .toml.")
+            raise UnknownNameError.of(
+                "layout", str(layout), layout_names(), "A file of your own ends in .toml."
+            )
         path = _FOLDER / f"{layout}.toml"
     try:
         values = tomllib.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
         require_shallow(values)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise SourceError(f"The mapping file {path} cannot be read: {reason}. It should be TOML.") from error
+        raise SourceError(
+            f"The mapping file {path} cannot be read: {reason}. It should be TOML."
+        ) from error
     for key, value in values.items():
         if key not in _KEYS:
             raise UnknownNameError.of(f"key in the mapping file {path}", key, _KEYS)
-        texts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        texts = (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        )
         if not (isinstance(value, _KEYS[key]) and all(isinstance(text, str) for text in texts)):
-            kind = {"str": "text", "list": "a list of texts", "dict": "a table of texts"}[_KEYS[key].__name__]
-            raise SourceError(f"{key!r} in the mapping file {path} should be {kind}; found {value!r:.80}.")
+            kind = {"str": "text", "list": "a list of texts", "dict": "a table of texts"}[
+                _KEYS[key].__name__
+            ]
+            raise SourceError(
+                f"{key!r} in the mapping file {path} should be {kind}; found {value!r:.80}."
+            )
     return Layout(
         values.get("columns", {}),
         values.get("scores", {}),

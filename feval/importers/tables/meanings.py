@@ -1,4 +1,6 @@
-"""What the columns of a table mean: by a layout, by the catalogue of `feval.importers.columns`, or by other usual names."""
+"""What the columns of a table mean: by a layout, by the catalogue of `feval.importers.columns`, or
+by other usual names.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,27 @@ NAMES: Mapping[str, Column] = names_of("question", "request", "llm", "cot")
 _DATASET = "dataset"
 _USUAL: Mapping[str, tuple[str, ...]] = {
     _DATASET: (_DATASET, "dataset_name", "dataset_id", "benchmark", "task_name"),
-    "id": ("qid", "problem_id", "task_id", "example_id", "doc_id", "question_idx", "problem_idx", "question_index", "unique_id"),
+    "id": ("qid", "problem_id", "task_id", "example_id", "doc_id", "question_idx", "problem_idx",
+    "question_index", "unique_id"),
     "question": ("query", "instruction", "question_text", "problem_text", "input"),
     "gold": (
-        "reference", "reference_answer", "gold_answer", "gold_label", "correct_answer", "expected_answer", "expected",
+        "reference", "reference_answer", "gold_answer", "gold_label", "correct_answer",
+        "expected_answer", "expected",
         "answer_key", "gt", "gt_answer",
     ),
     "llm": ("model_id", "llm_name", "generator"),
     "sample": ("sample_idx", "sample_number", "trial", "attempt", "rollout", "idx_answer"),
-    "text": ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought", "rationale", "reply"),
+    "text": ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought",
+    "rationale", "reply"),
     "answer": ("pred", "parsed_answer", "predicted_answer", "model_answer", "final_answer"),
-    "tokens": ("num_tokens", "n_tokens", "token_count", "num_output_tokens", "generated_tokens", "completion_length"),
+    "tokens": ("num_tokens", "n_tokens", "token_count", "num_output_tokens", "generated_tokens",
+    "completion_length"),
     "prompt_tokens": ("num_prompt_tokens", "num_input_tokens", "n_prompt_tokens"),
     "finish_reason": ("stop_reason",),
 }  # fmt: skip
-"""Names that count where a table has none of the catalogue's: on a single row of any origin they would say too little."""
+"""Names that count where a table has none of the catalogue's: on a single row of any origin they
+would say too little.
+"""
 
 _WORDS = frozenset(word for words in _USUAL.values() for word in words)
 
@@ -78,7 +86,9 @@ class Meanings:
 
     @cached_property
     def _steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
-        return [(use.column, use.name, use.scorer, _reader(use, self.no_answer)) for use in self.uses]
+        return [
+            (use.column, use.name, use.scorer, _reader(use, self.no_answer)) for use in self.uses
+        ]
 
     @cached_property
     def targets(self) -> dict[str, Use]:
@@ -106,7 +116,12 @@ class Meanings:
 
 
 def meanings(
-    table: TableFile, columns: Sequence[str], example: Mapping[str, Any], layout: Layout, *, has_golds: bool
+    table: TableFile,
+    columns: Sequence[str],
+    example: Mapping[str, Any],
+    layout: Layout,
+    *,
+    has_golds: bool,
 ) -> Meanings:
     """Return what the columns of a table mean.
 
@@ -135,8 +150,15 @@ def meanings(
     uses += _usual(uses, free, [target for target in _USUAL if target != "gold"])
     known = {use.target for use in uses}
     if not known & {"question", "id"}:  # what was sent stands for the question
-        prompts = [use.column for use in uses if use.target == "prompt" and isinstance(example.get(use.column), str)]
-        uses += [Use(column, "question", "the question's text, which is what was sent") for column in prompts]
+        prompts = [
+            use.column
+            for use in uses
+            if use.target == "prompt" and isinstance(example.get(use.column), str)
+        ]
+        uses += [
+            Use(column, "question", "the question's text, which is what was sent")
+            for column in prompts
+        ]
     read = _columns(uses) | {use.column.split(".")[0] for use in uses} | layout.ignored
     order = {name: place for place, name in enumerate(columns)}
     uses.sort(key=lambda use: order.get(use.column, order.get(use.column.split(".")[0], 0)))
@@ -155,7 +177,9 @@ def may_matter(name: str, layout: Layout) -> bool:
 
 
 def require_known(layout: Layout) -> None:
-    """Raise an `UnknownNameError` where a layout names a column that feval does not have: before a table is opened."""
+    """Raise an `UnknownNameError` where a layout names a column that feval does not have: before a
+    table is opened.
+    """
     for name in layout.columns:
         if name != _DATASET and name not in NAMES:
             raise UnknownNameError.of("column of feval's,", name, {_DATASET, *NAMES})
@@ -171,16 +195,24 @@ def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> 
     names = [(name, _snake(name)) for name in free if name not in taken]
     for target in targets:
         if target not in known:
-            columns = [name for word in _USUAL[target] for name, written in names if written == word]
+            columns = [
+                name for word in _USUAL[target] for name, written in names if written == word
+            ]
             more += [Use(column, target, _about(target)) for column in columns[:1]]
     return more
 
 
-def _named(table: TableFile, columns: Sequence[str], example: Mapping[str, Any], layout: Layout) -> Iterator[Use]:
+def _named(
+    table: TableFile, columns: Sequence[str], example: Mapping[str, Any], layout: Layout
+) -> Iterator[Use]:
     """Yield the uses of columns that somebody named."""
     for name, column in layout.columns.items():
         if _has(table, columns, column, layout):
-            yield Use(column, name, _about(name) + ", in a list with an entry per CoT" * (column in layout.lists))
+            yield Use(
+                column,
+                name,
+                _about(name) + ", in a list with an entry per CoT" * (column in layout.lists),
+            )
     for scorer, column in layout.scores.items():
         if _has(table, columns, column, layout):
             value = example.get(column.split(".")[0])
@@ -202,7 +234,9 @@ def _has(table: TableFile, columns: Sequence[str], column: str, layout: Layout) 
 
 def _missing(table: TableFile, columns: Sequence[str], column: str) -> SourceError:
     names = ", ".join(map(repr, columns))
-    return SourceError(f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those.")
+    return SourceError(
+        f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those."
+    )
 
 
 def _by_name(name: str) -> Use | None:
@@ -212,7 +246,9 @@ def _by_name(name: str) -> Use | None:
         return Use(name, word, _about(word))
     if scored := _SCORED.fullmatch(name):
         kind, scorer = scored.groups()
-        return Use(name, kind, f"{NAMES[kind].about.split(',')[0]}, of the scorer {scorer!r}", scorer)
+        return Use(
+            name, kind, f"{NAMES[kind].about.split(',')[0]}, of the scorer {scorer!r}", scorer
+        )
     return Use(name, name, "tokens") if name == "usage" else None
 
 
@@ -229,7 +265,9 @@ def _answers(uses: Iterable[Use], *, has_golds: bool) -> Iterator[Use]:
 
 
 def _snake(name: str) -> str:
-    """Return a column's name as the catalogue would write it: `Question ID` and `questionId` as `question_id`."""
+    """Return a column's name as the catalogue would write it: `Question ID` and `questionId` as
+    `question_id`.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
     return re.sub(r"[\s_-]+", "_", words).lower()
 
@@ -248,7 +286,8 @@ def _by_scorer(value: Any) -> Row:
 
 
 def _reader(use: Use, no_answer: frozenset[str]) -> Callable[[Any], Any] | None:
-    """Return what makes a value ready for the catalogue's own check: numbers, lists and objects may be written as text.
+    """Return what makes a value ready for the catalogue's own check: numbers, lists and objects may
+    be written as text.
 
     `None`: values are as they should be.
     """
@@ -273,7 +312,9 @@ def _parsed_text(value: Any) -> Any:
 
 
 def _score(value: Any) -> Any:
-    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or the worst, and not missing."""
+    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or
+    the worst, and not missing.
+    """
     score = _parsed_text(value)
     return value if score is None and isinstance(value, str) and "inf" in value.lower() else score
 
@@ -281,11 +322,17 @@ def _score(value: Any) -> Any:
 def _messages(value: Any) -> Any:
     """Return what was sent: a text that holds a list of messages is that list."""
     messages = parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
-    return messages if isinstance(messages, list) and all(isinstance(each, dict) for each in messages) else value
+    return (
+        messages
+        if isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
+        else value
+    )
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a cell: a number, a truth value, a list or object as JSON or Python writes it; else the text."""
+    """Return the value of a cell: a number, a truth value, a list or object as JSON or Python
+    writes it; else the text.
+    """
     word = text.strip()
     if word.isdecimal() and len(word) < 19:
         return int(word)
@@ -316,6 +363,6 @@ def _nested(word: str, text: str) -> Any:
 def late_column(where: str, column: str) -> SourceError:
     """Return the error for a column that comes late and would change what others mean."""
     return SourceError(
-        f"{sentence_start(where)} is the first with the column {column!r:.60}, which changes what others mean. Name it for "
-        f"the whole table: --map NAME={column:.60}."
+        f"{sentence_start(where)} is the first with the column {column!r:.60}, which changes what"
+        f" others mean. Name it for the whole table: --map NAME={column:.60}."
     )

@@ -23,7 +23,14 @@ from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
 from feval.importers.tables import exported
-from feval.importers.tables.files import Row, TableFile, TableRow, check_width, opened_table, table_files
+from feval.importers.tables.files import (
+    Row,
+    TableFile,
+    TableRow,
+    check_width,
+    opened_table,
+    table_files,
+)
 from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import (
     GOLD_AS_ANSWER,
@@ -79,7 +86,9 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read a table, or the several files of one. The request names dataset and LLM if no column does, or chooses among them."""
+    """Read a table, or the several files of one. The request names dataset and LLM if no column
+    does, or chooses among them.
+    """
     if request.facts is not None:
         return exported.read(source, request, request.facts)
     reader, content = Reader(), _Content(source.name, request)
@@ -90,7 +99,9 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 
 def _looked_at(table: TableFile) -> tuple[list[str], Row, list[TableRow]]:
-    """Return the columns of a table, a value of each, and the first rows, which were taken from it."""
+    """Return the columns of a table, a value of each, and the first rows, which were taken from
+    it.
+    """
     first = list(islice(table.rows, _ROWS_LOOKED_AT))
     columns = table.columns or list(dict.fromkeys(name for _, row in first for name in row))
     check_width(table.name, len(columns))
@@ -98,7 +109,9 @@ def _looked_at(table: TableFile) -> tuple[list[str], Row, list[TableRow]]:
         raise SourceError(f"{table.name} has no rows; there is nothing to import.")
     example = {}
     for name in columns:
-        example[name] = next((value for _, row in first if (value := row.get(name)) is not None), None)
+        example[name] = next(
+            (value for _, row in first if (value := row.get(name)) is not None), None
+        )
     return columns, example, first
 
 
@@ -141,14 +154,24 @@ class _Content:
                     self._known.update(new)
             for place, sample in self._samples(row, where):
                 self._add_row(what, sample, place)
-        self._unread |= {name: example.get(name) for name in (*what.unread, *unread) if self._unread.get(name) is None}
+        self._unread |= {
+            name: example.get(name)
+            for name in (*what.unread, *unread)
+            if self._unread.get(name) is None
+        }
 
-    def _understood(self, table: TableFile, columns: list[str], example: Row, where: str) -> Meanings:
-        """Return what the columns mean; raise where one that comes late, or a later file, changes it."""
+    def _understood(
+        self, table: TableFile, columns: list[str], example: Row, where: str
+    ) -> Meanings:
+        """Return what the columns mean; raise where one that comes late, or a later file, changes
+        it.
+        """
         what = meanings(table, columns, example, self.layout, has_golds=self._has_golds)
         for use in () if self._meanings is None else self._meanings.uses:
             if use not in what.uses and use.column.split(".")[0] in columns:
-                raise late_column(where, next((name for name in columns if name not in self._known), use.column))
+                raise late_column(
+                    where, next((name for name in columns if name not in self._known), use.column)
+                )
         self._meanings, self._known = what, set(columns)
         return what
 
@@ -156,13 +179,15 @@ class _Content:
         """Raise where a table lacks what every table has."""
         if not {"id", "question"} & what.targets.keys():
             raise SourceError(
-                f"{name} has no column with the question, nor one with its id; its columns are {', '.join(columns):.300}. "
-                "Name one: --map question=COLUMN or --map question_id=COLUMN."
+                f"{name} has no column with the question, nor one with its id; its columns are"
+                f" {', '.join(columns):.300}. Name one: --map question=COLUMN or --map"
+                " question_id=COLUMN."
             )
         if not {"text", "answer"} & what.targets.keys():
             raise SourceError(
-                f"{name} has no column with the CoT, nor one with its answer; its columns are {', '.join(columns):.300}. "
-                "Name one: --map text=COLUMN or --map prediction=COLUMN."
+                f"{name} has no column with the CoT, nor one with its answer; its columns are"
+                f" {', '.join(columns):.300}. Name one: --map text=COLUMN or --map"
+                " prediction=COLUMN."
             )
         if "dataset" not in what.targets and not self._request.dataset:
             raise UsageError(f"{name} does not name its dataset; give it an id, --dataset ID.")
@@ -180,7 +205,8 @@ class _Content:
         if len({len(entries) for entries in lists.values()}) > 1:
             sizes = ", ".join(f"{len(entries)} in {name!r}" for name, entries in lists.items())
             raise SourceError(
-                f"{sentence_start(where)} has lists of several lengths ({sizes}); each should have an entry per CoT."
+                f"{sentence_start(where)} has lists of several lengths ({sizes}); each should have"
+                " an entry per CoT."
             )
         for place, values in enumerate(zip(*lists.values(), strict=True)):
             yield f"sample {place} of {where}", row | dict(zip(lists, values, strict=True))
@@ -193,17 +219,27 @@ class _Content:
             name = self._name(what, values, where)
             if "question" not in what.targets and self._request.questions is None:
                 values["question"] = ""
-            if self._counts_requests(what) and (request := values.get("prompt") or values.get("question")):
-                values["prompt_tokens"] = self._count(request if isinstance(request, str) else request.text)
+            if self._counts_requests(what) and (
+                request := values.get("prompt") or values.get("question")
+            ):
+                values["prompt_tokens"] = self._count(
+                    request if isinstance(request, str) else request.text
+                )
             rows.add_row(rows.add_question(name, values, where), values, where)
         except (ConflictError, SourceError) as error:
             raise type(error)(_in_its_words(str(error), what, where)) from error
         self._rows += 1
 
     def _counts_requests(self, what: Meanings) -> bool:
-        """Whether outputs have token counts and requests have none: without any, nothing could be priced."""
+        """Whether outputs have token counts and requests have none: without any, nothing could be
+        priced.
+        """
         known = what.targets.keys()
-        return "tokens" in known and bool(known & {"question", "prompt"}) and not known & {"prompt_tokens", "usage"}
+        return (
+            "tokens" in known
+            and bool(known & {"question", "prompt"})
+            and not known & {"prompt_tokens", "usage"}
+        )
 
     def _of(self, dataset: Any, where: str) -> Rows:
         """Return the rows of a dataset."""
@@ -213,7 +249,9 @@ class _Content:
                 refuse(f"The dataset of {where}", "text that is not empty", dataset)
             if not self._request.dataset:
                 card = find_dataset_card(dataset)
-                known_answer_kind(dataset, self._request.answer_kind or (card.answer_kind if card else None))
+                known_answer_kind(
+                    dataset, self._request.answer_kind or (card.answer_kind if card else None)
+                )
             rows = self._datasets[dataset] = Rows(self._source, self._request)
             for each in self._datasets.values():
                 each.keep(RUN_BYTES / len(self._datasets))
@@ -225,16 +263,21 @@ class _Content:
         if "id" in what.targets:
             if name is None:
                 raise SourceError(
-                    f"{sentence_start(where)} has nothing in {what.targets['id'].column!r}, the question's id."
+                    f"{sentence_start(where)} has nothing in {what.targets['id'].column!r}, the"
+                    " question's id."
                 )
-            if what.targets["id"].column not in ("question_id", *self.layout.columns.values()) and text:
+            if (
+                what.targets["id"].column not in ("question_id", *self.layout.columns.values())
+                and text
+            ):
                 self._id_column = what.targets["id"].column
                 self._texts.add(_digest(text))
                 self._ids.add(_digest(str(name)))
             return str(name)
         if not text:
             raise SourceError(
-                f"{sentence_start(where)} has nothing in {what.targets['question'].column!r}, and no column has ids."
+                f"{sentence_start(where)} has nothing in {what.targets['question'].column!r}, and"
+                " no column has ids."
             )
         return f"q-{_digest(text, values.get('choices') or ()).hex()}"
 
@@ -242,16 +285,19 @@ class _Content:
         """Return the whole table."""
         if len(self._texts) < len(self._ids) == self._rows:
             raise SourceError(
-                f"The column {self._id_column!r} of {self._source} is another on each of the {self._rows:,} rows, and there are "
-                f"{len(self._texts):,} different questions: it names rows. Read it as such, --map sample={self._id_column}, or "
-                "name the column with the question's id, --map question_id=COLUMN."
+                f"The column {self._id_column!r} of {self._source} is another on each of the"
+                f" {self._rows:,} rows, and there are {len(self._texts):,} different questions: it"
+                f" names rows. Read it as such, --map sample={self._id_column}, or name the column"
+                " with the question's id, --map question_id=COLUMN."
             )
         notes = self._notes()
         names = list(dict.fromkeys(llm for rows in self._datasets.values() for llm in rows.llms()))
         several = len(names) > 1
         for llm in self._request.llms if several else ():
             if llm not in names:
-                raise UnknownNameError.of(f"LLM in {self._source},", llm, [name for name in names if name])
+                raise UnknownNameError.of(
+                    f"LLM in {self._source},", llm, [name for name in names if name]
+                )
         parts: list[Imported] = []
         for dataset, rows in self._chosen(notes):
             wanted = tuple(llm for llm in self._request.llms if not several or llm in rows.llms())
@@ -262,12 +308,19 @@ class _Content:
         return replace(parts[0], others=parts[1:])
 
     def _chosen(self, notes: list[str]) -> Iterator[tuple[str, Rows]]:
-        """Yield the datasets to record: the one that was asked for, or all. A single one is renamed."""
+        """Yield the datasets to record: the one that was asked for, or all. A single one is
+        renamed.
+        """
         asked = self._request.dataset
         if not asked or asked in self._datasets:
             left_out = [name for name in self._datasets if asked and name != asked]
             notes += (
-                [f"The source also has the datasets {', '.join(left_out):.400}, which were left out."]
+                [
+                    (
+                        f"The source also has the datasets {', '.join(left_out):.400}, which were left"  # noqa: E501
+                        " out."
+                    )
+                ]
                 if left_out
                 else []
             )
@@ -275,28 +328,40 @@ class _Content:
             return
         if len(self._datasets) > 1:
             raise UnknownNameError.of(
-                f"dataset in {self._source},", asked, self._datasets, "Leave out --dataset to import all."
+                f"dataset in {self._source},",
+                asked,
+                self._datasets,
+                "Leave out --dataset to import all.",
             )
         [(name, rows)] = self._datasets.items()
-        notes.append(f"The source calls the dataset {name!r}; it was recorded as {asked!r}, as requested.")
+        notes.append(
+            f"The source calls the dataset {name!r}; it was recorded as {asked!r}, as requested."
+        )
         yield asked, rows
 
     def _notes(self) -> list[str]:
         what = self._meanings
         if what is None:
             return []
-        notes = [f"The column 'answer' was read as {use.about}." for use in what.uses if use.about == GOLD_AS_ANSWER]
+        notes = [
+            f"The column 'answer' was read as {use.about}."
+            for use in what.uses
+            if use.about == GOLD_AS_ANSWER
+        ]
         if "id" not in what.targets:
-            notes.append("The table has no question ids; they were made from the texts of the questions.")
+            notes.append(
+                "The table has no question ids; they were made from the texts of the questions."
+            )
         if "question" not in what.targets and self._request.questions is None:
             notes.append(
-                "The table has no texts of questions, so that requests are known by their token counts alone, if at all."
+                "The table has no texts of questions, so that requests are known by their token"
+                " counts alone, if at all."
             )
         if self._counts_requests(what):
             notes.append(
-                f"The table has the tokens of outputs and not of requests; those of the "
-                f"{'requests' if 'prompt' in what.targets else 'questions'} were counted by 'words'. For their true cost, "
-                "give 'prompt_tokens'."
+                "The table has the tokens of outputs and not of requests; those of the"
+                f" {'requests' if 'prompt' in what.targets else 'questions'} were counted by"
+                " 'words'. For their true cost, give 'prompt_tokens'."
             )
         if self._unread:
             notes.append(f"Columns that were not read: {examples(self._unread)}.")
@@ -313,5 +378,8 @@ def _in_its_words(message: str, what: Meanings, where: str) -> str:
         if use.name and use.name != use.column:
             message = message.replace(f"{use.name!r} of {where}", f"{use.column!r} of {where}")
     if "two gold answers" in message and (gold := what.targets.get("gold")) is not None:
-        message += f" {gold.column!r} was read as the gold: if it is the LLM's, --map prediction={gold.column}."
+        message += (
+            f" {gold.column!r} was read as the gold: if it is the LLM's, --map"
+            f" prediction={gold.column}."
+        )
     return message

@@ -1,4 +1,6 @@
-"""Scores of a table for the CoTs of a recording, joined on question id, LLM and sample number; never on text."""
+"""Scores of a table for the CoTs of a recording, joined on question id, LLM and sample number;
+never on text.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class ScoreImport:
         scorers: names of the scorers that were added.
         rows: of the table that were read as scores.
         scored: scorer -> CoTs with a score or step scores.
-        notes: sentences about CoTs without a score, and anything unusual; they are in the recording, too.
+        notes: sentences about CoTs without a score, and anything unusual; they are in the
+            recording, too.
     """
 
     path: Path
@@ -67,22 +70,25 @@ def import_scores(
 ) -> ScoreImport:
     """Make a recording with scores that a table has for its CoTs.
 
-    The table has a row for each CoT, named by the columns that `feval export` writes: `question_id`, `sample` (from 0, in the
-    order of the recording; `node` for the steps of trees), `llm` and `dataset`. The last two may be left out where
-    there is one. An empty cell, null or NaN is no score; a list holds a score for each step.
+    The table has a row for each CoT, named by the columns that `feval export` writes:
+    `question_id`, `sample` (from 0, in the order of the recording; `node` for the steps of trees),
+    `llm` and `dataset`. The last two may be left out where there is one. An empty cell, null or NaN
+    is no score; a list holds a score for each step.
 
     Args:
         recording: the folder; it stays as it is.
         source: CSV, JSON Lines or Parquet.
         out: the folder to make.
-        scores: columns with scores, each as COLUMN or SCORER=COLUMN. A scorer may have a column of scores and one of step
-            scores. Empty for the columns that exports call `score`, `step_scores`, `score.SCORER` and `step_scores.SCORER`.
+        scores: columns with scores, each as COLUMN or SCORER=COLUMN. A scorer may have a column of
+            scores and one of step scores. Empty for the columns that exports call `score`,
+            `step_scores`, `score.SCORER` and `step_scores.SCORER`.
         name: name of the scorer, where there is one.
         datasets: only rows of these; `None` for all.
         llms: only rows of these; `None` for all.
 
     Raises:
-        SourceError: the table cannot be read, has no such columns, or a row is of a CoT that the recording lacks.
+        SourceError: the table cannot be read, has no such columns, or a row is of a CoT that the
+            recording lacks.
         ConflictError: two rows are of one CoT, or the recording has scores of that name.
         UsageError: a name for several scorers.
         RecordingError, StorageError: as for `add_scores`.
@@ -96,7 +102,9 @@ def import_scores(
                 table.choose(list(row.cells))
             table.add(row)
     if not table.rows:
-        raise SourceError(f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add.")
+        raise SourceError(
+            f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add."
+        )
     counts: dict[str, Counter[str]] = {scorer: Counter() for scorer in table.columns}
     notes: list[str] = []
 
@@ -117,7 +125,9 @@ def import_scores(
     return ScoreImport(Path(out), tuple(table.columns), table.rows, scored, tuple(notes))
 
 
-def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[Pair]:
+def _pairs(
+    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> list[Pair]:
     """Return the pairs whose rows are read."""
     for dataset in datasets or ():
         recording.require(dataset)
@@ -126,16 +136,24 @@ def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[
     for llm in llms or ():
         if llm not in known:
             raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(known) or 'none'}."
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
+                f" {_listed(known) or 'none'}."
             )
     return [pair for pair in pairs if llms is None or pair[1] in llms]
 
 
 class _ScoreTable:
-    """Reads rows of scores; they are kept by LLM and question, and checked against the recording."""
+    """Reads rows of scores; they are kept by LLM and question, and checked against the
+    recording.
+    """
 
     def __init__(
-        self, recording: Recording, source: str, scores: Sequence[str], name: str | None, pairs: Sequence[Pair]
+        self,
+        recording: Recording,
+        source: str,
+        scores: Sequence[str],
+        name: str | None,
+        pairs: Sequence[Pair],
     ) -> None:
         self._recording, self._source, self._wanted, self._name = recording, source, scores, name
         self._datasets = list(dict.fromkeys(dataset for dataset, _ in pairs))
@@ -159,7 +177,11 @@ class _ScoreTable:
         """Return the columns that name CoTs and those with scores."""
         self._key_columns = _key_columns(columns)
         self.columns = _score_columns(columns, self._source, self._wanted, self._name)
-        return list(dict.fromkeys([*self._key_columns.values(), *chain.from_iterable(self.columns.values())]))
+        return list(
+            dict.fromkeys(
+                [*self._key_columns.values(), *chain.from_iterable(self.columns.values())]
+            )
+        )
 
     def add(self, row: TableRow) -> None:
         """Keep the scores of a row."""
@@ -173,7 +195,9 @@ class _ScoreTable:
         self.rows, self._least = self.rows + 1, min(self._least, sample)
 
     def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
-        """Return pair, row of the question, and sample of a row of the table; `None` where the pair was not asked for."""
+        """Return pair, row of the question, and sample of a row of the table; `None` where the pair
+        was not asked for.
+        """
         dataset = self._named(row, "dataset", self._datasets, self._recording.dataset_ids())
         llm = self._named(row, "llm", self._llms, self._all_llms)
         if dataset is None or llm is None:
@@ -186,15 +210,19 @@ class _ScoreTable:
         if (dataset, llm) not in self._groups or question is None:
             what = f"the question {name!r:.80}" if question is None else f"CoTs of {llm}"
             raise SourceError(
-                f"{sentence_start(row.where)} has a score for {what}, which {self._recording.path} does not hold on {dataset}. "
-                "Correct or remove the row; `feval export` writes the ids of a recording."
+                f"{sentence_start(row.where)} has a score for {what}, which {self._recording.path}"
+                f" does not hold on {dataset}. Correct or remove the row; `feval export` writes the"
+                " ids of a recording."
             )
-        sample, size = self._sample(row), int(self._recording.votes(dataset).llms[llm].sizes[question])
+        sample, size = (
+            self._sample(row),
+            int(self._recording.votes(dataset).llms[llm].sizes[question]),
+        )
         if sample >= size:
             there = f"{size} CoT{'' if size == 1 else 's'}, numbered from 0" if size else "no CoTs"
             raise SourceError(
-                f"{sentence_start(row.where)} has a score for sample {sample} of {name!r:.80} by {llm}, where "
-                f"{self._recording.path} holds {there}. Correct or remove the row."
+                f"{sentence_start(row.where)} has a score for sample {sample} of {name!r:.80} by"
+                f" {llm}, where {self._recording.path} holds {there}. Correct or remove the row."
             )
         return (dataset, llm), question, sample
 
@@ -203,26 +231,31 @@ class _ScoreTable:
         value = None if column is None else row.cells.get(column)
         if value is None:
             raise SourceError(
-                f"{sentence_start(row.where)} has no {_KEYS[key]}: scores are joined on question id, LLM and sample number, in "
-                "columns named as `feval export` names them (question_id, llm, sample)."
+                f"{sentence_start(row.where)} has no {_KEYS[key]}: scores are joined on question"
+                " id, LLM and sample number, in columns named as `feval export` names them"
+                " (question_id, llm, sample)."
             )
         return value
 
     def _named(self, row: TableRow, key: str, chosen: Sequence[str], known: Any) -> str | None:
-        """Return the dataset or LLM of a row: the only one where the row names none; `None` for one that was not chosen."""
+        """Return the dataset or LLM of a row: the only one where the row names none; `None` for one
+        that was not chosen.
+        """
         column = self._key_columns.get(key)
         if (column is None or row.cells.get(column) is None) and len(chosen) == 1:
             return chosen[0]
         name = self._key(row, key)
         if not isinstance(name, str) or name not in known:
             raise SourceError(
-                f"{sentence_start(row.where)} is of the {_KEYS[key]} {name!r:.80}, and {self._recording.path} has "
-                f"{_listed(known)}. Correct or remove the row."
+                f"{sentence_start(row.where)} is of the {_KEYS[key]} {name!r:.80}, and"
+                f" {self._recording.path} has {_listed(known)}. Correct or remove the row."
             )
         return name if name in chosen else None
 
     def _sample(self, row: TableRow) -> int:
-        column = "sample" if row.cells.get(self._key_columns.get("sample", "")) is not None else "node"
+        column = (
+            "sample" if row.cells.get(self._key_columns.get("sample", "")) is not None else "node"
+        )
         value = self._key(row, column if column in self._key_columns else "sample")
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
@@ -233,7 +266,9 @@ class _ScoreTable:
             else refuse(f"The sample number in {row.where}", "a whole number from 0", value)
         )
 
-    def _values(self, row: TableRow, columns: Sequence[str]) -> tuple[float | None, list[float] | None]:
+    def _values(
+        self, row: TableRow, columns: Sequence[str]
+    ) -> tuple[float | None, list[float] | None]:
         """Return score and step scores of a CoT by one scorer."""
         score, steps = None, None
         for column in columns:
@@ -244,21 +279,25 @@ class _ScoreTable:
                 score, both = (score, False) if value is None else (value, score is not None)
             if both:
                 raise SourceError(
-                    f"{sentence_start(row.where)} has two scores by one scorer, in {' and '.join(map(repr, columns))}. Name a "
-                    "scorer for each, --score SCORER=COLUMN."
+                    f"{sentence_start(row.where)} has two scores by one scorer, in"
+                    f" {' and '.join(map(repr, columns))}. Name a scorer for each, --score"
+                    " SCORER=COLUMN."
                 )
         return score, steps
 
     def scores(self, pair: Pair, scorer: str, count: Counter[str]) -> Iterator[ScoreRows]:
-        """Yield the scores of a pair by a scorer, in the order of the questions, and count the CoTs that have one."""
+        """Yield the scores of a pair by a scorer, in the order of the questions, and count the CoTs
+        that have one.
+        """
         ids, at = self._recording.votes(pair[0]).question_ids, list(self.columns).index(scorer)
         for question, rows in self._kept.questions(self._groups[pair]):
             rows.sort(key=lambda row: row[0])
             for (sample, where, _), (other, there, _) in pairwise(rows):
                 if sample == other:
                     raise ConflictError(
-                        f"{self._source} has two rows for sample {sample} of {ids[question]!r:.80} by {pair[1]} on {pair[0]}: "
-                        f"{where.split(' of ')[0]} and {there.split(' of ')[0]}. Remove one of them."
+                        f"{self._source} has two rows for sample {sample} of {ids[question]!r:.80}"
+                        f" by {pair[1]} on {pair[0]}: {where.split(' of ')[0]} and"
+                        f" {there.split(' of ')[0]}. Remove one of them."
                     )
             values = [each[at] for _, _, each in rows]
             count["scored"] += sum(value != [None, None] for value in values)
@@ -271,20 +310,37 @@ class _ScoreTable:
             )
 
     def notes(self, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
-        """Yield sentences about CoTs without a score, and about scores of which nobody said whether lower is better."""
+        """Yield sentences about CoTs without a score, and about scores of which nobody said whether
+        lower is better.
+        """
         cots = sum(self._recording.manifest.pairs[pair]["cots"] for pair in self._groups)
         yield from filter(None, map(direction_question, counts))
         for scorer, count in counts.items():
             if empty := self.rows - count["scored"]:
-                yield f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in {self._source} are empty or NaN."
+                yield (
+                    f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in"
+                    f" {self._source} are empty or NaN."
+                )
         if self._least == 1:
-            yield f"No row of {self._source} is of sample 0: samples count from 0; if these count from 1, scores are shifted."
+            yield (
+                f"No row of {self._source} is of sample 0: samples count from 0; if these count"
+                " from 1, scores are shifted."
+            )
         if cots > self.rows:
             scorers = _listed(counts)
-            yield f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source} has no rows for them."
+            yield (
+                f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source}"
+                " has no rows for them."
+            )
 
 
-_KEYS = {"id": "question id", "llm": "LLM", "dataset": "dataset", "sample": "sample number", "node": "node"}
+_KEYS = {
+    "id": "question id",
+    "llm": "LLM",
+    "dataset": "dataset",
+    "sample": "sample number",
+    "node": "node",
+}
 
 
 def _key_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -297,15 +353,17 @@ def _key_columns(columns: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _score_columns(names: Sequence[str], source: str, wanted: Sequence[str], name: str | None) -> dict[str, list[str]]:
+def _score_columns(
+    names: Sequence[str], source: str, wanted: Sequence[str], name: str | None
+) -> dict[str, list[str]]:
     """Return scorer -> its columns: those that the user names, or those that an export calls so."""
     columns: dict[str, list[str]] = {}
     for each in wanted:
         scorer, equals, column = (each, "=", each) if each in names else each.partition("=")
         if not equals or column not in names:
             raise SourceError(
-                f"{source} has no column {(column or scorer)!r:.80} with scores; its columns are {_listed(names)}. Write --score "
-                "COLUMN, or --score SCORER=COLUMN."
+                f"{source} has no column {(column or scorer)!r:.80} with scores; its columns are"
+                f" {_listed(names)}. Write --score COLUMN, or --score SCORER=COLUMN."
             )
         columns.setdefault(scorer, []).append(column)
     for column in () if wanted else names:
@@ -314,13 +372,13 @@ def _score_columns(names: Sequence[str], source: str, wanted: Sequence[str], nam
             columns.setdefault(scorer or "score", []).append(column)
     if not columns:
         raise SourceError(
-            f"{source} has no column 'score' or 'step_scores'; its columns are {_listed(names)}. Name the one with scores, "
-            "--score COLUMN."
+            f"{source} has no column 'score' or 'step_scores'; its columns are {_listed(names)}."
+            " Name the one with scores, --score COLUMN."
         )
     if name is not None and len(columns) > 1:
         raise UsageError(
-            f"--name {name} is the name of one scorer, and {source} has scores by {_listed(columns)}. Name each, --score "
-            "SCORER=COLUMN."
+            f"--name {name} is the name of one scorer, and {source} has scores by"
+            f" {_listed(columns)}. Name each, --score SCORER=COLUMN."
         )
     return columns if name is None else {name: next(iter(columns.values()))}
 
@@ -356,4 +414,6 @@ def _json(text: str, where: str) -> Any:
 
 def _listed(names: Any) -> str:
     names = list(dict.fromkeys(names))
-    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    return ", ".join(names[:_LISTED]) + (
+        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    )

@@ -1,4 +1,6 @@
-"""AutoMix: a small LLM answers and verifies itself; where it doubts, a large one is asked (arXiv 2310.12963)."""
+"""AutoMix: a small LLM answers and verifies itself; where it doubts, a large one is asked (arXiv
+2310.12963).
+"""
 
 from __future__ import annotations
 
@@ -23,44 +25,51 @@ if TYPE_CHECKING:
 
 @frozen_method
 class AutoMix:
-    """The small LLM's answer where its self-verification v reaches the threshold, else the large LLM's.
+    """The small LLM's answer where its self-verification v reaches the threshold, else the large
+    LLM's.
 
-    v is the mean of several few-shot verifications of the same answer, recorded as the scores of a scorer. Verification costs one
-    request to the small LLM, whether it helps or not. A CoT without an answer is not verified, and one without a score is not
-    trusted: both go to the large LLM.
+    v is the mean of several few-shot verifications of the same answer, recorded as the scores of a
+    scorer. Verification costs one request to the small LLM, whether it helps or not. A CoT without
+    an answer is not verified, and one without a score is not trusted: both go to the large LLM.
 
-    This is the paper's threshold rule. Its POMDP router needs a policy fitted to distributions of v; the benefit per cost that
-    the paper reports (IBC) is in `estimators.benefit`.
+    This is the paper's threshold rule. Its POMDP router needs a policy fitted to distributions of
+    v; the benefit per cost that the paper reports (IBC) is in `estimators.benefit`.
 
-    Aggarwal, Madaan et al., "AutoMix: Automatically Mixing Language Models", sections 3 and 4. https://arxiv.org/abs/2310.12963
+    Aggarwal, Madaan et al., "AutoMix: Automatically Mixing Language Models", sections 3 and 4.
+    https://arxiv.org/abs/2310.12963
 
     Attributes:
-        threshold: t in [0, 1], compared exactly; the paper tunes it for each dataset and pair of LLMs.
+        threshold: t in [0, 1], compared exactly; the paper tunes it for each dataset and pair of
+            LLMs.
         scorer: whose recorded verifications; `None` for the only scorer there is.
-        aggregate: "score" where v itself was recorded, "mean" where each verification was recorded as a step score; "last",
-            "min" and "prod" as for best-of-N.
+        aggregate: "score" where v itself was recorded, "mean" where each verification was recorded
+            as a step score; "last", "min" and "prod" as for best-of-N.
         strict: keep the answer only where v > t.
-        verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills the request and CoT of the
-            answer a second time; "free" bills nothing.
+        verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills
+            the request and CoT of the answer a second time; "free" bills nothing.
     """
 
     needs: ClassVar[str] = (
-        "Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or a function that returns several."
+        "Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or a"
+        " function that returns several."
     )
 
     threshold: Share = 0.5
     scorer: str | None = None
     aggregate: Aggregate = "score"
-    # The paper keeps the answer at v = t, its code goes to the large LLM there. It matters: v has only k + 1 levels.
+    # The paper keeps the answer at v = t, its code goes to the large LLM there. It matters: v has
+    # only k + 1 levels.
     strict: bool = False
-    # The paper sets the cost of verifying to that of answering ("as-answer"). A recording has the real tokens.
+    # The paper sets the cost of verifying to that of answering ("as-answer"). A recording has the
+    # real tokens.
     verification: Literal["recorded", "as-answer", "free"] = "recorded"
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """One CoT of each LLM; of the large one only if it is asked."""
         if llms != 2:
             raise UsageError(
-                f"AutoMix asks a small LLM and then a large one; {llms} {'was' if llms == 1 else 'were'} given."
+                f"AutoMix asks a small LLM and then a large one; {llms}"
+                f" {'was' if llms == 1 else 'were'} given."
             )
         return (1, 1)
 
@@ -96,10 +105,14 @@ class AutoMix:
         ledger = small.ledger()
         if self.verification != "free":
             calls, prompts, outputs = (
-                np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape) for count in self._scoring_tokens(pools[0])
+                np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape)
+                for count in self._scoring_tokens(pools[0])
             )
             ledger = replace(
-                ledger, auxiliary_calls=calls, auxiliary_prompt_tokens=prompts, auxiliary_output_tokens=outputs
+                ledger,
+                auxiliary_calls=calls,
+                auxiliary_prompt_tokens=prompts,
+                auxiliary_output_tokens=outputs,
             )
         return Decisions(answer.reshape(shape), (ledger, large.ledger()))
 
@@ -114,7 +127,8 @@ class AutoMix:
 
     def _keeps(self, verified: Any) -> Any:
         """Whether a score, or each of an array, reaches the threshold; NaN does not."""
-        # A mean of verifications is a float, so the threshold is taken to the nearest one: 1/3 is reached by one in three.
+        # A mean of verifications is a float, so the threshold is taken to the nearest one: 1/3 is
+        # reached by one in three.
         bar = float(as_fraction(self.threshold))
         return verified > bar if self.strict else verified >= bar
 
@@ -122,7 +136,7 @@ class AutoMix:
 def _known(prompt_tokens: int | None) -> int:
     if prompt_tokens is None or prompt_tokens < 0:
         raise NotRecordedError(
-            "The prompt tokens of the small LLM are not known, so a verification cannot be billed as its answer; use "
-            "verification='recorded' or 'free'."
+            "The prompt tokens of the small LLM are not known, so a verification cannot be billed"
+            " as its answer; use verification='recorded' or 'free'."
         )
     return prompt_tokens

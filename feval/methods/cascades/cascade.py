@@ -1,4 +1,6 @@
-"""A cascade in the manner of FrugalGPT: ask the next LLM until a scorer trusts an answer (Chen et al., arXiv 2305.05176)."""
+"""A cascade in the manner of FrugalGPT: ask the next LLM until a scorer trusts an answer (Chen et
+al., arXiv 2305.05176).
+"""
 
 from __future__ import annotations
 
@@ -47,71 +49,90 @@ Prices = Annotated[
 
 @frozen_method
 class Cascade:
-    """Ask LLMs in order; the first answer whose score g passes its threshold is returned, the last LLM's in any case.
+    """Ask LLMs in order; the first answer whose score g passes its threshold is returned, the last
+    LLM's in any case.
 
-    Stage i answers with the plurality of its CoTs and is accepted iff 1 - g < delta_i; every stage that was asked costs. `fit`
-    chooses the thresholds, and the order if allowed, that answer most training questions correctly at a mean cost within the
-    budget. A stage without an answer, or without a score of it, is not accepted.
+    Stage i answers with the plurality of its CoTs and is accepted iff 1 - g < delta_i; every stage
+    that was asked costs. `fit` chooses the thresholds, and the order if allowed, that answer most
+    training questions correctly at a mean cost within the budget. A stage without an answer, or
+    without a score of it, is not accepted.
 
-    Chen, Zaharia, Zou, "FrugalGPT: How to Use Large Language Models While Reducing Cost and Improving Performance", section 3
-    ("LLM cascade"); their repository stanford-futuredata/FrugalGPT. https://arxiv.org/abs/2305.05176
+    Chen, Zaharia, Zou, "FrugalGPT: How to Use Large Language Models While Reducing Cost and
+    Improving Performance", section 3 ("LLM cascade"); their repository
+    stanford-futuredata/FrugalGPT. https://arxiv.org/abs/2305.05176
 
     Attributes:
-        thresholds: delta of every stage but the last, compared exactly; `None` until `fit` has chosen them.
-        samples: CoTs of each LLM, or one number per LLM, in the order in which LLMs are given; the paper takes one.
-        score: "recorded" for a scorer's recorded score of the CoT that first gave the answer; "vote-share" for the share of the
-            stage's CoTs that gave it, those without an answer included.
+        thresholds: delta of every stage but the last, compared exactly; `None` until `fit` has
+            chosen them.
+        samples: CoTs of each LLM, or one number per LLM, in the order in which LLMs are given; the
+            paper takes one.
+        score: "recorded" for a scorer's recorded score of the CoT that first gave the answer;
+            "vote-share" for the share of the stage's CoTs that gave it, those without an answer
+            included.
         scorer: whose recorded scores; `None` for the only scorer there is.
         aggregate: "score", or how step scores become one number: "last", "min", "prod" or "mean".
         strict: accept iff 1 - g < delta, else iff 1 - g <= delta.
         order: places of the LLMs to ask, first to last; `None` for all as they are given.
-        chains: which orders `fit` may choose from: the one that is "given", "permutations" of it, or "any" chain of some of the
-            LLMs.
+        chains: which orders `fit` may choose from: the one that is "given", "permutations" of it,
+            or "any" chain of some of the LLMs.
         budget: largest mean cost per training question; `None` for no limit.
-        prices: (input, output) USD per million tokens of each LLM, for a budget in USD; without them it is in tokens.
-        non_decreasing: only thresholds that accept no smaller share of all answers at a later stage than at an earlier one.
+        prices: (input, output) USD per million tokens of each LLM, for a budget in USD; without
+            them it is in tokens.
+        non_decreasing: only thresholds that accept no smaller share of all answers at a later stage
+            than at an earlier one.
         grid: how many quantiles of the training scores are tried as thresholds of a stage.
     """
 
-    needs: ClassVar[str] = "Its scores say how far an answer can be trusted; score='vote-share' needs none."
+    needs: ClassVar[str] = (
+        "Its scores say how far an answer can be trusted; score='vote-share' needs none."
+    )
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None
     samples: CountPerLLM = 1
     score: Literal["recorded", "vote-share"] = "recorded"
     scorer: str | None = None
     aggregate: Aggregate = "score"
-    # The authors' code accepts below the threshold; with `strict=False`, two LLMs and the vote share this is the MoT paper's
-    # CoT-1D-Vote with tau = 1 - delta.
+    # The authors' code accepts below the threshold; with `strict=False`, two LLMs and the vote
+    # share this is the MoT paper's CoT-1D-Vote with tau = 1 - delta.
     strict: bool = True
     order: ListOf[Whole] | None = None
-    # The authors' code searches the permutations of exactly as many LLMs as the cascade is deep. A shorter chain can be better
-    # and is among "any".
+    # The authors' code searches the permutations of exactly as many LLMs as the cascade is deep. A
+    # shorter chain can be better and is among "any".
     chains: Literal["given", "permutations", "any"] = "given"
     budget: Cost | None = None
     prices: Prices | None = None
-    # As in the authors' search: quantile levels, not their values, since scores of different LLMs are on different scales. We try
-    # all combinations on the grid; the authors polish the best one with a simplex search, which our exact grid leaves out.
+    # As in the authors' search: quantile levels, not their values, since scores of different LLMs
+    # are on different scales. We try all combinations on the grid; the authors polish the best one
+    # with a simplex search, which our exact grid leaves out.
     non_decreasing: bool = True
     grid: GridSize = 40
 
     def __post_init__(self) -> None:
-        if self.order is not None and (not self.order or len(set(self.order)) < len(self.order) or min(self.order) < 0):
-            raise OutOfRangeError(f"order names each LLM by its place, from 0, once; {self.order} was given.")
+        if self.order is not None and (
+            not self.order or len(set(self.order)) < len(self.order) or min(self.order) < 0
+        ):
+            raise OutOfRangeError(
+                f"order names each LLM by its place, from 0, once; {self.order} was given."
+            )
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from each LLM, if it is asked."""
         chain = self._chain(llms)
         if not chain or max(chain) >= llms:
             raise UsageError(
-                f"The cascade asks LLM {max(chain, default=0)}, counted from 0; {llms} {'was' if llms == 1 else 'were'} given."
+                f"The cascade asks LLM {max(chain, default=0)}, counted from 0; {llms}"
+                f" {'was' if llms == 1 else 'were'} given."
             )
         if self.thresholds is not None and len(self.thresholds) != len(chain) - 1:
             raise UsageError(
-                "A cascade has a threshold for each LLM but the last; here that is "
-                f"{len(chain) - 1}; {len(self.thresholds)} were given: {', '.join(map(str, self.thresholds))}."
+                "A cascade has a threshold for each LLM but the last; here that is"
+                f" {len(chain) - 1}; {len(self.thresholds)} were given:"
+                f" {', '.join(map(str, self.thresholds))}."
             )
         if self.prices is not None and len(self.prices) != llms:
-            raise UsageError(f"The cascade has prices of {len(self.prices)} LLMs; {llms} were given.")
+            raise UsageError(
+                f"The cascade has prices of {len(self.prices)} LLMs; {llms} were given."
+            )
         return per_llm("samples", self.samples, llms)
 
     def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -135,12 +156,17 @@ class Cascade:
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
         """The scores of every LLM but the last; see `RatingMethod.ratings`."""
         scored = self._chain(len(pools))[:-1] if self.score == "recorded" else ()
-        return [p.aggregated(self.scorer, self.aggregate) if at in scored else None for at, p in enumerate(pools)]
+        return [
+            p.aggregated(self.scorer, self.aggregate) if at in scored else None
+            for at, p in enumerate(pools)
+        ]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         llms, deltas, shape = samplers(self, pools, orders), self._deltas(), orders[0].shape[:2]
-        answer = np.empty(shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools)))
+        answer = np.empty(
+            shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools))
+        )
         *early, last = self._chain(len(pools))
         for left in blocks(answer.size, max(self.draws(len(pools)))):
             for llm, delta in zip(early, deltas, strict=True):
@@ -156,19 +182,24 @@ class Cascade:
         """[N] whether the leaders' scores pass."""
         passed: Bools
         if self.score == "vote-share":
-            passed = (samples.codes == leader).sum(axis=0) >= self._votes_needed(len(samples.codes), delta)
+            passed = (samples.codes == leader).sum(axis=0) >= self._votes_needed(
+                len(samples.codes), delta
+            )
         else:
             passed = self._passes(self._recorded(pool, samples, leader), delta)
         return passed
 
     def _recorded(self, pool: Pool, samples: Samples, leader: Integers) -> Floats:
-        """[N] the recorded score of the CoT that first gave the leading answer; NaN where there is none."""
+        """[N] the recorded score of the CoT that first gave the leading answer; NaN where there is
+        none.
+        """
         cells = samples.cells[(samples.codes == leader).argmax(axis=0), np.arange(len(leader))]
         scores: Floats = pool.aggregated(self.scorer, self.aggregate).ravel()[cells]
         return scores
 
     def _passes(self, score: Any, delta: Fraction) -> Any:
-        # A score is a float, so 1 - delta is taken to the nearest one: 0.9 does not exceed the bar of delta 0.1.
+        # A score is a float, so 1 - delta is taken to the nearest one: 0.9 does not exceed the bar
+        # of delta 0.1.
         bar = float(1 - delta)
         return score > bar if self.strict else score >= bar
 
@@ -183,8 +214,9 @@ class Cascade:
     def _deltas(self) -> list[Fraction]:
         if self.thresholds is None:
             raise UsageError(
-                "The cascade has no thresholds yet. Let it learn them from questions that are then not evaluated "
-                "(--train-fraction, or `method.fit(pools, gold)`), or give them: thresholds=0.2, one for each LLM but the last."
+                "The cascade has no thresholds yet. Let it learn them from questions that are then"
+                " not evaluated (--train-fraction, or `method.fit(pools, gold)`), or give them:"
+                " thresholds=0.2, one for each LLM but the last."
             )
         return [as_fraction(threshold) for threshold in self.thresholds]
 
@@ -194,38 +226,51 @@ class Cascade:
         return self.thresholds is not None
 
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
-        """The cascade with the thresholds, and the order, that are best on training questions; see `Learner.fit`.
+        """The cascade with the thresholds, and the order, that are best on training questions; see
+        `Learner.fit`.
 
-        Each question is asked as often as its recorded CoTs allow: CoTs 0 to n - 1, then n to 2n - 1, and so on. Of equally
-        accurate choices the cheapest wins.
+        Each question is asked as often as its recorded CoTs allow: CoTs 0 to n - 1, then n to 2n -
+        1, and so on. Of equally accurate choices the cheapest wins.
 
         Raises:
-            OutOfRangeError: no choice stays within the budget, or the grid is too fine for so many LLMs.
+            OutOfRangeError: no choice stays within the budget, or the grid is too fine for so many
+                LLMs.
             NotRecordedError: no scores, or no prompt tokens.
             UsageError: no training question.
         """
         unfitted = replace(self, thresholds=None)
         needed = unfitted.draws(len(pools))
         if not len(gold):
-            raise UsageError(f"{unfitted} cannot be fitted on no question; use a larger training split.")
+            raise UsageError(
+                f"{unfitted} cannot be fitted on no question; use a larger training split."
+            )
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
         times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
         llms = self._chain(len(pools))
         stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, llms) for llm in llms}
         best: Choice | None = None
         for chain in self._candidates(llms):
-            choice = best_choice([stages[llm] for llm in chain], budget=self.budget, non_decreasing=self.non_decreasing)
-            if choice is not None and (best is None or (choice.right, -choice.cost) > (best.right, -best.cost)):
+            choice = best_choice(
+                [stages[llm] for llm in chain],
+                budget=self.budget,
+                non_decreasing=self.non_decreasing,
+            )
+            if choice is not None and (
+                best is None or (choice.right, -choice.cost) > (best.right, -best.cost)
+            ):
                 best, order = choice, chain
         if best is None:
             least = min(float(stage.cost.mean()) for stage in stages.values())
             raise OutOfRangeError(
-                f"No cascade stays within {self.budget} {'tokens' if self.prices is None else 'USD'} per question; the cheapest "
-                f"LLM alone takes {least:.6g}."
+                f"No cascade stays within {self.budget}"
+                f" {'tokens' if self.prices is None else 'USD'} per question; the cheapest LLM"
+                f" alone takes {least:.6g}."
             )
         early = zip(order, best.levels, strict=False)
         return replace(
-            self, thresholds=tuple(written(1 - stages[llm].bars.values[level]) for llm, level in early), order=order
+            self,
+            thresholds=tuple(written(1 - stages[llm].bars.values[level]) for llm, level in early),
+            order=order,
         )
 
     def _candidates(self, llms: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -235,8 +280,12 @@ class Cascade:
         for length in [len(llms)] if self.chains == "permutations" else range(1, len(llms) + 1):
             yield from permutations(llms, length)
 
-    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]) -> Stage:
-        """The answers, costs and scores of one LLM, asked several times on the training questions."""
+    def _stage(
+        self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]
+    ) -> Stage:
+        """The answers, costs and scores of one LLM, asked several times on the training
+        questions.
+        """
         order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
         sampler = BatchSampler(pool, np.broadcast_to(order, (times, len(gold), samples)), samples)
         cots = sampler.sample(np.arange(times * len(gold)))
@@ -245,18 +294,28 @@ class Cascade:
         if self.chains == "given" and llm == llms[-1]:
             score = np.full(len(leader), np.nan)  # the last LLM needs no scores
         else:
-            score = (cots.codes == leader).mean(axis=0) if by_votes else self._recorded(pool, cots, leader)
+            score = (
+                (cots.codes == leader).mean(axis=0)
+                if by_votes
+                else self._recorded(pool, cots, leader)
+            )
         score[leader < 0] = np.nan
         right = (leader >= 0) & (leader == np.tile(gold, times))
         cost = self._cost(pool, llm, sampler.ledger().output_tokens.ravel(), times)
-        return Stage(right, cost, bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None))
+        return Stage(
+            right,
+            cost,
+            bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None),
+        )
 
     def _cost(self, pool: Pool, llm: int, output_tokens: Integers, times: int) -> Floats:
         if int(pool.prompt_tokens.min()) < 0:
             raise NotRecordedError(
-                f"The prompt tokens of {pool.llm} are not known on every question, so neither is the cost of a cascade. "
-                "Record the LLM with a token counter."
+                f"The prompt tokens of {pool.llm} are not known on every question, so neither is"
+                " the cost of a cascade. Record the LLM with a token counter."
             )
-        prompt, output = (1.0, 1.0) if self.prices is None else (1e-6 * price for price in self.prices[llm])
+        prompt, output = (
+            (1.0, 1.0) if self.prices is None else (1e-6 * price for price in self.prices[llm])
+        )
         cost: Floats = prompt * np.tile(pool.prompt_tokens, times) + output * output_tokens
         return cost

@@ -1,4 +1,6 @@
-"""The MoT cascade: a weak LLM whose samples agree answers, else a strong one does (Yue et al., arXiv 2310.03094)."""
+"""The MoT cascade: a weak LLM whose samples agree answers, else a strong one does (Yue et al.,
+arXiv 2310.03094).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from feval.methods.vote import NoAnswerRule, plurality, plurality_codes
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-# The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt costs what 6 samples do.
+# The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt
+# costs what 6 samples do.
 _SAMPLES = {1: 20, 2: 7}
 
 
@@ -27,30 +30,34 @@ _SAMPLES = {1: 20, 2: 7}
 class MixtureOfThoughts:
     """A cascade that trusts a weak LLM as far as its samples, over one or several prompts, agree.
 
-    The last LLM is the strong one; the others are the weak LLM under its prompts, each recorded as a variant. All their samples
-    vote, and the answer A_w has the share s of *all* samples, those without an answer included (eq. 2):
+    The last LLM is the strong one; the others are the weak LLM under its prompts, each recorded as
+    a variant. All their samples vote, and the answer A_w has the share s of *all* samples, those
+    without an answer included (eq. 2):
 
         vote    accept A_w where s >= threshold
         verify  accept where the pluralities of the two prompts are one and the same answer
 
-    Elsewhere the strong LLM is asked, and the plurality of its samples is the answer. The variants decide which of the paper's
-    methods this is:
+    Elsewhere the strong LLM is asked, and the plurality of its samples is the answer. The variants
+    decide which of the paper's methods this is:
 
-        CoT-1D, PoT-1D   one weak variant: chain-of-thought, or program-of-thought with its executed results
-        CoT-2D, PoT-2D   two variants of one kind, with different demonstrations in the prompt
-        MoT-1D           a CoT and a PoT variant with the same demonstrations
+        CoT-1D, PoT-1D   one weak variant: chain-of-thought, or program-of-thought with its executed
+        results CoT-2D, PoT-2D   two variants of one kind, with different demonstrations in the
+        prompt MoT-1D           a CoT and a PoT variant with the same demonstrations
         MoT-2D           a CoT and a PoT variant with different demonstrations
 
-    FEval-TTC's MoT is CoT-1D-Vote. Each prompt is billed once, and the strong LLM where it is asked. Ties go to the answer seen
-    first, prompt by prompt.
+    FEval-TTC's MoT is CoT-1D-Vote. Each prompt is billed once, and the strong LLM where it is
+    asked. Ties go to the answer seen first, prompt by prompt.
 
-    Yue, Zhao, Zhang, Du, Yao, "Large Language Model Cascades with Mixture of Thoughts Representations for Cost-efficient
-    Reasoning", sections 2.2 to 2.4. https://arxiv.org/abs/2310.03094
+    Yue, Zhao, Zhang, Du, Yao, "Large Language Model Cascades with Mixture of Thoughts
+    Representations for Cost-efficient Reasoning", sections 2.2 to 2.4.
+    https://arxiv.org/abs/2310.03094
 
     Attributes:
-        threshold: tau, compared exactly; a number, or text such as "0.55" or "2/3". The paper finds 0.5 to 0.6 useful.
+        threshold: tau, compared exactly; a number, or text such as "0.55" or "2/3". The paper finds
+            0.5 to 0.6 useful.
         rule: "vote" or "verify".
-        samples: CoTs of each weak variant, or one number per variant; `None` for the paper's 20 of one variant, 7 of each of two.
+        samples: CoTs of each weak variant, or one number per variant; `None` for the paper's 20 of
+            one variant, 7 of each of two.
         strong_samples: CoTs of the strong LLM.
         strict: accept only where s > threshold.
         no_answer: "drop" or "vote", see `SelfConsistency`; in the votes of weak and strong LLM.
@@ -60,10 +67,11 @@ class MixtureOfThoughts:
     rule: Literal["vote", "verify"] = "vote"
     samples: CountPerLLM | None = None
     strong_samples: Count = 3
-    # Paper and repository accept s = tau; FEval-TTC's example asks for s > tau, so that at tau = 1 it accepts nothing at all.
+    # Paper and repository accept s = tau; FEval-TTC's example asks for s > tau, so that at tau = 1
+    # it accepts nothing at all.
     strict: bool = False
-    # The authors' code drops failed samples from the vote (not from the share). FEval-TTC's example counts them as an answer:
-    # they can win, and the method then answers nothing.
+    # The authors' code drops failed samples from the vote (not from the share). FEval-TTC's example
+    # counts them as an answer: they can win, and the method then answers nothing.
     no_answer: NoAnswerRule = "drop"
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -72,19 +80,23 @@ class MixtureOfThoughts:
         if weak < 1 or (self.rule == "verify" and weak != 2):
             variants = "two weak variants" if self.rule == "verify" else "one weak variant or more"
             raise UsageError(
-                f"The MoT cascade takes {variants} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given. "
-                "A variant is the weak LLM recorded under another prompt and name, such as "
-                "`feval record --llm gpt-3.5-turbo@pot --prompt CARD`; `feval merge` brings the recordings together."
+                f"The MoT cascade takes {variants} and then the strong LLM; {llms}"
+                f" {'was' if llms == 1 else 'were'} given. A variant is the weak LLM recorded under"
+                " another prompt and name, such as `feval record --llm gpt-3.5-turbo@pot --prompt"
+                " CARD`; `feval merge` brings the recordings together."
             )
         if self.samples is None and weak not in _SAMPLES:
             raise UsageError(
-                f"The paper says how many samples to take of one or two weak variants, not of {weak}; give samples."
+                "The paper says how many samples to take of one or two weak variants, not of"
+                f" {weak}; give samples."
             )
         samples = _SAMPLES[weak] if self.samples is None else self.samples
         return (*per_llm("samples", samples, weak), self.strong_samples)
 
     def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question, from the weak variants and the strong LLM; `None` if the vote has none."""
+        """The answer to one question, from the weak variants and the strong LLM; `None` if the vote
+        has none.
+        """
         *samples, strong_samples = self.draws(len(llms))
         *weak, strong = llms
         answers = [list(llm.sample(n).answers) for llm, n in zip(weak, samples, strict=True)]
@@ -95,7 +107,9 @@ class MixtureOfThoughts:
         else:
             votes = [answer for prompt in answers for answer in prompt]
             leader = plurality(votes, no_answer=self.no_answer)
-            if self._may_win(leader is not None) and votes.count(leader) >= self._votes_needed(len(votes)):
+            if self._may_win(leader is not None) and votes.count(leader) >= self._votes_needed(
+                len(votes)
+            ):
                 return leader
         return plurality(strong.sample(strong_samples).answers, no_answer=self.no_answer)
 
@@ -103,12 +117,18 @@ class MixtureOfThoughts:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         *weak, strong = samplers(self, pools, orders)
         shape = orders[0].shape[:2]
-        answer = np.empty(shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools)))
+        answer = np.empty(
+            shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools))
+        )
         for places in blocks(answer.size, sum(self.draws(len(pools)))):
             codes = [llm.sample(places).codes for llm in weak]
-            accepted, answer[places] = self._verified(codes) if self.rule == "verify" else self._voted(codes)
+            accepted, answer[places] = (
+                self._verified(codes) if self.rule == "verify" else self._voted(codes)
+            )
             rejected = places[~accepted]
-            answer[rejected] = plurality_codes(strong.sample(rejected).codes.T, no_answer=self.no_answer)
+            answer[rejected] = plurality_codes(
+                strong.sample(rejected).codes.T, no_answer=self.no_answer
+            )
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in (*weak, strong)))
 
     def _verified(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:

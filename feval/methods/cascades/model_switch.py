@@ -1,4 +1,6 @@
-"""ModelSwitch: ask one LLM after the other until one agrees with itself, else a vote weighted by consistency (2504.00762)."""
+"""ModelSwitch: ask one LLM after the other until one agrees with itself, else a vote weighted by
+consistency (2504.00762).
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
 
 
 def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
-    """How much an LLM agrees with itself: 1/n + (1 - 1/n) (1 - H / H_max), with H the entropy of its n answers.
+    """How much an LLM agrees with itself: 1/n + (1 - 1/n) (1 - H / H_max), with H the entropy of
+    its n answers.
 
     Args:
         counts: how often it gave each of its answers, each 1 or more.
-        normaliser: whether H_max is the log of the number of "distinct" answers or of "samples", see `ModelSwitch`.
+        normaliser: whether H_max is the log of the number of "distinct" answers or of "samples",
+            see `ModelSwitch`.
 
     Returns:
         1 for one answer only, at least 1/n otherwise; 0 for no answer at all.
@@ -40,14 +44,16 @@ def consistency_weight(counts: Collection[int], normaliser: str = "distinct") ->
 
 @frozen_method
 class ModelSwitch:
-    """Ask LLMs in order; the first whose CoTs all agree decides. If none does, all CoTs vote, weighted by consistency.
+    """Ask LLMs in order; the first whose CoTs all agree decides. If none does, all CoTs vote,
+    weighted by consistency.
 
-    After the last LLM the answer is argmax_a sum_i beta_i w_i count_i(a), with the external weight beta_i of LLM i and its
-    consistency w_i (`consistency_weight`). Ties go to the answer seen first, in the order of the LLMs. LLMs that are not asked
-    cost nothing.
+    After the last LLM the answer is argmax_a sum_i beta_i w_i count_i(a), with the external weight
+    beta_i of LLM i and its consistency w_i (`consistency_weight`). Ties go to the answer seen
+    first, in the order of the LLMs. LLMs that are not asked cost nothing.
 
-    Chen et al., "Do We Truly Need So Many Samples? Multi-LLM Repeated Sampling Efficiently Scales Test-Time Compute",
-    arXiv 2504.00762, Algorithm 1; their repository JianhaoChen-nju/ModelSwitch, `Analyze.py`. https://arxiv.org/abs/2504.00762
+    Chen et al., "Do We Truly Need So Many Samples? Multi-LLM Repeated Sampling Efficiently Scales
+    Test-Time Compute", arXiv 2504.00762, Algorithm 1; their repository JianhaoChen-nju/ModelSwitch,
+    `Analyze.py`. https://arxiv.org/abs/2504.00762
 
     Attributes:
         samples: CoTs of each LLM, or one number per LLM; the scripts of the paper take 5.
@@ -57,25 +63,33 @@ class ModelSwitch:
     """
 
     samples: CountPerLLM = 5
-    # The authors' code divides by the log of the number of distinct answers; FEval-TTC's example by the log of the number of
-    # samples. We follow the authors, though five against five and ten different answers then weigh the same.
+    # The authors' code divides by the log of the number of distinct answers; FEval-TTC's example by
+    # the log of the number of samples. We follow the authors, though five against five and ten
+    # different answers then weigh the same.
     normaliser: Literal["distinct", "samples"] = "distinct"
-    # The authors stop only if all CoTs have an answer and the same one; FEval-TTC's example first drops those without, so that
-    # one answer out of five stops. We follow the authors: a CoT that fails is a sign of doubt.
+    # The authors stop only if all CoTs have an answer and the same one; FEval-TTC's example first
+    # drops those without, so that one answer out of five stops. We follow the authors: a CoT that
+    # fails is a sign of doubt.
     gate: Literal["all", "answered"] = "all"
     weights: ListOf[Cost] | None = None
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from each LLM, if it is asked."""
         if llms < 1 or (self.weights is not None and len(self.weights) != llms):
-            raise UsageError(f"ModelSwitch asks one LLM or more, each with its weight; {llms} were given.")
+            raise UsageError(
+                f"ModelSwitch asks one LLM or more, each with its weight; {llms} were given."
+            )
         return per_llm("samples", self.samples, llms)
 
     def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question, from LLMs in the order in which to ask them; `None` if no CoT has one."""
+        """The answer to one question, from LLMs in the order in which to ask them; `None` if no CoT
+        has one.
+        """
         votes: list[str | None] = []
         weights: list[float] = []
-        for llm, samples, external in zip(llms, self.draws(len(llms)), self._external(len(llms)), strict=True):
+        for llm, samples, external in zip(
+            llms, self.draws(len(llms)), self._external(len(llms)), strict=True
+        ):
             answers = llm.sample(samples).answers
             counts = Counter(answer for answer in answers if answer is not None)
             if len(counts) == 1 and (self.gate == "answered" or None not in answers):
@@ -87,14 +101,20 @@ class ModelSwitch:
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         llms, shape = samplers(self, pools, orders), orders[0].shape[:2]
-        answer = np.full(shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools)))
+        answer = np.full(
+            shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools))
+        )
         for places in blocks(answer.size, max(self.draws(len(pools)))):
             left, votes, weights = self._undecided(llms, places, answer)
             answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _undecided(self, llms: Sequence[BatchSampler], places: Rows, answer: Integers) -> tuple[Rows, Integers, Floats]:
-        """Store the answers at the places where an LLM decides; return the others [N], with votes and weights [draws, N]."""
+    def _undecided(
+        self, llms: Sequence[BatchSampler], places: Rows, answer: Integers
+    ) -> tuple[Rows, Integers, Floats]:
+        """Store the answers at the places where an LLM decides; return the others [N], with votes
+        and weights [draws, N].
+        """
         votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
         for llm, external in zip(llms, self._external(len(llms)), strict=True):
             codes = llm.sample(places).codes
@@ -123,7 +143,8 @@ def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     """[N] the consistency weights of draws [n, N]."""
     answered = codes >= 0
     n = answered.sum(axis=0)
-    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)  # how often each CoT's answer was given
+    # how often each CoT's answer was given
+    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)
     for code in codes:
         count += codes == code
     count *= answered

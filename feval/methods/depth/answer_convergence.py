@@ -1,7 +1,7 @@
 """Answer convergence: a trace stops when its answer has been the same at several probes in a row.
 
-For one trace, early exit by agreement of probes (Certaindex, Fu et al. 2024, arXiv 2412.20993); for several that vote, baseline
-"SC + SAC" of Parallel-Probe (Zheng et al. 2026).
+For one trace, early exit by agreement of probes (Certaindex, Fu et al. 2024, arXiv 2412.20993); for
+several that vote, baseline "SC + SAC" of Parallel-Probe (Zheng et al. 2026).
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 @frozen_method
 class AnswerConvergence:
-    """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once its answer has settled.
+    """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once its
+    answer has settled.
 
-    A trace has settled when so many consecutive answers are the same, its final one included. It votes with that answer and costs
-    what it had generated; a trace that never settles votes with its final answer. No answer interrupts a run. Of tied answers the
-    one seen first wins.
+    A trace has settled when so many consecutive answers are the same, its final one included. It
+    votes with that answer and costs what it had generated; a trace that never settles votes with
+    its final answer. No answer interrupts a run. Of tied answers the one seen first wins.
 
     Attributes:
         streak: equal answers in a row that settle a trace.
@@ -86,6 +87,12 @@ class AnswerConvergence:
         """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
         return self.cuts(pool).sequential_tokens(self.width)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,
+        right: Floats,
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         return self.cuts(pool).error_shares(self.width, gold, right)

@@ -1,6 +1,7 @@
 """Traces that are each cut by a rule that looks at nothing but the trace, and then vote.
 
-Each recorded CoT then has one answer and one cost, so that the vote is self-consistency on these, in every form.
+Each recorded CoT then has one answer and one cost, so that the vote is self-consistency on these,
+in every form.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Cuts:
         pool: with the answer of each cut CoT and the tokens that it generated.
         probes: [Q, S] how many of its probes were asked for.
         probe_tokens: [Q, S] their output tokens, 0 where not known.
-        recorded: the probes at which it grows round by round; `None` where it grows to its cut in one round.
+        recorded: the probes at which it grows round by round; `None` where it grows to its cut in
+            one round.
     """
 
     pool: Pool
@@ -46,7 +48,9 @@ class Cuts:
 
     @classmethod
     def at_budget(cls, pool: Pool, tokens: int) -> Self:
-        """CoTs that are cut after so many tokens: a longer one has the answer of its last probe up to there, if it has any."""
+        """CoTs that are cut after so many tokens: a longer one has the answer of its last probe up
+        to there, if it has any.
+        """
         probes = pool.probes()
         tokens = min(tokens, int(pool.output_tokens.max(initial=0)))  # which their type holds
         passed = probes.before(tokens)
@@ -59,11 +63,17 @@ class Cuts:
             codes=np.where(pool.output_tokens > tokens, codes, pool.codes),
             output_tokens=np.minimum(pool.output_tokens, tokens),
         )
-        return cls(cut, probed.astype(np.int64), np.where(probed, np.append(known_tokens(probes), 0)[last], 0), None)
+        return cls(
+            cut,
+            probed.astype(np.int64),
+            np.where(probed, np.append(known_tokens(probes), 0)[last], 0),
+            None,
+        )
 
     @classmethod
     def at_first(cls, pool: Pool, stops: Bools) -> Self:
-        """CoTs that are probed one checkpoint after the other, and cut at the first one where they stop.
+        """CoTs that are probed one checkpoint after the other, and cut at the first one where they
+        stop.
 
         `stops` is a mask of what `revealed` returns.
         """
@@ -97,13 +107,20 @@ class Cuts:
             for batch in cut:
                 sequential[batch.where] += most_tokens(batch.drawn(grown), self.pool.at_once)
         [ledger] = decided.ledgers
-        ledger = replace(ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens)
+        ledger = replace(
+            ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens
+        )
         return Decisions(decided.answer, (ledger,))
 
     def expectation(self, n: int, gold: Integers) -> Expectation:
         """The expectation of the vote of n CoTs; see `ExactMethod.exact`."""
-        calls, tokens = (n * mean_output_tokens(each, self.pool.sizes) for each in (self.probes, self.probe_tokens))
-        return replace(SelfConsistency(n).exact(self.pool, gold), probe_calls=calls, probe_tokens=tokens)
+        calls, tokens = (
+            n * mean_output_tokens(each, self.pool.sizes)
+            for each in (self.probes, self.probe_tokens)
+        )
+        return replace(
+            SelfConsistency(n).exact(self.pool, gold), probe_calls=calls, probe_tokens=tokens
+        )
 
     def sequential_tokens(self, n: int) -> Floats:
         """[Q] expected tokens one after the other: of each round the longest piece of n."""
@@ -114,15 +131,22 @@ class Cuts:
 
     def error_shares(self, n: int, gold: Integers, right: Floats) -> ErrorShares:
         """How wrong votes of n CoTs come about; see `ExactErrorsMethod.exact_errors`."""
-        return SelfConsistency(n).exact_errors(self.pool, gold, right, lambda _rows, _replicates: iter(()))
+        return SelfConsistency(n).exact_errors(
+            self.pool, gold, right, lambda _rows, _replicates: iter(())
+        )
 
     def _rounds(self) -> Iterator[Integers]:
-        """[Q, S] the tokens that each CoT generates in each round; with a clock, the microseconds that they take."""
+        """[Q, S] the tokens that each CoT generates in each round; with a clock, the microseconds
+        that they take.
+        """
         clock = self.pool.clock
         if self.recorded is None:
             yield self.pool.output_tokens if clock is None else clock.after(self.pool.output_tokens)
             return
-        first, before = self.recorded.starts[:-1].reshape(self.probes.shape), np.zeros(self.probes.shape, np.int64)
+        first, before = (
+            self.recorded.starts[:-1].reshape(self.probes.shape),
+            np.zeros(self.probes.shape, np.int64),
+        )
         offsets = np.append(self.recorded.offsets, np.uint32(0))
         for step in range(int(self.probes.max(initial=0)) + 1):
             place = np.where(step < self.probes, first + step, -1)
@@ -141,7 +165,11 @@ def known_tokens(probes: Probes) -> Int64:
 
 
 def revealed(pool: Pool) -> Integers:
-    """The answers that a CoT shows while it grows, end to end by question and sample: its probes, then its final answer."""
+    """The answers that a CoT shows while it grows, end to end by question and sample: its probes,
+    then its final answer.
+    """
     probes = pool.probes()
-    answers: Integers = np.insert(probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel())
+    answers: Integers = np.insert(
+        probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel()
+    )
     return answers

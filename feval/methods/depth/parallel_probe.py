@@ -1,4 +1,6 @@
-"""Parallel-Probe: traces grow side by side and vote at every probe; lasting dissenters are dropped (Zheng et al. 2026)."""
+"""Parallel-Probe: traces grow side by side and vote at every probe; lasting dissenters are dropped
+(Zheng et al. 2026).
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,12 @@ _SEEN = 16  # CoTs looked at together to settle a tie
 class ParallelProbe:
     """The answer that `width` traces agree on while they grow, all by one interval in each step.
 
-    In a step every trace that was neither dropped nor is finished grows and is probed; all that were not dropped vote with their
-    latest answer, finished ones included. After the warm-up, a running trace that disagreed with the winner at `patience` probes
-    in a row is dropped. When the winner has been the same for `stable` steps after the one that first chose it, or no trace is
-    running, it is the answer. Of tied answers the one seen first, in trace order, wins. No answer does not vote, and is never a
-    stable winner.
+    In a step every trace that was neither dropped nor is finished grows and is probed; all that
+    were not dropped vote with their latest answer, finished ones included. After the warm-up, a
+    running trace that disagreed with the winner at `patience` probes in a row is dropped. When the
+    winner has been the same for `stable` steps after the one that first chose it, or no trace is
+    running, it is the answer. Of tied answers the one seen first, in trace order, wins. No answer
+    does not vote, and is never a stable winner.
 
     Zheng et al. 2026, "Parallel-Probe", released as code; the defaults are theirs.
 
@@ -80,7 +83,8 @@ class ParallelProbe:
                 misses[trace] = 0 if answers[trace] == winner else misses[trace] + 1
                 if trace.running and misses[trace] >= self.patience:
                     trace.stop()
-            # The authors vote again without those; none of them had voted for the winner, which therefore stays.
+            # The authors vote again without those; none of them had voted for the winner, which
+            # therefore stays.
             left = [trace for trace in left if trace.running or trace.finished]
             stable = stable + 1 if winner is not None and winner == before else 0
             if stable >= self.stable or not any(trace.running for trace in left):
@@ -92,7 +96,10 @@ class ParallelProbe:
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.width]
         replicates, questions = order.shape[:2]
-        answer, numbers = np.empty((replicates, questions), np.int32), np.empty((5, replicates, questions), np.int64)
+        answer, numbers = (
+            np.empty((replicates, questions), np.int32),
+            np.empty((5, replicates, questions), np.int64),
+        )
         samples, columns = max(pool.codes.shape[1], 1), max(min(replicates, _REPLICATES), 1)
         rows = max(1, _BLOCK // (samples * max(columns, 16)))
         for q in range(0, questions, rows):
@@ -100,20 +107,37 @@ class ParallelProbe:
             for r in range(0, replicates, columns):
                 where = slice(r, r + columns), slice(q, q + rows)
                 decided, grown = self._grown(visits, order[where])
-                answer[where], numbers[:, where[0], where[1]] = decided.T, visits.ledger(grown).transpose(0, 2, 1)
+                answer[where], numbers[:, where[0], where[1]] = (
+                    decided.T,
+                    visits.ledger(grown).transpose(0, 2, 1),
+                )
                 if visits.clock is not None:
                     numbers[1][where] = visits.microseconds(visits.clock, grown, order[where])
         tokens, sequential, longest, probes, probe_tokens = numbers
         rounds = np.ones(answer.shape, np.int32)
         ledger = Ledger(
-            rounds, self.width * rounds, tokens, None, None, None, sequential, longest, probes, probe_tokens
+            rounds,
+            self.width * rounds,
+            tokens,
+            None,
+            None,
+            None,
+            sequential,
+            longest,
+            probes,
+            probe_tokens,
         )
         return Decisions(answer, (ledger,))
 
     def _grown(self, visits: _Visits, order: Orders) -> tuple[Integers, Integers]:
-        """[Q, R] answers, and [Q, S, R] rounds in which each CoT was among those left, from orders [R, Q, width]."""
+        """[Q, R] answers, and [Q, S, R] rounds in which each CoT was among those left, from orders
+        [R, Q, width].
+        """
         replicates, questions = order.shape[:2]
-        samples, kind = visits.counts.shape[1], _counter(max(self.width, self.steps + 1, self.patience))
+        samples, kind = (
+            visits.counts.shape[1],
+            _counter(max(self.width, self.steps + 1, self.patience)),
+        )
         first = np.arange(questions, dtype=np.int32) * samples
         order = order.transpose(1, 0, 2) + first[:, None, None]
         # Until they are dropped, or the question ends.
@@ -124,7 +148,11 @@ class ParallelProbe:
         steps = min(self.steps, max(int(visits.counts.max(initial=0)), 1))
         answer = np.full((questions, replicates), -1, np.int32)
         until = np.full(answer.shape, steps + 1, kind)
-        winner, stable, done = answer, np.zeros(answer.shape, np.int32), np.zeros(answer.shape, np.bool_)
+        winner, stable, done = (
+            answer,
+            np.zeros(answer.shape, np.int32),
+            np.zeros(answer.shape, np.bool_),
+        )
         places, misses = np.arange(questions), np.zeros_like(traces.left)
         for step in range(steps):
             running = traces.advance(step + 2)
@@ -190,16 +218,23 @@ class _Visits:
 
     @classmethod
     def of(cls, pool: Pool, interval: int) -> _Visits:
-        """The visits of the CoTs of a pool; `NotRecordedError` where they were not probed at these places."""
+        """The visits of the CoTs of a pool; `NotRecordedError` where they were not probed at these
+        places.
+        """
         probes = pool.probes()
         if probes.interval is None or interval % probes.interval:
-            asked = f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were probed"
+            asked = (
+                f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were"
+                " probed"
+            )
             if probes.interval is None:
                 raise NotRecordedError(
-                    f"{asked} at no fixed interval. Take a method that goes from probe to probe, such as answer-convergence."
+                    f"{asked} at no fixed interval. Take a method that goes from probe to probe,"
+                    " such as answer-convergence."
                 )
             raise NotRecordedError(
-                f"{asked} every {probes.interval}. Take {probes.interval} or a multiple as the interval."
+                f"{asked} every {probes.interval}. Take {probes.interval} or a multiple as the"
+                " interval."
             )
         every = interval // probes.interval
         counts = probes.counts() // every
@@ -213,15 +248,20 @@ class _Visits:
         return self.probes.starts[:-1].reshape(self.counts.shape)
 
     def ledger(self, grown: Integers) -> Int64:
-        """[5, Q, R] tokens, sequential tokens, tokens of the longest trace, probes, their tokens, from rounds [Q, S, R]."""
+        """[5, Q, R] tokens, sequential tokens, tokens of the longest trace, probes, their tokens,
+        from rounds [Q, S, R].
+        """
         counts, kind = self.counts[:, :, None], grown.dtype
         visited = np.minimum(grown, np.minimum(counts, np.iinfo(kind).max).astype(kind))
         finished = grown > counts
-        rounds = visited.max(axis=1, initial=0).astype(np.int64)  # in which a trace grew by a whole interval
+        # in which a trace grew by a whole interval
+        rounds = visited.max(axis=1, initial=0).astype(np.int64)
         rest = self.tokens - self.counts * self.interval  # generated in the last round
         total = np.add.reduce(visited, axis=1, dtype=np.int64)
         tokens = total * self.interval + np.einsum("qsr,qs->qr", finished, rest)
-        last = (finished & (visited == rounds[:, None].astype(kind))) * rest[:, :, None].astype(np.int32)
+        last = (finished & (visited == rounds[:, None].astype(kind))) * rest[:, :, None].astype(
+            np.int32
+        )
         longest = last.max(axis=1, initial=0)
         sequential = rounds * self.interval + longest
         # Before that, a last piece that is longer than an interval makes its round longer.
@@ -230,22 +270,36 @@ class _Visits:
         question, sample = question[order], sample[order]
         long = finished[question, sample] & (visited[question, sample] < rounds[question])
         more = long * (rest[question, sample] - self.interval)[:, None]
-        opens = np.flatnonzero(np.diff(question, prepend=-1) | np.diff(self.counts[question, sample], prepend=-1))
+        opens = np.flatnonzero(
+            np.diff(question, prepend=-1) | np.diff(self.counts[question, sample], prepend=-1)
+        )
         if len(opens):
             np.add.at(sequential, question[opens], np.maximum.reduceat(more, opens, axis=0))
         ends = (finished * self.tokens[:, :, None].astype(np.int32)).max(axis=1, initial=0)
         calls = total - np.add.reduce(visited > 0, axis=1, dtype=np.int64)
-        return np.array([tokens, sequential, np.maximum(rounds * self.interval, ends), calls, self._spent(visited)])
+        return np.array(
+            [
+                tokens,
+                sequential,
+                np.maximum(rounds * self.interval, ends),
+                calls,
+                self._spent(visited),
+            ]
+        )
 
     def microseconds(self, clock: Clock, grown: Integers, order: Orders) -> Int64:
-        """[R, Q] microseconds of all rounds, one after the other, from rounds [Q, S, R] and orders [R, Q, width]."""
+        """[R, Q] microseconds of all rounds, one after the other, from rounds [Q, S, R] and orders
+        [R, Q, width].
+        """
         total = np.zeros(order.shape[:2], np.int64)
         drawn_grown = np.take_along_axis(grown.transpose(2, 0, 1), order.astype(np.intp), axis=2)
         before = np.zeros(self.counts.shape, np.int64)
         for step in range(1, int(drawn_grown.max(initial=0)) + 1):
             tokens = np.where(step <= self.counts, step * self.interval, self.tokens)
             reached = clock.after(np.minimum(tokens, self.tokens))
-            total += most_tokens(drawn(reached - before, order) * (drawn_grown >= step), clock.at_once)
+            total += most_tokens(
+                drawn(reached - before, order) * (drawn_grown >= step), clock.at_once
+            )
             before = reached
         return total
 
@@ -256,7 +310,9 @@ class _Visits:
         counts = self.counts.ravel()
         starts = np.cumsum(counts) - counts
         visit = np.arange(1, counts.sum() + 1) - np.repeat(starts, counts)
-        tokens = known_tokens(self.probes)[np.repeat(self.first.ravel(), counts) + (visit * self.every - 1)]
+        tokens = known_tokens(self.probes)[
+            np.repeat(self.first.ravel(), counts) + (visit * self.every - 1)
+        ]
         paid = np.append(0, np.cumsum(tokens * (visit > 1)))
         first = starts.reshape(*self.counts.shape, 1)
         spent: Int64 = paid.take(visited + first).sum(axis=1) - paid.take(first).sum(axis=1)
@@ -273,7 +329,8 @@ class _Traces:
         question: [N] of each.
         left: [N, R] 1 for a CoT that votes, else 0.
         codes: [N] latest answers.
-        numbers: [N] of each of these, from 0 among those of its question that could win; the highest for all others.
+        numbers: [N] of each of these, from 0 among those of its question that could win; the
+            highest for all others.
         least: [Q] votes that the winner of each question had in every replicate, at the last look.
     """
 
@@ -295,7 +352,9 @@ class _Traces:
         return cls(visits, rows, rows // max(visits.counts.shape[1], 1), left, codes, codes, least)
 
     def advance(self, rounds: int) -> int:
-        """Show the answers after some rounds; returns how many CoTs, the first ones, are running then."""
+        """Show the answers after some rounds; returns how many CoTs, the first ones, are running
+        then.
+        """
         counts = self.visits.counts.ravel()[self.rows]
         running, ending = np.searchsorted(-counts, (-rounds, 1 - rounds), side="right").tolist()
         places = self.visits.first.ravel()[self.rows[:running]] + (rounds * self.visits.every - 1)
@@ -311,12 +370,18 @@ class _Traces:
     def _sums(self, cells: Integers, most: int) -> Integers:
         """[most, R] how many of the first CoTs are left, by cell."""
         shape = most, len(cells)
-        parts = np.ones(len(cells), self.left.dtype), cells.astype(np.int32), np.arange(len(cells) + 1, dtype=np.int32)
+        parts = (
+            np.ones(len(cells), self.left.dtype),
+            cells.astype(np.int32),
+            np.arange(len(cells) + 1, dtype=np.int32),
+        )
         sums: Integers = scipy.sparse.csc_array(parts, shape) @ self.left[: len(cells)]
         return sums
 
     def keep(self, going: Bools, done: Bools) -> Rows:
-        """Go on with some of the questions, without the replicates that are done; returns which CoTs are kept."""
+        """Go on with some of the questions, without the replicates that are done; returns which
+        CoTs are kept.
+        """
         self.left *= ~done[self.question]
         kept = np.flatnonzero(self.left.any(axis=1))
         self.question = (np.cumsum(going) - 1)[self.question[kept]]
@@ -325,9 +390,11 @@ class _Traces:
         return kept
 
     def plurality(self, order: Orders, done: Bools) -> tuple[Integers, Integers]:
-        """[Q, R] number and code of the plurality of those that are left; of tied answers the one seen first.
+        """[Q, R] number and code of the plurality of those that are left; of tied answers the one
+        seen first.
 
-        An answer of fewer CoTs than the winner has votes in any replicate can neither win nor tie: it is not counted.
+        An answer of fewer CoTs than the winner has votes in any replicate can neither win nor tie:
+        it is not counted.
 
         Args:
             order: [Q, R, n] CoTs in draw order.
@@ -351,7 +418,9 @@ class _Traces:
             numbers[able] = number
             self.numbers = numbers[places]
             cells = self.question * (none + 1) + self.numbers
-            votes = self._sums(cells, questions * (none + 1)).reshape(questions, none + 1, replicates)
+            votes = self._sums(cells, questions * (none + 1)).reshape(
+                questions, none + 1, replicates
+            )
             votes[:, -1] = 0
             most = votes.max(axis=1)
             self.least = np.where(done, width, most).min(axis=1, initial=width)
@@ -362,13 +431,17 @@ class _Traces:
         codes = np.full((questions, none + 1), -1, np.int32)
         codes[owner, number] = able % kinds - 1
         leads = votes == np.maximum(most, 1)[:, None]
-        number = (leads.view(np.uint8) * np.arange(none + 1, dtype=numbers.dtype)[:, None]).max(axis=1)
+        number = (leads.view(np.uint8) * np.arange(none + 1, dtype=numbers.dtype)[:, None]).max(
+            axis=1
+        )
         tied = np.add.reduce(leads.view(np.uint8), axis=1, dtype=self.left.dtype) > 1
         self._settle(number, leads, order, *np.nonzero(tied & ~done))
         first = np.arange(questions)[:, None] * (none + 1)
         return number, np.where(most > 0, codes.ravel().take(number + first), -1)
 
-    def _settle(self, number: Integers, leads: Bools, order: Orders, question: Rows, replicate: Rows) -> None:
+    def _settle(
+        self, number: Integers, leads: Bools, order: Orders, question: Rows, replicate: Rows
+    ) -> None:
         """Take of tied answers the one of the first CoT that has one of them."""
         row_of = np.full(self.visits.counts.size, -1, np.int32)
         row_of[self.rows] = np.arange(len(self.rows))

@@ -1,4 +1,6 @@
-"""Exit by confidence: a trace stops when a probe is sure enough of its answer (as in DEER, Yang et al., arXiv 2504.15895)."""
+"""Exit by confidence: a trace stops when a probe is sure enough of its answer (as in DEER, Yang et
+al., arXiv 2504.15895).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
 @frozen_method
 class ProbeConfidence:
-    """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once a probe is confident enough.
+    """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once a
+    probe is confident enough.
 
-    A trace stops at its first probe that has an answer with at least this confidence, votes with that answer, and costs what it
-    had generated; without such a probe it votes with its final answer. Confidences are those that were recorded with the probes;
-    DEER takes the geometric mean of the probabilities of the answer's tokens. Of tied answers the one seen first wins.
+    A trace stops at its first probe that has an answer with at least this confidence, votes with
+    that answer, and costs what it had generated; without such a probe it votes with its final
+    answer. Confidences are those that were recorded with the probes; DEER takes the geometric mean
+    of the probabilities of the answer's tokens. Of tied answers the one seen first wins.
 
     Attributes:
         threshold: least confidence.
@@ -58,11 +62,15 @@ class ProbeConfidence:
         """Where each recorded CoT is stopped."""
         probes = pool.probes()
         sure = (probes.recorded_confidences(pool.llm) >= self._bar) & (probes.codes >= 0)
-        return Cuts.at_first(pool, np.insert(sure, probes.starts[1:], np.zeros(pool.codes.size, np.bool_)))
+        return Cuts.at_first(
+            pool, np.insert(sure, probes.starts[1:], np.zeros(pool.codes.size, np.bool_))
+        )
 
     @property
     def _bar(self) -> float:
-        """The threshold as the 32-bit number that is nearest, since confidences are 32-bit numbers, too."""
+        """The threshold as the 32-bit number that is nearest, since confidences are 32-bit numbers,
+        too.
+        """
         return float(np.float32(float(as_fraction(self.threshold))))
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
@@ -79,6 +87,12 @@ class ProbeConfidence:
         """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
         return self.cuts(pool).sequential_tokens(self.width)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,
+        right: Floats,
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         return self.cuts(pool).error_shares(self.width, gold, right)

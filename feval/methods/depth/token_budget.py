@@ -1,4 +1,6 @@
-"""Token budget: traces cut after so many tokens and made to answer (s1, Muennighoff et al., arXiv 2501.19393, section 3.1)."""
+"""Token budget: traces cut after so many tokens and made to answer (s1, Muennighoff et al., arXiv
+2501.19393, section 3.1).
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
 
 @frozen_method
 class TokenBudget:
-    """The plurality of n traces of one LLM, each cut after a number of tokens and made to answer there.
+    """The plurality of n traces of one LLM, each cut after a number of tokens and made to answer
+    there.
 
-    A trace that ends within the budget has its final answer; a longer one the answer of its last recorded probe at or before the
-    budget, and none if there is no such probe. This is the upper end of s1's budget forcing: thinking is ended, and not prolonged
-    ("Wait"). Of tied answers the one seen first wins. Without a budget it would be self-consistency.
+    A trace that ends within the budget has its final answer; a longer one the answer of its last
+    recorded probe at or before the budget, and none if there is no such probe. This is the upper
+    end of s1's budget forcing: thinking is ended, and not prolonged ("Wait"). Of tied answers the
+    one seen first wins. Without a budget it would be self-consistency.
 
     Attributes:
         n: traces per question.
@@ -35,7 +39,8 @@ class TokenBudget:
     cuts_cots: ClassVar[Literal[True]] = True
 
     n: Count = 1
-    # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts where there is one.
+    # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts
+    # where there is one.
     tokens: Count = 8000
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -66,6 +71,12 @@ class TokenBudget:
         """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
         return self.cuts(pool).sequential_tokens(self.n)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,
+        right: Floats,
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         return self.cuts(pool).error_shares(self.n, gold, right)

@@ -1,7 +1,9 @@
-"""Best-of-N: sample n CoTs; the best-scored one answers, or the answer whose scores have the largest sum.
+"""Best-of-N: sample n CoTs; the best-scored one answers, or the answer whose scores have the
+largest sum.
 
-Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al. 2022, arXiv 2211.14275, section 3 (weighted:
-scores of equal answers are added up); Wang et al. 2023 (Math-Shepherd), arXiv 2312.08935, section 3.4.
+Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al. 2022, arXiv
+2211.14275, section 3 (weighted: scores of equal answers are added up); Wang et al. 2023
+(Math-Shepherd), arXiv 2312.08935, section 3.4.
 """
 
 from __future__ import annotations
@@ -32,13 +34,15 @@ class _ChoiceByScore:
     """A choice among n scored CoTs: the fields and the batch form of both methods."""
 
     needs: ClassVar[str] = (
-        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
+        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge"
+        " (judge:MODEL)."
     )
 
     n: Count = 20
     scorer: str | None = None
-    # The published implementations take the last step's score, so that figures are comparable with theirs by default. A report
-    # should name the aggregate: it moves the result more than the tie rule does.
+    # The published implementations take the last step's score, so that figures are comparable with
+    # theirs by default. A report should name the aggregate: it moves the result more than the tie
+    # rule does.
     aggregate: Aggregate = "last"
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -77,23 +81,30 @@ class _ChoiceByScore:
 
 @frozen_method
 class BestOfN(_ChoiceByScore):
-    """The answer of the best-scored of n CoTs of one LLM: argmax over CoTs of the aggregated step scores.
+    """The answer of the best-scored of n CoTs of one LLM: argmax over CoTs of the aggregated step
+    scores.
 
-    CoTs without an answer, or without a score, are dropped. Of several best CoTs the first drawn wins. The scorer costs nothing
-    here, as in FEval-TTC: it is another model, often a local one, and its price is not the LLM's.
+    CoTs without an answer, or without a score, are dropped. Of several best CoTs the first drawn
+    wins. The scorer costs nothing here, as in FEval-TTC: it is another model, often a local one,
+    and its price is not the LLM's.
 
     Attributes:
         n: CoTs per question.
         scorer: whose recorded scores; `None` for the only scorer there is.
-        aggregate: how step scores become one number: "last" (FEval-TTC and search-and-learn, the default), "min" (as the Math-
-            Shepherd paper is remembered), "prod" or "mean"; "score" for scorers that give a CoT one score.
+        aggregate: how step scores become one number: "last" (FEval-TTC and search-and-learn, the
+            default), "min" (as the Math- Shepherd paper is remembered), "prod" or "mean"; "score"
+            for scorers that give a CoT one score.
     """
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
-        scored = [(s, a) for s, a in zip(scores, response.answers, strict=True) if s is not None and a is not None]
+        scored = [
+            (s, a)
+            for s, a in zip(scores, response.answers, strict=True)
+            if s is not None and a is not None
+        ]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
@@ -110,7 +121,9 @@ class BestOfN(_ChoiceByScore):
         def right(block: slice) -> Floats:
             codes = pool.codes[block]
             scores = np.where(codes < 0, np.nan, aggregated[block])
-            return subset_best_accuracy(scores, (codes == gold[block, None]) & (codes >= 0), pool.sizes[block], self.n)
+            return subset_best_accuracy(
+                scores, (codes == gold[block, None]) & (codes >= 0), pool.sizes[block], self.n
+            )
 
         return Expectation.of_one_request(by_blocks(right, len(gold)), self.n, pool)
 
@@ -118,26 +131,37 @@ class BestOfN(_ChoiceByScore):
         """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
         return longest_of_draws(pool, self.n)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,  # noqa: ARG002
+        right: Floats,  # noqa: ARG002
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         codes, scores = pool.codes, pool.aggregated(self.scorer, self.aggregate)
-        scored = by_blocks(lambda block: ((codes[block] >= 0) & ~np.isnan(scores[block])).sum(axis=1), len(codes))
+        scored = by_blocks(
+            lambda block: ((codes[block] >= 0) & ~np.isnan(scores[block])).sum(axis=1), len(codes)
+        )
         return ErrorShares.without_stops(no_answer_probability(scored, pool.sizes, self.n))
 
 
 @frozen_method
 class WeightedBestOfN(_ChoiceByScore):
-    """The answer whose CoTs have the largest sum of scores among n CoTs of one LLM: argmax_a of the sum over CoTs that say a.
+    """The answer whose CoTs have the largest sum of scores among n CoTs of one LLM: argmax_a of the
+    sum over CoTs that say a.
 
-    CoTs without an answer, or without a score, are dropped. Weights are summed in draw order; sums within 1e-12 of the largest
-    are equal, and of several answers the first drawn wins. With all scores equal this is self-consistency. Scorers are free, see
-    `BestOfN`. Scores below 0 are refused unless they are transformed: a sum of them would count votes against an answer.
+    CoTs without an answer, or without a score, are dropped. Weights are summed in draw order; sums
+    within 1e-12 of the largest are equal, and of several answers the first drawn wins. With all
+    scores equal this is self-consistency. Scorers are free, see `BestOfN`. Scores below 0 are
+    refused unless they are transformed: a sum of them would count votes against an answer.
 
     Attributes:
         n: CoTs per question.
         scorer: whose recorded scores; `None` for the only scorer there is.
         aggregate: how step scores become one number, see `BestOfN`.
-        transform: how scores become weights: as they are ("none"), "exp", "sigmoid" or "rank" (1 for the least of the n).
+        transform: how scores become weights: as they are ("none"), "exp", "sigmoid" or "rank" (1
+            for the least of the n).
     """
 
     transform: Transform = "none"
@@ -146,8 +170,14 @@ class WeightedBestOfN(_ChoiceByScore):
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
-        scored = [(a, s) for a, s in zip(response.answers, scores, strict=True) if a is not None and s is not None]
-        weights = vote_weights(np.array([score for _, score in scored]), self.transform, self.scorer)
+        scored = [
+            (a, s)
+            for a, s in zip(response.answers, scores, strict=True)
+            if a is not None and s is not None
+        ]
+        weights = vote_weights(
+            np.array([score for _, score in scored]), self.transform, self.scorer
+        )
         return weighted_plurality([answer for answer, _ in scored], weights.tolist())
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:

@@ -1,4 +1,6 @@
-"""CISC: self-consistency in which each CoT votes with its own confidence (Taubenfeld et al. 2025, arXiv 2502.06233)."""
+"""CISC: self-consistency in which each CoT votes with its own confidence (Taubenfeld et al. 2025,
+arXiv 2502.06233).
+"""
 
 from __future__ import annotations
 
@@ -28,35 +30,43 @@ SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""
 
 TEMPERATURES = tuple(10.0 ** (8 * i / 79 - 4) for i in range(80))
-"""The values that `fit` chooses from: 80, as in the paper; their range, 1e-4 to 1e4 evenly in the exponent, is our choice."""
+"""The values that `fit` chooses from: 80, as in the paper; their range, 1e-4 to 1e4 evenly in the
+exponent, is our choice.
+"""
 
 _FIT_REPLICATES = 32
 
 
 @frozen_method
 class ConfidenceWeighted:
-    """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the confidence of CoT i (CISC).
+    """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the
+    confidence of CoT i (CISC).
 
-    T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an answer, or without a confidence,
-    do not vote. Weights are summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first
-    drawn wins. Unless T is given, `fit` learns it from questions that are then not evaluated.
+    T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an
+    answer, or without a confidence, do not vote. Weights are summed in draw order; sums within
+    1e-12 of the largest are equal, and of several answers the first drawn wins. Unless T is given,
+    `fit` learns it from questions that are then not evaluated.
 
     Attributes:
         n: CoTs per question.
-        confidence: "sequence-probability", from recorded log-probabilities, or the name of a scorer that asked the LLM itself,
-            such as one made by `feval score --scorer p-true:MODEL` (the paper's best) or `verbal:MODEL`.
+        confidence: "sequence-probability", from recorded log-probabilities, or the name of a scorer
+            that asked the LLM itself, such as one made by `feval score --scorer p-true:MODEL` (the
+            paper's best) or `verbal:MODEL`.
         temperature: T, above 0, infinity included; `None` until it is fitted.
-        self_check: how a scorer's requests are billed, as auxiliary calls at the LLM's price: with the "whole" prefix, with a
-            "cached" one, or "free".
+        self_check: how a scorer's requests are billed, as auxiliary calls at the LLM's price: with
+            the "whole" prefix, with a "cached" one, or "free".
     """
 
-    needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
+    needs: ClassVar[str] = (
+        "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
+    )
 
     n: Count = 20
     confidence: str = SEQUENCE_PROBABILITY
     temperature: Positive | None = None
-    # A self-check follows request and CoT in one conversation. The paper counts only what is new, about 20 tokens and 1 of output
-    # ("cached"); providers differ in what they charge for a cached prefix, so the default is the whole recorded request.
+    # A self-check follows request and CoT in one conversation. The paper counts only what is new,
+    # about 20 tokens and 1 of output ("cached"); providers differ in what they charge for a cached
+    # prefix, so the default is the whole recorded request.
     self_check: Literal["whole", "cached", "free"] = "whole"
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -69,9 +79,11 @@ class ConfidenceWeighted:
         return self.temperature is not None
 
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
-        """The method with the temperature from `TEMPERATURES` that is right most often on training questions; see `Learner.fit`.
+        """The method with the temperature from `TEMPERATURES` that is right most often on training
+        questions; see `Learner.fit`.
 
-        Of several, the largest wins, as it is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
+        Of several, the largest wins, as it is closest to self-consistency. Each is judged on the
+        same 32 draws of n CoTs.
 
         Raises:
             UsageError: no training question.
@@ -81,28 +93,48 @@ class ConfidenceWeighted:
         [pool] = pools
         if not len(gold):
             raise UsageError(
-                "CISC learns its temperature from training questions; there is none. Raise --train-fraction."
+                "CISC learns its temperature from training questions; there is none. Raise"
+                " --train-fraction."
             )
-        keys = np.arange(len(gold), dtype=np.uint64) if pool.question_keys is None else pool.question_keys
-        order = seeded_orders(pool_key(0, "fit", pool.llm), keys, pool.sizes, range(_FIT_REPLICATES), self.n)
+        keys = (
+            np.arange(len(gold), dtype=np.uint64)
+            if pool.question_keys is None
+            else pool.question_keys
+        )
+        order = seeded_orders(
+            pool_key(0, "fit", pool.llm), keys, pool.sizes, range(_FIT_REPLICATES), self.n
+        )
         free = replace(self, self_check="free")
         right = [
-            int(((replace(free, temperature=t).decide(pools, [order]).answer == gold) & (gold >= 0)).sum())
+            int(
+                (
+                    (replace(free, temperature=t).decide(pools, [order]).answer == gold)
+                    & (gold >= 0)
+                ).sum()
+            )
             for t in TEMPERATURES
         ]
         best = max(zip(right, TEMPERATURES, strict=True))[1]
         return replace(self, temperature=best)
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; raises `UsageError` where no temperature was given or learnt."""
+        """The answer to one question; raises `UsageError` where no temperature was given or
+        learnt.
+        """
         temperature = self._temperature()
         response = llm.sample(self.n)
         confidences = self._confidences(response)
         if self._checks:
-            for tokens in response.scoring_tokens(self.confidence, prefix_cached=self.self_check == "cached"):
+            for tokens in response.scoring_tokens(
+                self.confidence, prefix_cached=self.self_check == "cached"
+            ):
                 if tokens is not None:
                     llm.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
-        votes = [(a, c) for a, c in zip(response.answers, confidences, strict=True) if a is not None and c is not None]
+        votes = [
+            (a, c)
+            for a, c in zip(response.answers, confidences, strict=True)
+            if a is not None and c is not None
+        ]
         weights = confidence_weights(np.array([confidence for _, confidence in votes]), temperature)
         return weighted_plurality([answer for answer, _ in votes], weights.tolist())
 
@@ -128,24 +160,31 @@ class ConfidenceWeighted:
             )
             if checks and auxiliary is not None:
                 for total, check in zip(
-                    auxiliary, (checks.calls, checks.prompt_tokens, checks.output_tokens), strict=True
+                    auxiliary,
+                    (checks.calls, checks.prompt_tokens, checks.output_tokens),
+                    strict=True,
                 ):
                     total[batch.where] = batch.drawn(check).sum(axis=2)
         rounds = np.ones(shape, np.int32)
         ledger = Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary))
-        return Decisions(answer, (replace(ledger, sequential_tokens=longest, longest_trace_tokens=longest),))
+        return Decisions(
+            answer, (replace(ledger, sequential_tokens=longest, longest_trace_tokens=longest),)
+        )
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The confidences of CoTs; see `RatingMethod.ratings`."""
         [pool] = pools
         probabilities = self.confidence == SEQUENCE_PROBABILITY
-        return [pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)]
+        return [
+            pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)
+        ]
 
     def _temperature(self) -> float:
         if self.temperature is None:
             raise UsageError(
-                "CISC needs a temperature. Let it learn one from questions that are then not evaluated "
-                "(`method.fit(pools, gold)`, --train-fraction), or give it: temperature=0.5."
+                "CISC needs a temperature. Let it learn one from questions that are then not"
+                " evaluated (`method.fit(pools, gold)`, --train-fraction), or give it:"
+                " temperature=0.5."
             )
         return self.temperature
 

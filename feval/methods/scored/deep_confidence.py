@@ -1,4 +1,6 @@
-"""DeepConf: confident traces vote, the others are left out or cut short (Fu et al. 2025, arXiv 2508.15260)."""
+"""DeepConf: confident traces vote, the others are left out or cut short (Fu et al. 2025, arXiv
+2508.15260).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
+from feval.estimators.stopping.traces import (
+    known_percentiles,
+    low_groups,
+    tokens_until_below,
+    trace_confidences,
+)
 from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
@@ -30,25 +37,32 @@ _ROUNDING = 1e-6  # log-probabilities of certain tokens may come out a little ab
 
 @frozen_method
 class DeepConfidence:
-    """The vote of the most confident of n traces of one LLM, each with its confidence as weight (DeepConf, sections 3.2 and 3.3).
+    """The vote of the most confident of n traces of one LLM, each with its confidence as weight
+    (DeepConf, sections 3.2 and 3.3).
 
-    A token's confidence is minus the mean log-probability of the k likeliest tokens (k = 20 in the paper; a recording has its
-    own k). *Offline*, all n traces are drawn; of those with an answer, the traces whose confidence is at least the percentile
-    100 - eta (linear interpolation) vote. *Online*, the bar is that percentile over `warm_up` traces, with or without an answer;
-    each later trace is cut where its first full group falls below the bar, billed up to that group's last token, and does not
-    vote; no trace below the bar does. CoTs without recorded token confidences do not vote and are not cut. Weights are
-    summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first drawn wins.
+    A token's confidence is minus the mean log-probability of the k likeliest tokens (k = 20 in the
+    paper; a recording has its own k). *Offline*, all n traces are drawn; of those with an answer,
+    the traces whose confidence is at least the percentile 100 - eta (linear interpolation) vote.
+    *Online*, the bar is that percentile over `warm_up` traces, with or without an answer; each
+    later trace is cut where its first full group falls below the bar, billed up to that group's
+    last token, and does not vote; no trace below the bar does. CoTs without recorded token
+    confidences do not vote and are not cut. Weights are summed in draw order; sums within 1e-12 of
+    the largest are equal, and of several answers the first drawn wins.
 
     Attributes:
         n: traces per question.
         mode: "offline" or "online".
-        keep: eta, percent of traces to keep: "low" (10), "high" (90) or a number above 0 and at most 100.
-        measure: confidence of a trace: "lowest-group", "mean", "tail" or "bottom-10%". Online it is the lowest group.
+        keep: eta, percent of traces to keep: "low" (10), "high" (90) or a number above 0 and at
+            most 100.
+        measure: confidence of a trace: "lowest-group", "mean", "tail" or "bottom-10%". Online it is
+            the lowest group.
         vote: "weighted" by confidence, or "plain".
-        group: tokens in a sliding group; a shorter trace has one group, all of it, and is never cut.
+        group: tokens in a sliding group; a shorter trace has one group, all of it, and is never
+            cut.
         tail: tokens at the end of a trace that "tail" looks at.
         warm_up: traces that set the bar online.
-        consensus: online, stop when the leading answer has this share of the votes' weight; `None` to draw all n.
+        consensus: online, stop when the leading answer has this share of the votes' weight; `None`
+            to draw all n.
     """
 
     cuts_cots: ClassVar[Literal[True]] = True
@@ -56,12 +70,14 @@ class DeepConfidence:
     # The paper draws 512; recordings usually have 40.
     n: Count = 40
     mode: Literal["offline", "online"] = "offline"
-    # The official package keeps 90 percent by default (its `confidence_percentile=90` means the 10th percentile). The paper's
-    # "low" saves more and errs more.
+    # The official package keeps 90 percent by default (its `confidence_percentile=90` means the
+    # 10th percentile). The paper's "low" saves more and errs more.
     keep: Literal["low", "high"] | Annotated[str | float, ExactNumber(above=0, most=100)] = "high"
-    # The only one that is known while a trace is being generated. Offline the paper also reports tail and bottom-10%.
+    # The only one that is known while a trace is being generated. Offline the paper also reports
+    # tail and bottom-10%.
     measure: Literal["mean", "tail", "lowest-group", "bottom-10%"] = "lowest-group"
-    # The package replaces its weighted result by the plain majority unless told not to; the paper's method is the weighted one.
+    # The package replaces its weighted result by the plain majority unless told not to; the paper's
+    # method is the weighted one.
     vote: Literal["weighted", "plain"] = "weighted"
     group: Count = 2048
     tail: Count = 2048
@@ -71,14 +87,19 @@ class DeepConfidence:
 
     def __post_init__(self) -> None:
         if self.mode == "online" and self.n < self.warm_up:
-            raise OutOfRangeError(f"DeepConf warms up with {self.warm_up} traces; n={self.n} has no room for them.")
+            raise OutOfRangeError(
+                f"DeepConf warms up with {self.warm_up} traces; n={self.n} has no room for them."
+            )
         if self.mode == "online" and self.measure != "lowest-group":
             raise UsageError(
-                f"Online, DeepConf cuts a trace by its lowest group; {self.measure!r} is known at the end only. "
-                "Take mode='offline'."
+                f"Online, DeepConf cuts a trace by its lowest group; {self.measure!r} is known at"
+                " the end only. Take mode='offline'."
             )
         if self.mode == "offline" and self.consensus is not None:
-            raise UsageError("Offline, DeepConf draws all traces at once; consensus stops it in mode='online' only.")
+            raise UsageError(
+                "Offline, DeepConf draws all traces at once; consensus stops it in mode='online'"
+                " only."
+            )
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most traces drawn from the one LLM."""
@@ -93,13 +114,17 @@ class DeepConfidence:
         confidences: Floats = pool.channels.derived(
             ("trace confidences", self.measure, self.group, self.tail),
             lambda: _by_question(
-                pool, lambda tokens, lengths: trace_confidences(tokens, lengths, self.measure, self.group, self.tail)
+                pool,
+                lambda tokens, lengths: trace_confidences(
+                    tokens, lengths, self.measure, self.group, self.tail
+                ),
             ),
         )
         if (confidences < -_ROUNDING).any():
             raise UsageError(
-                "Confidences of tokens are minus mean log-probabilities, hence 0 or more; the least of a trace of "
-                f"{pool.llm} is {np.nanmin(confidences):.6g}. If they are mean log-probabilities, import them negated."
+                "Confidences of tokens are minus mean log-probabilities, hence 0 or more; the"
+                f" least of a trace of {pool.llm} is {np.nanmin(confidences):.6g}. If they are mean"
+                " log-probabilities, import them negated."
             )
         return confidences
 
@@ -111,12 +136,18 @@ class DeepConfidence:
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)
-        return weighted_plurality([answer for answer, _ in votes], [self._weight(c) for _, c in votes])
+        return weighted_plurality(
+            [answer for answer, _ in votes], [self._weight(c) for _, c in votes]
+        )
 
     def _offline(self, llm: MeteredLLM) -> Votes:
         response = llm.sample(self.n)
         confidences = [self._confidence(trace) for trace in response.token_confidences]
-        votes = [(a, c) for a, c in zip(response.answers, confidences, strict=True) if a is not None and c is not None]
+        votes = [
+            (a, c)
+            for a, c in zip(response.answers, confidences, strict=True)
+            if a is not None and c is not None
+        ]
         bar = self._bar([confidence for _, confidence in votes])
         return [(answer, confidence) for answer, confidence in votes if confidence >= bar]
 
@@ -141,13 +172,17 @@ class DeepConfidence:
     def _confidence(self, trace: npt.NDArray[Any] | None) -> float | None:
         if trace is None:
             return None
-        return float(trace_confidences(trace, np.array([len(trace)]), self.measure, self.group, self.tail)[0])
+        return float(
+            trace_confidences(trace, np.array([len(trace)]), self.measure, self.group, self.tail)[0]
+        )
 
     def _bar(self, confidences: Sequence[float]) -> float:
         return float(np.percentile(confidences, 100 - self._eta)) if confidences else -np.inf
 
     def _cut(self, trace: npt.NDArray[Any], bar: float) -> int | None:
-        """Tokens of a trace up to the end of its first group below the bar; `None` if it is not cut."""
+        """Tokens of a trace up to the end of its first group below the bar; `None` if it is not
+        cut.
+        """
         sums = np.concatenate([[0.0], np.cumsum(trace, dtype=np.float64)])
         below = np.flatnonzero((sums[self.group :] - sums[: -self.group]) / self.group < bar)
         return int(below[0]) + self.group if below.size else None
@@ -184,7 +219,11 @@ class DeepConfidence:
             known = batch.drawn(confidences)
             bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
             codes = np.where(known >= bars, batch.drawn(pool.codes), -1)
-            weights = np.where(known >= bars, known, 0.0) if self.vote == "weighted" else np.ones(known.shape)
+            weights = (
+                np.where(known >= bars, known, 0.0)
+                if self.vote == "weighted"
+                else np.ones(known.shape)
+            )
             traces = self._traces_drawn(codes, weights)
             seen = np.arange(self.n) < traces[:, :, None]
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
@@ -195,14 +234,18 @@ class DeepConfidence:
             sequential[batch.where] = self._sequential(billed, pool.at_once)
             cots[batch.where] = traces
         rounds = self._rounds(cots)
-        ledger = Ledger(rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest)
+        ledger = Ledger(
+            rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest
+        )
         return Decisions(answer, (ledger,))
 
     def _sequential(self, billed: Int64, at_once: int | None) -> Int64:
         """[R', Q'] the longest trace of each round, summed."""
         first, later = billed[:, :, : self._until], billed[:, :, self._until :]
         longest = most_tokens(first, at_once)
-        return longest + (most_tokens(later, at_once) if self.consensus is None else later.sum(axis=2))
+        return longest + (
+            most_tokens(later, at_once) if self.consensus is None else later.sum(axis=2)
+        )
 
     @property
     def _until(self) -> int:
@@ -223,7 +266,9 @@ class DeepConfidence:
         voting = np.ascontiguousarray(codes.reshape(size, self.n).T) >= 0
         cast = np.where(voting, weights.reshape(size, self.n).T, 0.0)
         # A table [candidates, N]; traces that do not vote add nothing to the first candidate.
-        cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(size)
+        cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(
+            size
+        )
         sums = np.zeros((int(codes.max(initial=0)) + 1) * size)
         leader, total = np.zeros((2, size))
         traces = np.full(size, self.n, np.int64)
@@ -243,13 +288,19 @@ class DeepConfidence:
         if self.mode == "online":
             cut = known < bars
             cut[:, :, : self.warm_up] = False
-            low = pool.channels.derived(("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group))
+            low = pool.channels.derived(
+                ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
+            )
             heights = np.broadcast_to(bars, known.shape)[cut]
-            tokens[cut] = np.minimum(tokens[cut], tokens_until_below(low, batch.places[cut], heights))
+            tokens[cut] = np.minimum(
+                tokens[cut], tokens_until_below(low, batch.places[cut], heights)
+            )
         return tokens
 
 
-def _collect(votes: Votes, answers: Sequence[str | None], confidences: Sequence[float | None], bar: float) -> None:
+def _collect(
+    votes: Votes, answers: Sequence[str | None], confidences: Sequence[float | None], bar: float
+) -> None:
     """Add the votes of traces at or above the bar."""
     votes += [
         (answer, confidence)
@@ -259,7 +310,9 @@ def _collect(votes: Votes, answers: Sequence[str | None], confidences: Sequence[
 
 
 def _traces(pool: Pool) -> Iterator[tuple[npt.NDArray[Any], Int64]]:
-    """Per question, the token confidences of all its traces, one after the other, and the length of each."""
+    """Per question, the token confidences of all its traces, one after the other, and the length of
+    each.
+    """
     confidences = pool.logprobs().confidences
     for row, lengths in enumerate(confidences.lengths()):
         yield confidences.of_question(row), lengths

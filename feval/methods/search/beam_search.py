@@ -1,7 +1,9 @@
-"""Beam search over steps, and diverse verifier tree search (DVTS): keep the best-scored paths and go on from them.
+"""Beam search over steps, and diverse verifier tree search (DVTS): keep the best-scored paths and
+go on from them.
 
-Beam search: Snell et al. 2024, arXiv 2408.03314, section 5.2. DVTS, and the code whose parameters both have: Beeching, Tunstall,
-Rush 2024, "Scaling test-time compute with open models", `search-and-learn`.
+Beam search: Snell et al. 2024, arXiv 2408.03314, section 5.2. DVTS, and the code whose parameters
+both have: Beeching, Tunstall, Rush 2024, "Scaling test-time compute with open models",
+`search-and-learn`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Transform, frozen_method
 from feval.methods.protocol import one_llm
-from feval.methods.search.trees import NOBODY, Aggregate, Choice, Places, Searches, chosen, path_scores, ranked
+from feval.methods.search.trees import (
+    NOBODY,
+    Aggregate,
+    Choice,
+    Places,
+    Searches,
+    chosen,
+    path_scores,
+    ranked,
+)
 from feval.methods.vote import weighable
 
 if TYPE_CHECKING:
@@ -43,8 +54,8 @@ class _ScoredSearch:
         """Refuse beams that cannot be shared out."""
         if self.n % self.width:
             raise OutOfRangeError(
-                f"{type(self).__name__} keeps n / width paths, so n is a multiple of width; n={self.n} and "
-                f"width={self.width} were given."
+                f"{type(self).__name__} keeps n / width paths, so n is a multiple of width;"
+                f" n={self.n} and width={self.width} were given."
             )
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -54,7 +65,13 @@ class _ScoredSearch:
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The scores of paths; see `RatingMethod.ratings`."""
         [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
-        return [weighable(pool, scores, self.transform, self.scorer) if self.answer == "weighted" else scores]
+        return [
+            (
+                weighable(pool, scores, self.transform, self.scorer)
+                if self.answer == "weighted"
+                else scores
+            )
+        ]
 
     def _score(self, node: Node) -> float:
         return ranked(node, self.scorer, self.aggregate)
@@ -66,20 +83,25 @@ class _ScoredSearch:
 
 @frozen_method
 class BeamSearch(_ScoredSearch):
-    """Beam search: every round expands the best n / width paths by `width` children each; finished paths are set aside.
+    """Beam search: every round expands the best n / width paths by `width` children each; finished
+    paths are set aside.
 
-    The first round takes n first steps. A path is judged by the scores of its steps, and one without a score comes last; of equal
-    ones the first is kept. What is not finished after the last round gives no answer: a recorder generates the steps of that
-    round to the end. Where fewer than n / width paths go on, fewer are expanded (search-and-learn repeats them up to n).
+    The first round takes n first steps. A path is judged by the scores of its steps, and one
+    without a score comes last; of equal ones the first is kept. What is not finished after the last
+    round gives no answer: a recorder generates the steps of that round to the end. Where fewer than
+    n / width paths go on, fewer are expanded (search-and-learn repeats them up to n).
 
     Attributes:
         n: beams, steps of a round.
         width: children of each path that is kept.
         rounds: the most rounds.
         scorer: whose scores of steps; `None` for the only one.
-        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
-        answer: among finished paths that of the "best" score, the "majority", or the "weighted" majority (largest sum).
-        transform: for "weighted": how scores of finished paths become weights, see `WeightedBestOfN`.
+        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its
+            steps.
+        answer: among finished paths that of the "best" score, the "majority", or the "weighted"
+            majority (largest sum).
+        transform: for "weighted": how scores of finished paths become weights, see
+            `WeightedBestOfN`.
     """
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -87,7 +109,9 @@ class BeamSearch(_ScoredSearch):
         steps: list[Node] = llm.expand(None, self.n)
         finished = [step for step in steps if step.ends]
         for _ in range(self.rounds - 1):
-            running = sorted((step for step in steps if not step.ends), key=self._score, reverse=True)
+            running = sorted(
+                (step for step in steps if not step.ends), key=self._score, reverse=True
+            )
             kept = running[: self.n // self.width]
             if not kept:
                 break
@@ -104,7 +128,8 @@ class BeamSearch(_ScoredSearch):
         for _ in range(self.rounds - 1):
             score = np.nan_to_num(searches.of(scores, steps, np.nan), nan=-np.inf)
             running = (steps >= 0) & ~searches.ends(steps)
-            # Those that go on come first, the best of them before the others, and equal ones as they were expanded.
+            # Those that go on come first, the best of them before the others, and equal ones as
+            # they were expanded.
             best = np.lexsort((-score, ~running), axis=1)[:, : self.n // self.width]
             kept = np.take_along_axis(np.where(running, steps, NOBODY), best, axis=1)
             if (kept == NOBODY).all():
@@ -116,18 +141,22 @@ class BeamSearch(_ScoredSearch):
 
 @frozen_method
 class DVTS(_ScoredSearch):
-    """Diverse verifier tree search: n / width independent greedy searches; each goes on with the best of `width` children.
+    """Diverse verifier tree search: n / width independent greedy searches; each goes on with the
+    best of `width` children.
 
-    A search ends where its best child ends a solution, and that is its answer (search-and-learn votes with all children of the
-    last step). Scores, ties and the last round are as for `BeamSearch`.
+    A search ends where its best child ends a solution, and that is its answer (search-and-learn
+    votes with all children of the last step). Scores, ties and the last round are as for
+    `BeamSearch`.
 
     Attributes:
         n: steps of a round.
         width: children among which each search chooses.
         rounds: the most rounds.
         scorer: whose scores of steps; `None` for the only one.
-        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
-        answer: among the finished searches that of the "best" score, the "majority", or the "weighted" majority.
+        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its
+            steps.
+        answer: among the finished searches that of the "best" score, the "majority", or the
+            "weighted" majority.
         transform: for "weighted": how their scores become weights, see `WeightedBestOfN`.
     """
 
@@ -136,7 +165,9 @@ class DVTS(_ScoredSearch):
         paths: list[Node | None] = [None] * (self.n // self.width)
         finished: list[Node] = []
         for _ in range(self.rounds):
-            best: list[Node] = [max(children, key=self._score) for children in llm.expand(paths, self.width)]
+            best: list[Node] = [
+                max(children, key=self._score) for children in llm.expand(paths, self.width)
+            ]
             finished += [step for step in best if step.ends]
             paths = [step for step in best if not step.ends]
             if not paths:

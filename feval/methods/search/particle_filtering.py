@@ -1,4 +1,5 @@
-"""Particle filtering over steps: paths are resampled by their scores, so that promising ones are gone on from more often.
+"""Particle filtering over steps: paths are resampled by their scores, so that promising ones are
+gone on from more often.
 
 Puri et al. 2025, arXiv 2502.01618, algorithm 1; the authors' code is `its_hub`.
 """
@@ -28,19 +29,23 @@ _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
 
 @frozen_method
 class ParticleFiltering:
-    """n particles, which are paths: each round resamples them by their weights and gives every unfinished one its next step.
+    """n particles, which are paths: each round resamples them by their weights and gives every
+    unfinished one its next step.
 
-    The weights are softmax(logit(score)), that is score / (1 - score), of the latest step; a finished particle keeps its own and
-    takes part in the resampling. A step without a score has the least weight. A particle that was drawn c times asks for c steps.
-    The last particles are not resampled (its_hub does, which can only lose the heaviest). Those unfinished after the last round
-    give no answer.
+    The weights are softmax(logit(score)), that is score / (1 - score), of the latest step; a
+    finished particle keeps its own and takes part in the resampling. A step without a score has the
+    least weight. A particle that was drawn c times asks for c steps. The last particles are not
+    resampled (its_hub does, which can only lose the heaviest). Those unfinished after the last
+    round give no answer.
 
     Attributes:
         n: particles.
         rounds: the most rounds.
         scorer: whose scores of steps, from 0 to 1; `None` for the only one.
-        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
-        answer: that of the "heaviest" particle, or of one "sampled" by weight; among finished particles with an answer.
+        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its
+            steps.
+        answer: that of the "heaviest" particle, or of one "sampled" by weight; among finished
+            particles with an answer.
         seed: of the resampling.
     """
 
@@ -86,7 +91,9 @@ class ParticleFiltering:
 
     def _weights(self, particles: Sequence[Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
-        return _weights(np.array([np.nan if score is None else score for score in scores]), self.scorer)
+        return _weights(
+            np.array([np.nan if score is None else score for score in scores]), self.scorer
+        )
 
     def _random(self, llm: MeteredLLM, count: int) -> Floats:
         return more_uniforms(np.array(llm.uniform(self.seed)), count)
@@ -94,8 +101,14 @@ class ParticleFiltering:
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool], [order] = Searches(self, pools, orders), pools, orders
-        weights = _weights(path_scores(pool, self.scorer, self.aggregate), pool.scores(self.scorer).scorer.name)
-        keys = np.zeros(order.shape[1], np.uint64) if pool.question_keys is None else pool.question_keys
+        weights = _weights(
+            path_scores(pool, self.scorer, self.aggregate), pool.scores(self.scorer).scorer.name
+        )
+        keys = (
+            np.zeros(order.shape[1], np.uint64)
+            if pool.question_keys is None
+            else pool.question_keys
+        )
         streams = uniforms(keys, order, self.seed).reshape(len(searches.question), -1)
 
         def random(count: int) -> Floats:
@@ -107,7 +120,9 @@ class ParticleFiltering:
             waits = searches.ends(particles).all(axis=1, keepdims=True)
             if waits.all():
                 break
-            drawn = np.take_along_axis(particles, _drawn(searches.of(weights, particles, 0.0), random(self.n)), axis=1)
+            drawn = np.take_along_axis(
+                particles, _drawn(searches.of(weights, particles, 0.0), random(self.n)), axis=1
+            )
             particles = np.where(waits, particles, drawn)
             stays = searches.ends(particles)
             particles = np.where(stays, particles, searches.expand(np.where(stays, -2, particles)))
@@ -115,24 +130,29 @@ class ParticleFiltering:
         valid = np.where(codes < 0, 0.0, searches.of(weights, particles, 0.0))
         if self.answer == "heaviest":
             return searches.decisions(searches.first_of_most(codes, valid))
-        place = _drawn(valid, random(self.n + 1)[:, self.n :])  # a number that has resampled no particle
+        # a number that has resampled no particle
+        place = _drawn(valid, random(self.n + 1)[:, self.n :])
         answers = np.take_along_axis(codes, place, axis=1)[:, 0]
         return searches.decisions(np.where((codes < 0).all(axis=1), -1, answers))
 
 
 def _weights(scores: Floats, scorer: str | None) -> Floats:
-    """The weights of scores: their odds, which is what softmax makes of logits; NaN weighs least."""
+    """The weights of scores: their odds, which is what softmax makes of logits; NaN weighs
+    least.
+    """
     if ((scores < 0) | (scores > 1)).any():
         raise UsageError(
-            f"Particle filtering takes scores from 0 to 1; those of {scorer or 'the scorer'} range from {np.nanmin(scores)} to "
-            f"{np.nanmax(scores)}. Take a scorer of probabilities."
+            f"Particle filtering takes scores from 0 to 1; those of {scorer or 'the scorer'} range"
+            f" from {np.nanmin(scores)} to {np.nanmax(scores)}. Take a scorer of probabilities."
         )
     clipped = np.clip(np.nan_to_num(scores, nan=0.0), _LEAST, 1 - _LEAST)
     return clipped / (1 - clipped)
 
 
 def _drawn(weights: Floats, numbers: Floats) -> Integers:
-    """[..., k] places drawn with replacement by weights [..., n], one for each number [..., k] in [0, 1)."""
+    """[..., k] places drawn with replacement by weights [..., n], one for each number [..., k] in
+    [0, 1).
+    """
     ends = np.cumsum(weights, axis=-1)
     places: Integers = (ends[..., None, :] <= (numbers * ends[..., -1:])[..., None]).sum(axis=-1)
     last: Integers = np.minimum(places, weights.shape[-1] - 1)

@@ -1,6 +1,8 @@
-"""Path-consistency: go on from the prefixes of paths whose answer is ahead, so that later branches repeat less of them.
+"""Path-consistency: go on from the prefixes of paths whose answer is ahead, so that later branches
+repeat less of them.
 
-Zhu et al. 2024, "Path-Consistency: Prefix Enhancement for Efficient Inference in LLM", arXiv 2409.01281.
+Zhu et al. 2024, "Path-Consistency: Prefix Enhancement for Efficient Inference in LLM", arXiv
+2409.01281.
 """
 
 from __future__ import annotations
@@ -27,15 +29,18 @@ if TYPE_CHECKING:
 
 @frozen_method
 class PathConsistency:
-    """n branches in windows, each from the current prefix to its end; where the vote is sure, the prefix grows by a step.
+    """n branches in windows, each from the current prefix to its end; where the vote is sure, the
+    prefix grows by a step.
 
-    After each window all branches so far vote. Where the beta confidence of the two largest counts (equation 3 of
-    Adaptive-Consistency) reaches the threshold, the prefix becomes one step longer, along the first branch through it that gives
-    the leading answer and goes on behind that step; where there is none, it stays. No scores are needed. Kept of the paper: the
-    confidence of the answers so far, prefixes that grow with it, and the vote over all branches. A tree gives no prefix that
-    ends within a step, and no more branches from a prefix than children were recorded. The paper's experiments draw 20 branches,
-    and set window and threshold per task (reviews at openreview.net/forum?id=xIW3HfQmta); those two defaults, and the choice of
-    the first of several such branches (in the order of the draw, so at random), are ours.
+    After each window all branches so far vote. Where the beta confidence of the two largest counts
+    (equation 3 of Adaptive-Consistency) reaches the threshold, the prefix becomes one step longer,
+    along the first branch through it that gives the leading answer and goes on behind that step;
+    where there is none, it stays. No scores are needed. Kept of the paper: the confidence of the
+    answers so far, prefixes that grow with it, and the vote over all branches. A tree gives no
+    prefix that ends within a step, and no more branches from a prefix than children were recorded.
+    The paper's experiments draw 20 branches, and set window and threshold per task (reviews at
+    openreview.net/forum?id=xIW3HfQmta); those two defaults, and the choice of the first of several
+    such branches (in the order of the draw, so at random), are ours.
 
     Attributes:
         n: branches.
@@ -66,8 +71,12 @@ class PathConsistency:
         branches: list[Node] = []
         for drawn in range(0, self.n, self.window):
             window: list[Node] = llm.expand(prefix, min(self.window, self.n - drawn))
-            while running := [step for step in window if not step.ends and step.depth < self.rounds]:
-                following = {step: child for step, [child] in zip(running, llm.expand(running), strict=True)}
+            while running := [
+                step for step in window if not step.ends and step.depth < self.rounds
+            ]:
+                following = {
+                    step: child for step, [child] in zip(running, llm.expand(running), strict=True)
+                }
                 window = [following.get(step, step) for step in window]
             branches += window
             votes = Counter(step.answer for step in branches if step.answer is not None)
@@ -83,8 +92,13 @@ class PathConsistency:
         branches = np.empty((len(prefix), 0), np.intp)
         for drawn in range(0, self.n, self.window):
             window = searches.expand(np.repeat(prefix, min(self.window, self.n - drawn), axis=1))
-            while (running := ~searches.ends(window) & (searches.of(depths, window, self.rounds) < self.rounds)).any():
-                window = np.where(running, searches.expand(np.where(running, window, NOBODY)), window)
+            while (
+                running := ~searches.ends(window)
+                & (searches.of(depths, window, self.rounds) < self.rounds)
+            ).any():
+                window = np.where(
+                    running, searches.expand(np.where(running, window, NOBODY)), window
+                )
             branches = np.concatenate([branches, window], axis=1)
             codes = searches.of(pool.codes, branches, -1)
             leader = plurality_codes(codes)[:, None]
@@ -97,8 +111,13 @@ class PathConsistency:
 
 
 def _longer(prefix: Node | None, branches: Sequence[Node]) -> Node | None:
-    """The prefix with one step more, of the first branch with the leading answer that goes on behind it; else as it is."""
-    depth, leader = 0 if prefix is None else prefix.depth, plurality([step.answer for step in branches])
+    """The prefix with one step more, of the first branch with the leading answer that goes on
+    behind it; else as it is.
+    """
+    depth, leader = (
+        0 if prefix is None else prefix.depth,
+        plurality([step.answer for step in branches]),
+    )
     for path in (step.path for step in branches if step.answer == leader):
         if len(path) > depth + 1 and (prefix is None or path[depth - 1] is prefix):
             return path[depth]
@@ -106,7 +125,9 @@ def _longer(prefix: Node | None, branches: Sequence[Node]) -> Node | None:
 
 
 def _steps_after(searches: Searches, prefix: Places, branches: Places) -> Places:
-    """[B, n] the step after the prefix on the path to each branch; `NOBODY` where the path is another, or ends with it."""
+    """[B, n] the step after the prefix on the path to each branch; `NOBODY` where the path is
+    another, or ends with it.
+    """
     after, step = np.full(branches.shape, NOBODY), branches
     while (step >= 0).any():
         before = searches.of(searches.steps.parents, step, NOBODY)

@@ -1,7 +1,9 @@
-"""Sequential revision: chains of turns, each written with the turns before it in view, beside several such chains.
+"""Sequential revision: chains of turns, each written with the turns before it in view, beside
+several such chains.
 
-Snell et al. 2024, "Scaling LLM Test-Time Compute Optimally can be More Effective than Scaling Model Parameters",
-arXiv 2408.03314, section 6: a budget of samples is split between revisions in sequence and chains in parallel.
+Snell et al. 2024, "Scaling LLM Test-Time Compute Optimally can be More Effective than Scaling Model
+Parameters", arXiv 2408.03314, section 6: a budget of samples is split between revisions in sequence
+and chains in parallel.
 """
 
 from __future__ import annotations
@@ -39,26 +41,32 @@ if TYPE_CHECKING:
 
 @frozen_method
 class SequentialRevision:
-    """n / turns chains, each a CoT and its revisions, one turn after the other; every chain gives an answer, and the chains vote.
+    """n / turns chains, each a CoT and its revisions, one turn after the other; every chain gives
+    an answer, and the chains vote.
 
-    Within a chain the answer is that of its last turn, the majority of its turns, or that of its best-scored turn. Across chains
-    it is the plurality of the chains' answers; with scores, the best of all. Of tied answers the one seen first wins, within a
-    chain in the order of its turns, across chains in the order of the draw. A turn without an answer does not vote, one without
-    an answer or a score is never the best, and a chain without an answer does not vote. A turn replies to the only messages that
-    were recorded behind the one before it, such as those of `feval record --protocol`.
+    Within a chain the answer is that of its last turn, the majority of its turns, or that of its
+    best-scored turn. Across chains it is the plurality of the chains' answers; with scores, the
+    best of all. Of tied answers the one seen first wins, within a chain in the order of its turns,
+    across chains in the order of the draw. A turn without an answer does not vote, one without an
+    answer or a score is never the best, and a chain without an answer does not vote. A turn replies
+    to the only messages that were recorded behind the one before it, such as those of `feval record
+    --protocol`.
 
-    The paper (appendix I) selects in two ways: with a verifier, "weighted", the answer with the largest sum of weights within
-    each chain, then among these, each with the best weight that a turn of the chain gave it; or by "all", one majority of all
-    turns. Neither has an exact form. Its models are trained to revise, see up to four answers before, and may revise on beyond
-    that; here each turn sees the conversation that was recorded.
+    The paper (appendix I) selects in two ways: with a verifier, "weighted", the answer with the
+    largest sum of weights within each chain, then among these, each with the best weight that a
+    turn of the chain gave it; or by "all", one majority of all turns. Neither has an exact form.
+    Its models are trained to revise, see up to four answers before, and may revise on beyond that;
+    here each turn sees the conversation that was recorded.
 
     Attributes:
         n: CoTs and turns in all; a multiple of turns.
         turns: of a chain, its first CoT included.
-        answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored turn; or "weighted" or "all".
+        answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored
+            turn; or "weighted" or "all".
         scorer: whose scores, for "best" and "weighted"; `None` for the only one.
         aggregate: the score of a turn, for these: its "score", or an aggregate of its step scores.
-        transform: for "weighted": how the scores of all turns become weights, see `WeightedBestOfN`.
+        transform: for "weighted": how the scores of all turns become weights, see
+            `WeightedBestOfN`.
     """
 
     searches: ClassVar[Literal[True]] = True
@@ -74,8 +82,8 @@ class SequentialRevision:
         """Refuse chains that cannot be shared out."""
         if self.n % self.turns:
             raise OutOfRangeError(
-                f"Sequential revision has n / turns chains, so n is a multiple of turns; n={self.n} and turns={self.turns} were "
-                "given."
+                f"Sequential revision has n / turns chains, so n is a multiple of turns; n={self.n}"
+                f" and turns={self.turns} were given."
             )
 
     @property
@@ -101,20 +109,35 @@ class SequentialRevision:
         if self.answer == "all":
             return plurality([answer for chain in answers for answer in chain])
         if self.answer in ("last", "majority"):
-            return plurality([each[-1] if self.answer == "last" else plurality(each) for each in answers])
+            return plurality(
+                [each[-1] if self.answer == "last" else plurality(each) for each in answers]
+            )
         scores = zip(*(turn.scores(self.scorer, self.aggregate) for turn in turns), strict=True)
         chains = [
-            [(answer, score) for answer, score in zip(*chain, strict=True) if answer is not None and score is not None]
+            [
+                (answer, score)
+                for answer, score in zip(*chain, strict=True)
+                if answer is not None and score is not None
+            ]
             for chain in zip(answers, scores, strict=True)
         ]
         if self.answer == "weighted":
             scored = [score for chain in chains for _, score in chain]
             weights = iter(vote_weights(np.array(scored), self.transform, self.scorer).tolist())
             chains = [[(answer, next(weights)) for answer, _ in chain] for chain in chains]
-            own = [weighted_plurality(*zip(*chain, strict=True)) if chain else None for chain in chains]
-            best = [max((s for a, s in chain if a == o), default=0.0) for chain, o in zip(chains, own, strict=True)]
+            own = [
+                weighted_plurality(*zip(*chain, strict=True)) if chain else None for chain in chains
+            ]
+            best = [
+                max((s for a, s in chain if a == o), default=0.0)
+                for chain, o in zip(chains, own, strict=True)
+            ]
             return weighted_plurality(own, best)
-        return max((pair for chain in chains for pair in chain), key=lambda pair: pair[1], default=(None, 0.0))[0]
+        return max(
+            (pair for chain in chains for pair in chain),
+            key=lambda pair: pair[1],
+            default=(None, 0.0),
+        )[0]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -144,7 +167,11 @@ class SequentialRevision:
 
     def _scores(self, pool: Pool) -> Floats:
         scores = pool.aggregated(self.scorer, self.aggregate)
-        return weighable(pool, scores, self.transform, self.scorer) if self.answer == "weighted" else scores
+        return (
+            weighable(pool, scores, self.transform, self.scorer)
+            if self.answer == "weighted"
+            else scores
+        )
 
     def _of_chains(self, codes: Integers) -> Integers:
         """[..., chains] the answers of chains of turns [..., chains, turns]."""
@@ -152,7 +179,8 @@ class SequentialRevision:
         return last if self.answer == "last" else plurality_codes(codes)
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws, where every chain was recorded unbranched: that of a vote of whole chains.
+        """The expectation over all draws, where every chain was recorded unbranched: that of a vote
+        of whole chains.
 
         Raises:
             UsageError: a CoT has several replies, or the answer is "weighted" or "all".
@@ -165,7 +193,9 @@ class SequentialRevision:
         if self.answer == "best":
             hits = (codes == gold[:, None]) & (codes >= 0)
             right = by_blocks(
-                lambda block: subset_best_accuracy(chains.scores[block], hits[block], sizes[block], self.chains),
+                lambda block: subset_best_accuracy(
+                    chains.scores[block], hits[block], sizes[block], self.chains
+                ),
                 len(gold),
             )
         return replace(
@@ -177,7 +207,9 @@ class SequentialRevision:
         )
 
     def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected tokens one after the other: of each round the longest turn; see `LatencyMethod.exact_sequential_tokens`."""
+        """Expected tokens one after the other: of each round the longest turn; see
+        `LatencyMethod.exact_sequential_tokens`.
+        """
         chains, total = self._recorded(pool), np.zeros(len(pool.sizes))
         for tokens in chains.tokens:
             total += longest_of_draws(replace(chains.pool, output_tokens=tokens), self.chains)
@@ -188,8 +220,8 @@ class SequentialRevision:
         pool.channels.require_turns()
         if self.seeded_only:
             raise UsageError(
-                f"No exact expectation is known of answer={self.answer!r}; take seeded draws with --order seeded (in Python: "
-                "order='seeded')."
+                f"No exact expectation is known of answer={self.answer!r}; take seeded draws with"
+                " --order seeded (in Python: order='seeded')."
             )
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
@@ -199,7 +231,8 @@ class SequentialRevision:
         while len(turns) < self.turns:
             if (searches.recorded(turns[-1]) > 1).any():
                 raise NotExactError(
-                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then."
+                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is"
+                    " known then."
                 )
             turns.append(searches.reply(turns[-1]))
         beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
@@ -227,7 +260,9 @@ class SequentialRevision:
 
 @dataclass(frozen=True, eq=False)
 class _Chains:
-    """The W chains of each question as a pool whose CoTs they are; scores and prompt tokens [Q, W], and tokens of each turn."""
+    """The W chains of each question as a pool whose CoTs they are; scores and prompt tokens [Q, W],
+    and tokens of each turn.
+    """
 
     pool: Pool
     scores: Floats

@@ -1,4 +1,6 @@
-"""Searches over recorded trees, many side by side: steps in draw order, the scores of paths, the choice of an answer."""
+"""Searches over recorded trees, many side by side: steps in draw order, the scores of paths, the
+choice of an answer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.protocol import BatchMethod, most_tokens
-from feval.methods.vote import plurality, plurality_codes, vote_weights, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import (
+    plurality,
+    plurality_codes,
+    vote_weights,
+    weighted_plurality,
+    weighted_plurality_codes,
+)
 from feval.replay.nodes import missing_steps
 from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
 
@@ -32,7 +40,9 @@ Aggregate = Literal["last", "min", "prod", "mean"]
 """The score of a path, from those of its steps."""
 
 Choice = Literal["best", "majority", "weighted"]
-"""The answer among finished paths: of the best score, the most frequent one, or that with the largest sum of scores."""
+"""The answer among finished paths: of the best score, the most frequent one, or that with the
+largest sum of scores.
+"""
 
 
 def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
@@ -42,9 +52,15 @@ def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
 
 
 def chosen(
-    finished: Sequence[Node], scorer: str | None, aggregate: str, choice: str, transform: str = "none"
+    finished: Sequence[Node],
+    scorer: str | None,
+    aggregate: str,
+    choice: str,
+    transform: str = "none",
 ) -> str | None:
-    """The answer among finished paths, in the order in which they ended; those without a score vote in a majority only."""
+    """The answer among finished paths, in the order in which they ended; those without a score vote
+    in a majority only.
+    """
     if choice == "majority":
         return plurality([node.answer for node in finished])
     scored = [
@@ -76,7 +92,9 @@ def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
     return pool.channels.derived(("paths", scorer, aggregate), make)
 
 
-def along_paths(steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, Any], Any]) -> npt.NDArray[Any]:
+def along_paths(
+    steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, Any], Any]
+) -> npt.NDArray[Any]:
     """[Q, S] the values of the steps of each path, combined from the first step on."""
     combined = values.copy()
     for step in range(values.shape[1]):
@@ -89,7 +107,8 @@ def along_paths(steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, 
 class Searches:
     """B = R x Q searches of one LLM's trees, in step with each other, and their ledgers.
 
-    The children of a step come in the order in which the draw of all steps has them, as `MeteredLLM.expand` hands them out.
+    The children of a step come in the order in which the draw of all steps has them, as
+    `MeteredLLM.expand` hands them out.
 
     Attributes:
         steps: of the pool.
@@ -97,7 +116,9 @@ class Searches:
         cots: [B] steps handed out.
     """
 
-    def __init__(self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> None:
+    def __init__(
+        self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
+    ) -> None:
         method.draws(len(pools))
         [self._pool], [order] = pools, orders
         self.steps = self._pool.steps()
@@ -105,7 +126,8 @@ class Searches:
         steps = int(self._pool.sizes.max(initial=0))
         if order.shape[1] != questions or order.shape[2] < steps:
             raise UsageError(
-                f"{type(method).__name__} takes orders of all {steps} steps of {questions} questions; {order.shape} was given."
+                f"{type(method).__name__} takes orders of all {steps} steps of {questions}"
+                f" questions; {order.shape} was given."
             )
         self.shape = order.shape[:2]
         self.question = np.tile(np.arange(questions), self.shape[0])
@@ -113,18 +135,23 @@ class Searches:
         parents = self.steps.parents.astype(np.intp)
         present = parents > NOBODY
         self._counts = np.bincount(
-            (np.arange(questions)[:, None] * (width + 1) + parents + 1)[present], minlength=questions * (width + 1)
+            (np.arange(questions)[:, None] * (width + 1) + parents + 1)[present],
+            minlength=questions * (width + 1),
         ).reshape(questions, width + 1)
         self._first = np.cumsum(self._counts, axis=1) - self._counts
         rank = np.full((len(self.question), width + 1), width, np.intp)
         places = np.minimum(order.reshape(len(rank), order.shape[2]), width).astype(np.intp)
-        np.put_along_axis(rank, places, np.broadcast_to(np.arange(order.shape[2]), places.shape), axis=1)
+        np.put_along_axis(
+            rank, places, np.broadcast_to(np.arange(order.shape[2]), places.shape), axis=1
+        )
         key = np.where(present, parents, width)[self.question] * (width + 1) + rank[:, :width]
         self._children = np.argsort(key, axis=1)
         self._used = np.zeros((len(self.question), width + 1), np.intp)
-        self._path_tokens = along_paths(self.steps, self._pool.output_tokens.astype(np.int64), np.add)
-        self.cots, self._rounds, self._tokens, self._sequential, self._longest, self._beyond = np.zeros(
-            (6, len(self.question)), np.int64
+        self._path_tokens = along_paths(
+            self.steps, self._pool.output_tokens.astype(np.int64), np.add
+        )
+        self.cots, self._rounds, self._tokens, self._sequential, self._longest, self._beyond = (
+            np.zeros((6, len(self.question)), np.int64)
         )
 
     def of(self, values: npt.NDArray[Any], nodes: Places, otherwise: Any) -> npt.NDArray[Any]:
@@ -136,15 +163,20 @@ class Searches:
         return self.of(self.steps.ends, nodes, 0) > 0
 
     def roots(self, n: int) -> Places:
-        """[B, n] the request, n times; the error of `expand` where that many first steps were not recorded."""
+        """[B, n] the request, n times; the error of `expand` where that many first steps were not
+        recorded.
+        """
         self._pool.channels.require_trees()
         if (lacking := np.flatnonzero(self._counts[:, 0] < n)).size:
             row, where = lacking[0], self._pool.channels.question(int(lacking[0]))
-            raise NotRecordedError(missing_steps(self._pool.llm, where, REQUEST, n, int(self._counts[row, 0])))
+            raise NotRecordedError(
+                missing_steps(self._pool.llm, where, REQUEST, n, int(self._counts[row, 0]))
+            )
         return np.full((len(self.question), n), REQUEST)
 
     def expand(self, nodes: Places) -> Places:
-        """One round: the next child of each step, column by column; `NOBODY` has none. A step may come in several columns.
+        """One round: the next child of each step, column by column; `NOBODY` has none. A step may
+        come in several columns.
 
         Raises:
             NotRecordedError: a child was not recorded, or turns that reply to whole CoTs were.
@@ -160,7 +192,11 @@ class Searches:
             parent, question = nodes[search, column] + 1, self.question[search]
             used = self._used[search, parent]
             if (lacking := np.flatnonzero(used >= self._counts[question, parent])).size:
-                self._refuse(nodes[search[lacking[0]], column:], question[lacking[0]], int(parent[lacking[0]]) - 1)
+                self._refuse(
+                    nodes[search[lacking[0]], column:],
+                    question[lacking[0]],
+                    int(parent[lacking[0]]) - 1,
+                )
             children[search, column] = self._children[search, self._first[question, parent] + used]
             self._used[search, parent] += 1
         tokens = self.of(self._pool.output_tokens, children, 0).astype(np.int64)
@@ -168,11 +204,15 @@ class Searches:
         self._rounds += (children >= 0).any(axis=1)
         self._tokens += tokens.sum(axis=1)
         self._sequential += most_tokens(tokens, self._pool.at_once)
-        self._longest = np.maximum(self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0))
+        self._longest = np.maximum(
+            self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0)
+        )
         return children
 
     def first(self, k: int) -> Places:
-        """One round: the next k whole CoTs that reply to no other; a `ShortPoolError` where there are fewer."""
+        """One round: the next k whole CoTs that reply to no other; a `ShortPoolError` where there
+        are fewer.
+        """
         self._pool.channels.require_turns()
         left = self._counts[self.question, 0] - self._used[:, 0]
         if (lacking := np.flatnonzero(left < k)).size:
@@ -183,7 +223,8 @@ class Searches:
         return self._grown(np.full((len(self.question), k), REQUEST))
 
     def reply(self, nodes: Places) -> Places:
-        """One round: the next turn that replies to each of some CoTs, all different, with the only messages recorded there.
+        """One round: the next turn that replies to each of some CoTs, all different, with the only
+        messages recorded there.
 
         Raises:
             NotRecordedError: there is none, or there are turns that reply to different messages.
@@ -192,7 +233,9 @@ class Searches:
         if several.any():
             search, column = np.argwhere(several)[0]
             row = int(self.question[search])
-            raise NotRecordedError(missing_messages(self._called(row, int(nodes[search, column])), None, None))
+            raise NotRecordedError(
+                missing_messages(self._called(row, int(nodes[search, column])), None, None)
+            )
         turns = self._grown(nodes)
         self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
         self._beyond += self.of(self.beyond, turns, 0).sum(axis=1)
@@ -207,7 +250,9 @@ class Searches:
 
     @cached_property
     def beyond(self) -> Integers:
-        """[Q, S] prompt tokens that each turn was sent beyond the request, 0 where not known; as `Pool.beyond_request`."""
+        """[Q, S] prompt tokens that each turn was sent beyond the request, 0 where not known; as
+        `Pool.beyond_request`.
+        """
         request, sent = self._pool.prompt_tokens[:, None].astype(np.int64), self.steps.turn_prompts
         if sent is None:
             return np.zeros(self.steps.parents.shape, np.int64)
@@ -222,7 +267,9 @@ class Searches:
         if turns is not None:
             parents = self.steps.parents
             row, place = np.nonzero(
-                (parents[:, 1:] == parents[:, :-1]) & (parents[:, 1:] >= 0) & (turns[:, 1:] != turns[:, :-1])
+                (parents[:, 1:] == parents[:, :-1])
+                & (parents[:, 1:] >= 0)
+                & (turns[:, 1:] != turns[:, :-1])
             )
             several[row, parents[row, place]] = True
         return several
@@ -233,16 +280,24 @@ class Searches:
 
     def _refuse(self, nodes: Places, row: np.intp, parent: int) -> None:
         recorded = int(self._counts[row, parent + 1])
-        asked = recorded + int((nodes == parent).sum())  # all that were recorded are handed out before
+        # all that were recorded are handed out before
+        asked = recorded + int((nodes == parent).sum())
         llm, where = self._pool.llm, self._pool.channels.question(int(row))
         if self.steps.turns is None or parent < 0:
             raise NotRecordedError(missing_steps(llm, where, parent, asked, recorded))
         if not recorded:
             raise NotRecordedError(missing_messages(self._called(int(row), parent), None, []))
-        raise NotRecordedError(few_turns(llm, where, called(self.steps, int(row), parent), asked, recorded))
+        raise NotRecordedError(
+            few_turns(llm, where, called(self.steps, int(row), parent), asked, recorded)
+        )
 
     def elected(
-        self, finished: Places, scores: Floats, choice: str, transform: str = "none", scorer: str | None = None
+        self,
+        finished: Places,
+        scores: Floats,
+        choice: str,
+        transform: str = "none",
+        scorer: str | None = None,
     ) -> Integers:
         """[B] codes of the answers among finished paths; as `chosen`."""
         codes = self.of(self._pool.codes, finished, -1)
@@ -265,8 +320,17 @@ class Searches:
 
     def decisions(self, answers: Integers) -> Decisions:
         """The answers [B] with the ledgers."""
-        parts = (self._rounds, self.cots, self._tokens, self._sequential, self._longest, self._beyond)
-        rounds, cots, tokens, sequential, longest, beyond = (part.reshape(self.shape) for part in parts)
+        parts = (
+            self._rounds,
+            self.cots,
+            self._tokens,
+            self._sequential,
+            self._longest,
+            self._beyond,
+        )
+        rounds, cots, tokens, sequential, longest, beyond = (
+            part.reshape(self.shape) for part in parts
+        )
         ledger = Ledger(
             rounds,
             cots,

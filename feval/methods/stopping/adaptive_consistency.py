@@ -1,4 +1,6 @@
-"""Adaptive-Consistency: draw one CoT at a time until the vote looks settled (Aggarwal et al., arXiv 2305.11860, algorithm 1)."""
+"""Adaptive-Consistency: draw one CoT at a time until the vote looks settled (Aggarwal et al., arXiv
+2305.11860, algorithm 1).
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,45 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, Response, drawn, most_tokens, one_llm, require_draws, seen_tokens
-from feval.methods.stopping.pool_counts import gold_share_of_lead, mean_over_orders, right_over_orders, voting_counts
+from feval.methods.protocol import (
+    DrawOrders,
+    Response,
+    drawn,
+    most_tokens,
+    one_llm,
+    require_draws,
+    seen_tokens,
+)
+from feval.methods.stopping.pool_counts import (
+    gold_share_of_lead,
+    mean_over_orders,
+    right_over_orders,
+    voting_counts,
+)
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
-from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
+from feval.methods.vote import (
+    NoAnswerRule,
+    no_answer_wins,
+    plurality,
+    plurality_codes,
+    plurality_is_right,
+)
 from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-THRESHOLDS = {"beta": "0.95", "dirichlet": "0.95", "entropy": "0.75", "majority": "0.8", "random": "0.1", "crp": "0.95"}
-"""Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and takes beta's."""
+THRESHOLDS = {
+    "beta": "0.95",
+    "dirichlet": "0.95",
+    "entropy": "0.75",
+    "majority": "0.8",
+    "random": "0.1",
+    "crp": "0.95",
+}
+"""Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and
+takes beta's.
+"""
 
 _DROPPED_FROM = 16
 
@@ -48,19 +78,23 @@ class _Coin(Protocol):
 
 @frozen_method
 class AdaptiveConsistency:
-    """Self-consistency that draws one CoT per request, looks at the vote after each, and stops when the vote looks settled.
+    """Self-consistency that draws one CoT per request, looks at the vote after each, and stops when
+    the vote looks settled.
 
-    The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy, majority and random; their formulas
-    are in `feval.estimators.stopping.criteria`. Shares and probabilities are compared with the threshold exactly. Of tied
-    answers the one seen first wins, which over all draws is a uniform tie-break.
+    The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy,
+    majority and random; their formulas are in `feval.estimators.stopping.criteria`. Shares and
+    probabilities are compared with the threshold exactly. Of tied answers the one seen first wins,
+    which over all draws is a uniform tie-break.
 
     Attributes:
         criterion: "beta", "dirichlet", "entropy", "majority", "random" or "crp".
-        threshold: where it stops: a probability or share at least this high (beta, dirichlet, majority, crp), an entropy at most
-            this high, or the probability to stop after each draw (random). `None` for the criterion's own: 0.95 (beta,
-            dirichlet, crp), 0.75 (entropy), 0.8 (majority), 0.1 (random).
+        threshold: where it stops: a probability or share at least this high (beta, dirichlet,
+            majority, crp), an entropy at most this high, or the probability to stop after each draw
+            (random). `None` for the criterion's own: 0.95 (beta, dirichlet, crp), 0.75 (entropy),
+            0.8 (majority), 0.1 (random).
         budget: most CoTs.
-        no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
+        no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more
+            answer, which is never right.
         top: how many of the largest counts "dirichlet" looks at; `None` for all.
         concentration: of the Chinese-restaurant process of "crp".
         seed: of the coins of "random".
@@ -72,11 +106,13 @@ class AdaptiveConsistency:
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.
     threshold: Annotated[str | float, ExactNumber(above=0, most=1)] | None = None
     budget: Count = 40
-    # The authors' evaluation of string answers counts a failed extraction as the answer "None"; their library leaves the choice
-    # to its caller. As everywhere in feval a failure is no opinion, unless a figure made with votes is to be reproduced.
+    # The authors' evaluation of string answers counts a failed extraction as the answer "None";
+    # their library leaves the choice to its caller. As everywhere in feval a failure is no opinion,
+    # unless a figure made with votes is to be reproduced.
     no_answer: NoAnswerRule = "drop"
-    # The paper integrates over all answers; the authors' code keeps the five largest counts to bound its Monte-Carlo integral.
-    # The integral here is exact whatever the number of answers, so the paper's form is the default; 5 gives the code's.
+    # The paper integrates over all answers; the authors' code keeps the five largest counts to
+    # bound its Monte-Carlo integral. The integral here is exact whatever the number of answers, so
+    # the paper's form is the default; 5 gives the code's.
     top: Annotated[Whole, Field(ge=2, description="a whole number, 2 or more")] | None = None
     # No paper fixes it. With 1, a new answer is as likely as the repetition of one seen once.
     concentration: Annotated[str | float, ExactNumber(above=0)] = 1.0
@@ -86,14 +122,22 @@ class AdaptiveConsistency:
     def rule(self) -> Criterion:
         """The criterion with its exact threshold."""
         threshold = THRESHOLDS[self.criterion] if self.threshold is None else self.threshold
-        return Criterion(self.criterion, as_fraction(threshold), self.budget, self.top, as_fraction(self.concentration))
+        return Criterion(
+            self.criterion,
+            as_fraction(threshold),
+            self.budget,
+            self.top,
+            as_fraction(self.concentration),
+        )
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs drawn from the one LLM."""
         return one_llm(self.budget, llms, "Adaptive-Consistency draws CoTs of one LLM")
 
     def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if no CoT has one. For "random", the LLM also has `uniform()`."""
+        """The answer to one question; `None` if no CoT has one. For "random", the LLM also has
+        `uniform()`.
+        """
         answers: list[str | None] = []
         for _ in range(self.budget):
             answers += llm.sample(1).answers
@@ -105,7 +149,9 @@ class AdaptiveConsistency:
         rule = self.rule
         if rule.name == "random":
             return llm.uniform(self.seed) < float(rule.threshold)
-        votes = Counter(answer for answer in answers if answer is not None or self.no_answer == "vote")
+        votes = Counter(
+            answer for answer in answers if answer is not None or self.no_answer == "vote"
+        )
         return rule.stops(tuple(sorted(votes.values(), reverse=True)), len(answers))
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
@@ -120,10 +166,15 @@ class AdaptiveConsistency:
         each = drawn(pool.output_tokens, order)
         tokens = seen_tokens(each, seen)
         longest = most_tokens(each * seen)
-        return Decisions(answer, (Ledger(cots, cots, tokens, sequential_tokens=tokens, longest_trace_tokens=longest),))
+        return Decisions(
+            answer,
+            (Ledger(cots, cots, tokens, sequential_tokens=tokens, longest_trace_tokens=longest),),
+        )
 
     def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
-        """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer codes."""
+        """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer
+        codes.
+        """
         rule = self.rule
         if rule.name == "random":
             stops = _coins(pool, order, self.seed) < float(rule.threshold)
@@ -145,18 +196,24 @@ class AdaptiveConsistency:
             expected = Expectation(means.right, means.samples, means.samples, means.output_tokens)
         return replace(expected, sequential_tokens=expected.output_tokens)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
+    def exact_errors(
+        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         none = self._no_answer(pool)
         wrong = np.maximum(1.0 - right - none, 0.0)
         return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
 
     def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
-        """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
+        """The coin does not look at the answers: a mixture of self-consistency over numbers of
+        CoTs.
+        """
         n, share = np.arange(1, self.budget + 1), _coin_stops(self)
         right = plurality_is_right(pool, gold, self.no_answer, n).mixed(share)
         cots = np.broadcast_to(share @ n, right.shape)
-        return Expectation(right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes))
+        return Expectation(
+            right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes)
+        )
 
     def _no_answer(self, pool: Pool) -> Floats:
         """[Q] probability of no answer."""
@@ -167,7 +224,10 @@ class AdaptiveConsistency:
             answered, sizes = answered_counts(pool.codes), pool.sizes
 
             def silent(block: slice) -> Floats:
-                of_draws = [no_answer_probability(answered[block], sizes[block], draws) for draws in n.tolist()]
+                of_draws = [
+                    no_answer_probability(answered[block], sizes[block], draws)
+                    for draws in n.tolist()
+                ]
                 return np.array(of_draws).T @ share
 
             return by_blocks(silent, len(sizes))
@@ -178,7 +238,9 @@ class AdaptiveConsistency:
         return right_over_orders(pools, self.ends(pools.bounds()))[rows]
 
     def ends(self, bounds: Int64, *, only_last: bool = False) -> Ends:
-        """Where a criterion that looks at the votes ends, in pools within some bounds; see `ends_of_rule`."""
+        """Where a criterion that looks at the votes ends, in pools within some bounds; see
+        `ends_of_rule`.
+        """
         return ends_of_rule(self.rule.stop_mask, bounds, self.budget, only_last=only_last)
 
 
@@ -225,16 +287,19 @@ def _coins(pool: Pool, order: Orders, seed: int) -> Floats:
     """[R, Q, n] uniform numbers, one per draw."""
     if pool.question_keys is None:
         raise UsageError(
-            f"The pool of {pool.llm} has no question keys, from which coins are tossed; take it from `load`."
+            f"The pool of {pool.llm} has no question keys, from which coins are tossed; take it"
+            " from `load`."
         )
     return uniforms(pool.question_keys, order, seed)
 
 
 def _first_two(rule: Criterion, codes: Integers) -> Integers:
-    """[N] CoTs drawn until each of N orders [budget, N] stops, by a criterion that looks only at the two largest counts.
+    """[N] CoTs drawn until each of N orders [budget, N] stops, by a criterion that looks only at
+    the two largest counts.
 
-    One pass over the draws that keeps the two largest counts and drops orders that have stopped. A count that passes the largest
-    was the largest, or tied with it, so the second largest does not change.
+    One pass over the draws that keeps the two largest counts and drops orders that have stopped. A
+    count that passes the largest was the largest, or tied with it, so the second largest does not
+    change.
     """
     stopped = np.full(codes.shape[1], rule.budget)
     width = int(codes.max(initial=0)) + 2  # the first column is for no answer, which does not vote
@@ -260,7 +325,8 @@ def _first_two(rule: Criterion, codes: Integers) -> Integers:
         if len(ended):
             places = rows.take(ended)
             stopped[places] = np.minimum(stopped[places], draws)
-        if len(ended) * _DROPPED_FROM > len(rows):  # dropping a few costs more than carrying them along
+        # dropping a few costs more than carrying them along
+        if len(ended) * _DROPPED_FROM > len(rows):
             going = (~stops).nonzero()[0]
             rows, base = rows.take(going), base.take(going)
             first, second = first.take(going), second.take(going)
@@ -270,7 +336,9 @@ def _first_two(rule: Criterion, codes: Integers) -> Integers:
 
 
 def _all_counts(rule: Criterion, codes: Integers) -> Integers:
-    """[N] the same for a criterion that looks at all counts; each distinct set of counts is judged once."""
+    """[N] the same for a criterion that looks at all counts; each distinct set of counts is judged
+    once.
+    """
     stopped = np.full(codes.shape[1], rule.budget)
     rows = np.arange(codes.shape[1])
     votes = np.zeros((codes.shape[1], int(codes.max(initial=0)) + 1), np.int16)
@@ -279,7 +347,9 @@ def _all_counts(rule: Criterion, codes: Integers) -> Integers:
         voting = np.flatnonzero(code >= 0)
         votes[voting, code[voting]] += 1
         counts = -np.sort(-votes, axis=1)
-        stops = rule.stop_mask(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], draws)
+        stops = rule.stop_mask(
+            counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], draws
+        )
         if stops.any():
             stopped[rows[stops]] = draws
             rows, votes = rows[~stops], votes[~stops]

@@ -1,7 +1,8 @@
-"""Difficulty-Adaptive Self-Consistency, DSC (Wang et al., arXiv 2408.13457): one CoT for easy questions, more for hard ones.
+"""Difficulty-Adaptive Self-Consistency, DSC (Wang et al., arXiv 2408.13457): one CoT for easy
+questions, more for hard ones.
 
-Three steps over a whole set of questions: rank them by difficulty; find the easy ones from the hard end; allocate CoTs to the
-others from what their neighbours in the ranking needed.
+Three steps over a whole set of questions: rank them by difficulty; find the easy ones from the hard
+end; allocate CoTs to the others from what their neighbours in the ranking needed.
 """
 
 from __future__ import annotations
@@ -27,36 +28,45 @@ if TYPE_CHECKING:
 
 @frozen_method
 class DifficultyAdaptive:
-    """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has only the batch form.
+    """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has only the
+    batch form.
 
-    A hard question is answered by the plurality of its CoTs (of tied answers the one seen first wins), an easy one by its first
-    CoT: the authors' code takes a CoT at temperature 0, Figure 3 of the paper one draw, and a recording holds draws. CoTs without
-    an answer cast no vote and are never unanimous.
+    A hard question is answered by the plurality of its CoTs (of tied answers the one seen first
+    wins), an easy one by its first CoT: the authors' code takes a CoT at temperature 0, Figure 3 of
+    the paper one draw, and a recording holds draws. CoTs without an answer cast no vote and are
+    never unanimous.
 
     Attributes:
-        ranking: "scorer": by the mean recorded score of a question's CoTs, higher is harder: the paper's mean rank over R
-            batches, recorded as a scorer. "prompt-length": by prompt tokens, which costs nothing. Of two equal questions the
-            first in recorded order is the easier.
+        ranking: "scorer": by the mean recorded score of a question's CoTs, higher is harder: the
+            paper's mean rank over R batches, recorded as a scorer. "prompt-length": by prompt
+            tokens, which costs nothing. Of two equal questions the first in recorded order is the
+            easier.
         scorer: whose scores rank; `None` for the only scorer there is.
         window: p, CoTs pre-drawn, and drawn at a time (4 in the paper).
-        judged: k, consecutive questions from the hard end that must each be unanimous on their p CoTs (32).
+        judged: k, consecutive questions from the hard end that must each be unanimous on their p
+            CoTs (32).
         neighbours: m, questions whose needs set the next first draw (16).
         budget: most CoTs per question (40).
-        threshold: the Beta criterion of Adaptive-Consistency that ends drawing: 0.95. The paper calls the step Dirichlet, the
-            authors' code tests Beta(v1 + 1, v2 + 1), and so do we.
+        threshold: the Beta criterion of Adaptive-Consistency that ends drawing: 0.95. The paper
+            calls the step Dirichlet, the authors' code tests Beta(v1 + 1, v2 + 1), and so do we.
         judged_are: "easy" as in the authors' code, or "hard" as Figure 3 draws it.
         preallocate: `False` starts every hard question with p CoTs (the partition alone).
-        allocate_over: whose needs set a first draw: the m "hard" questions before it, as Figure 3 draws it, or "all" as in the
-            authors' code, where the m questions before it count whether they are easy or hard, so that the hardest of the easy
-            questions set where the hard ones start. In both, the need of a question is the authors': the number of its CoTs at
-            which the criterion first holds, not rounded up to whole windows as the figure's totals are.
-        requests: "made": 1 + (CoTs - first draw) / p, as Figure 3 counts; or "billed" by the authors' code: CoTs // first
-            draw, and at least 1, which is fewer than it makes. Only the cost of prompts per round depends on it.
+        allocate_over: whose needs set a first draw: the m "hard" questions before it, as Figure 3
+            draws it, or "all" as in the authors' code, where the m questions before it count
+            whether they are easy or hard, so that the hardest of the easy questions set where the
+            hard ones start. In both, the need of a question is the authors': the number of its CoTs
+            at which the criterion first holds, not rounded up to whole windows as the figure's
+            totals are.
+        requests: "made": 1 + (CoTs - first draw) / p, as Figure 3 counts; or "billed" by the
+            authors' code: CoTs // first draw, and at least 1, which is fewer than it makes. Only
+            the cost of prompts per round depends on it.
     """
 
     whole_set: ClassVar[Literal[True]] = True
 
-    needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
+    needs: ClassVar[str] = (
+        "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
+    )
 
     ranking: Literal["scorer", "prompt-length"] = "scorer"
     scorer: str | None = None
@@ -73,7 +83,8 @@ class DifficultyAdaptive:
     def __post_init__(self) -> None:
         if self.budget < self.window:
             raise OutOfRangeError(
-                f"The budget of DSC is at least a window; window={self.window} and budget={self.budget} were given."
+                f"The budget of DSC is at least a window; window={self.window} and"
+                f" budget={self.budget} were given."
             )
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -89,7 +100,9 @@ class DifficultyAdaptive:
         seen = np.arange(self.budget) < size[..., None]
         answer = plurality_codes(np.where(seen, allocation.codes, -1))
         tokens = drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]) * seen
-        ledger = Ledger(rounds, size, tokens.sum(axis=-1, dtype=np.int64), *allocation.ranking_calls)
+        ledger = Ledger(
+            rounds, size, tokens.sum(axis=-1, dtype=np.int64), *allocation.ranking_calls
+        )
         latency = {
             "sequential_tokens": self._sequential(tokens, first, pools[0].at_once),
             "longest_trace_tokens": most_tokens(tokens),
@@ -97,7 +110,9 @@ class DifficultyAdaptive:
         return Decisions(answer, (replace(ledger, **latency),))
 
     def _sequential(self, tokens: Integers, first: Integers, at_once: int | None) -> Integers:
-        """[R, Q] the longest CoT of each request, summed, of tokens [R, Q, budget] that are 0 where nothing was drawn."""
+        """[R, Q] the longest CoT of each request, summed, of tokens [R, Q, budget] that are 0 where
+        nothing was drawn.
+        """
         later = np.arange(self.budget) - first[..., None]
         opens = (later >= 0) & (later % self.window == 0)
         opens[..., 0] = True
@@ -105,7 +120,8 @@ class DifficultyAdaptive:
         longest = np.maximum.reduceat(tokens.ravel(), requests) if len(requests) else requests
         if at_once is not None:
             request = np.cumsum(opens.ravel()) - 1
-            rows = np.zeros((len(requests), self.budget), np.int64)  # the CoTs of each request in a row of its own
+            # the CoTs of each request in a row of its own
+            rows = np.zeros((len(requests), self.budget), np.int64)
             rows[request, np.arange(tokens.size) - requests[request]] = tokens.ravel()
             longest = most_tokens(rows, at_once)
         total = np.bincount(requests // self.budget, longest, first.size)
@@ -122,7 +138,9 @@ class DifficultyAdaptive:
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
         codes = drawn(pool.codes, order)
         confident = _confident(codes, _needed(self.budget, as_fraction(self.threshold)))
-        unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (codes[:, :, 0] >= 0)
+        unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (
+            codes[:, :, 0] >= 0
+        )
         easy = self._easy(unanimous[:, ranked])
         true_size = np.where(confident.any(axis=-1), confident.argmax(axis=-1) + 1, self.budget)
         first = self._first_draws(true_size[:, ranked], unanimous[:, ranked], easy)
@@ -134,22 +152,31 @@ class DifficultyAdaptive:
         """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
         if self.ranking == "prompt-length":
             if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
-                raise NotRecordedError(f"The prompt tokens of {pool.llm} were not recorded; rank by a scorer instead.")
+                raise NotRecordedError(
+                    f"The prompt tokens of {pool.llm} were not recorded; rank by a scorer instead."
+                )
             return np.argsort(pool.prompt_tokens, kind="stable"), []
         scores = pool.scores(self.scorer)
         scored = np.isfinite(scores.values)
         if not scored.any(axis=1).all():
             row = int((~scored.any(axis=1)).argmax())
             raise NotRecordedError(
-                f"{pool.llm} has no score by {scores.scorer.name} on the question in row {row} to rank by."
+                f"{pool.llm} has no score by {scores.scorer.name} on the question in row {row} to"
+                " rank by."
             )
         difficulty = np.where(scored, scores.values, 0).sum(axis=1) / scored.sum(axis=1)
-        spent = [np.where(t > 0, t, 0).sum(axis=1) for t in (scores.prompt_tokens, scores.output_tokens)]
+        spent = [
+            np.where(t > 0, t, 0).sum(axis=1) for t in (scores.prompt_tokens, scores.output_tokens)
+        ]
         calls = (scores.prompt_tokens >= 0).sum(axis=1)
-        return np.argsort(difficulty, kind="stable"), [np.broadcast_to(a, shape) for a in (calls, *spent)]
+        return np.argsort(difficulty, kind="stable"), [
+            np.broadcast_to(a, shape) for a in (calls, *spent)
+        ]
 
     def _easy(self, unanimous: Bools) -> Bools:
-        """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row make all easier ones easy."""
+        """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row
+        make all easier ones easy.
+        """
         easy = np.zeros_like(unanimous)
         run, past_border = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
         for rank in range(unanimous.shape[1])[::-1]:
@@ -162,15 +189,20 @@ class DifficultyAdaptive:
         return easy
 
     def _first_draws(self, true_size: Integers, unanimous: Bools, easy: Bools) -> Integers:
-        """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for the others."""
+        """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for
+        the others.
+        """
         first = np.full(true_size.shape, self.window, np.int64)
         if not self.preallocate:
             return first
-        # Figure 3 starts at the hard questions; the authors' allocate_run is given all of them, from the easiest on.
+        # Figure 3 starts at the hard questions; the authors' allocate_run is given all of them,
+        # from the easiest on.
         counted = ~easy if self.allocate_over == "hard" else np.ones_like(easy)
-        number = np.cumsum(counted, axis=1)  # position among the counted questions of its replicate, from 1
+        # position among the counted questions of its replicate, from 1
+        number = np.cumsum(counted, axis=1)
         needs = np.cumsum(np.where(counted, true_size, 0), axis=1)
-        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)  # needs of the first i counted ones
+        # needs of the first i counted ones
+        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)
         replicate, rank = np.nonzero(counted)
         ends[replicate, number[replicate, rank]] = needs[replicate, rank]
         before = number[replicate, rank] - 1
@@ -187,7 +219,9 @@ class DifficultyAdaptive:
         return first
 
     def _sizes(self, confident: Bools, first: Integers) -> Integers:
-        """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the criterion or the budget."""
+        """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the
+        criterion or the budget.
+        """
         size = np.minimum(first, self.budget)
         going = np.ones(size.shape, np.bool_)
         for _ in range(-(-self.budget // self.window)):
@@ -198,7 +232,8 @@ class DifficultyAdaptive:
 
     def _requests(self, size: Integers, first: Integers) -> Integers:
         """[R, Q] requests that a hard question is billed for."""
-        if self.requests == "billed":  # the authors' script, which counts every request as large as the first
+        # the authors' script, which counts every request as large as the first
+        if self.requests == "billed":
             billed: Integers = np.maximum(size // first, 1)
             return billed
         return 1 + -(-(size - first) // self.window)
@@ -212,9 +247,11 @@ class Allocation:
         codes: [R, Q, budget] drawn answer codes.
         confident: [R, Q, budget] whether the Beta criterion holds after each draw.
         easy: [R, Q] which questions are easy.
-        first: [R, Q] CoTs of the first request of the others. For easy ones, which do not draw them, it is p where first draws
-            are allocated over the hard questions, else what the allocation over all gives.
-        ranking_calls: calls, prompt tokens and output tokens of ranking, [R, Q] each; empty where it is free.
+        first: [R, Q] CoTs of the first request of the others. For easy ones, which do not draw
+            them, it is p where first draws are allocated over the hard questions, else what the
+            allocation over all gives.
+        ranking_calls: calls, prompt tokens and output tokens of ranking, [R, Q] each; empty where
+            it is free.
     """
 
     codes: Integers
@@ -225,11 +262,16 @@ class Allocation:
 
 
 def _needed(budget: int, threshold: Fraction) -> Integers:
-    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, as a binomial tail."""
+    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact,
+    as a binomial tail.
+    """
     needed: list[int] = []
     for v2 in range(budget + 1):
         v1 = needed[-1] if needed else 1  # without a vote it never stops, however low the threshold
-        while Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1)) < threshold:
+        while (
+            Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1))
+            < threshold
+        ):
             v1 += 1
         needed.append(v1)
     return np.array(needed)

@@ -1,4 +1,6 @@
-"""Early-stopping self-consistency, ESC: draw window by window, stop when a window is unanimous (Li et al., arXiv 2401.10480)."""
+"""Early-stopping self-consistency, ESC: draw window by window, stop when a window is unanimous (Li
+et al., arXiv 2401.10480).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from feval.errors import OutOfRangeError
 from feval.estimators.counts import answered_counts
 from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping.early_plurality import early_plurality
-from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
+from feval.estimators.stopping.early_stopping import (
+    MOST_WINDOWS_IN_FLOATS,
+    EarlyStops,
+    early_stops,
+    window_ends,
+)
 from feval.estimators.stopping.ends import AnswerCounts
 from feval.estimators.stopping.orders import expected_votes
 from feval.estimators.stopping.subpools import wrong_ends
@@ -21,7 +28,15 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, drawn, most_tokens, one_llm, require_draws, seen_tokens
+from feval.methods.protocol import (
+    DrawOrders,
+    Sampler,
+    drawn,
+    most_tokens,
+    one_llm,
+    require_draws,
+    seen_tokens,
+)
 from feval.methods.stopping.pool_counts import PoolCounts, distinct_pools, gold_share_of_lead
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
@@ -34,29 +49,33 @@ _TOLERANCE = 1e-10  # most that rounding may change a probability
 
 @frozen_method
 class EarlyStopping:
-    """Self-consistency that stops after the first window of CoTs that all give the same answer (ESC, algorithm 1).
+    """Self-consistency that stops after the first window of CoTs that all give the same answer
+    (ESC, algorithm 1).
 
-    Windows of `window` CoTs are drawn, one request each, until one is unanimous or floor(budget / window) are drawn; the rest of
-    the budget is never drawn. A window that holds a CoT without an answer is not unanimous. Of tied answers the one seen first
-    wins; swapping two answers everywhere also swaps their windows, so that over all draws this is a uniform tie-break.
+    Windows of `window` CoTs are drawn, one request each, until one is unanimous or floor(budget /
+    window) are drawn; the rest of the budget is never drawn. A window that holds a CoT without an
+    answer is not unanimous. Of tied answers the one seen first wins; swapping two answers
+    everywhere also swaps their windows, so that over all draws this is a uniform tie-break.
 
     Attributes:
         window: CoTs per request.
         budget: most CoTs.
-        answer: the answer when it stops: "all", the plurality of everything drawn, or "window", that of the unanimous window.
+        answer: the answer when it stops: "all", the plurality of everything drawn, or "window",
+            that of the unanimous window.
     """
 
     window: Count = 5
     budget: Count = 40
-    # The paper's text leaves the answer of a stop open. The authors' script returns the window's; the authors of DSC vote over
-    # everything drawn when they run ESC. The vote is the default: it is self-consistency on the CoTs that were paid for.
+    # The paper's text leaves the answer of a stop open. The authors' script returns the window's;
+    # the authors of DSC vote over everything drawn when they run ESC. The vote is the default: it
+    # is self-consistency on the CoTs that were paid for.
     answer: Literal["all", "window"] = "all"
 
     def __post_init__(self) -> None:
         if self.window > self.budget:
             raise OutOfRangeError(
-                f"Early stopping draws windows of 1 CoT up to the budget; window={self.window} and budget={self.budget} "
-                "were given."
+                f"Early stopping draws windows of 1 CoT up to the budget; window={self.window} and"
+                f" budget={self.budget} were given."
             )
 
     @property
@@ -91,20 +110,27 @@ class EarlyStopping:
         seen = np.arange(draws, dtype=np.int32) < cots[:, :, None]
         answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-1)))
         if self.answer == "window":
-            last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[:, :, 0]
+            last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[
+                :, :, 0
+            ]
             answer = np.where(stopped, last, answer)
         each = drawn(pool.output_tokens, order)
         by_window = most_tokens((each * seen).reshape(windows.shape), pool.at_once)
         sequential, longest = by_window.sum(axis=2), by_window.max(axis=2)
         ledger = Ledger(
-            rounds, cots, seen_tokens(each, seen), sequential_tokens=sequential, longest_trace_tokens=longest
+            rounds,
+            cots,
+            seen_tokens(each, seen),
+            sequential_tokens=sequential,
+            longest_trace_tokens=longest,
         )
         return Decisions(answer, (ledger,))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`.
 
-        In closed form. Only where rounding could reach 1e-10 (many small windows) is the vote summed over all counts.
+        In closed form. Only where rounding could reach 1e-10 (many small windows) is the vote
+        summed over all counts.
         """
         stops = EarlyStops(*np.empty((4, len(gold))))
         for block in question_blocks(len(gold)):
@@ -120,7 +146,9 @@ class EarlyStopping:
             right = stops.gold_window + stops.no_stop * gold_share_of_lead(pools)[rows]
         else:
             right = stops.gold_window + self._right_votes(pools)[rows]
-        return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens)
+        return Expectation(
+            np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens
+        )
 
     def _stops(self, pool: Pool, gold: Integers, questions: slice) -> EarlyStops:
         """Where a block of questions stops."""
@@ -136,19 +164,27 @@ class EarlyStopping:
         )
 
     def _right_votes(self, pools: AnswerCounts) -> Floats:
-        """[Q] probability that everything drawn votes for the gold; if a stop answers its window, and nothing stopped."""
+        """[Q] probability that everything drawn votes for the gold; if a stop answers its window,
+        and nothing stopped.
+        """
         unstopped = self.answer == "window"
         shape = {"window": self.window, "windows": self.windows}
-        votes = early_plurality(pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape)
+        votes = early_plurality(
+            pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape
+        )
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
         few = pools.rows(inexact)
         right = votes.right.copy()
-        right[inexact] = expected_votes(few, window_ends(few.bounds(), only_unstopped=unstopped, **shape)).right
+        right[inexact] = expected_votes(
+            few, window_ends(few.bounds(), only_unstopped=unstopped, **shape)
+        ).right
         return right
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
+    def exact_errors(
+        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         none = no_answer_probability(answered_counts(pool.codes), pool.sizes, self.draws(1)[0])
         wrong = np.maximum(1.0 - right - none, 0.0)
@@ -190,13 +226,18 @@ class _Stops:
         return wrong_ends(pools, ends.ending, window * windows - 1)
 
     def _wrong_windows(self, pools: AnswerCounts) -> Floats:
-        """[Q] probability of stopping at a window with another answer than the gold, before the last window."""
+        """[Q] probability of stopping at a window with another answer than the gold, before the
+        last window.
+        """
         stops = self._before_last(pools)
         wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
         return wrong
 
     def _before_last(self, pools: AnswerCounts) -> EarlyStops:
         """Where the windows before the last one stop."""
-        counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
+        counts, first = (
+            np.column_stack([pools.gold, pools.rivals]),
+            np.zeros(len(pools.gold), np.intp),
+        )
         shape = {"window": self.method.window, "windows": self.method.windows - 1}
         return early_stops(counts, first, pools.size, counts, pools.size, **shape)

@@ -1,12 +1,14 @@
-"""How likely a method is to stop too early over all draws: on a wrong answer, where the vote over its whole budget is right.
+"""How likely a method is to stop too early over all draws: on a wrong answer, where the vote over
+its whole budget is right.
 
 With u(V), the share of the lead that the gold has in the counts V of the whole budget,
 
     P[stopped too early] = sum_V P(V) u(V) P[wrong, and stopped before the budget | V]
 
-Where the budget is all recorded CoTs, there is one V. Wrong answers at the budget itself are left out: there each of m leaders
-wins equally often, so that being wrong is m - 1 times as likely as being right. Otherwise the sum is over all V
-(`estimators.stopping.subpools`). If these are too many, replicates estimate which part of the wrong answers it is.
+Where the budget is all recorded CoTs, there is one V. Wrong answers at the budget itself are left
+out: there each of m leaders wins equally often, so that being wrong is m - 1 times as likely as
+being right. Otherwise the sum is over all V (`estimators.stopping.subpools`). If these are too
+many, replicates estimate which part of the wrong answers it is.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, number_of_counts, partitions
+from feval.estimators.stopping.ends import (
+    LARGEST_BUDGET,
+    AnswerCounts,
+    Ends,
+    number_of_counts,
+    partitions,
+)
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import distinct_pools, gold_share_of_lead, right_over_orders
@@ -31,7 +39,8 @@ if TYPE_CHECKING:
 
 # Each of these limits is a few seconds of work.
 _MOST_STEPS = 40_000_000  # counts of all but the leader, times draws
-_MOST_IN_FRACTIONS = 150_000_000  # states times draws times windows cubed, where sums are taken in fractions
+# states times draws times windows cubed, where sums are taken in fractions
+_MOST_IN_FRACTIONS = 150_000_000
 _MOST_COUNTS = 10_000_000  # different counts of the whole budget
 _ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
 _MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
@@ -46,13 +55,19 @@ class StopModel(Protocol):
 
     @property
     def fraction_windows(self) -> int:
-        """Number of windows where its sums are taken in fractions, which takes far longer; 0 where they are not."""
+        """Number of windows where its sums are taken in fractions, which takes far longer; 0 where
+        they are not.
+        """
 
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
-        """[Q] probability of being stopped too early where the budget is the whole pool, given [Q] that of being wrong."""
+        """[Q] probability of being stopped too early where the budget is the whole pool, given [Q]
+        that of being wrong.
+        """
 
     def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
-        """[N] probability of stopping before the budget with another answer than the gold, which leads in the whole budget."""
+        """[N] probability of stopping before the budget with another answer than the gold, which
+        leads in the whole budget.
+        """
 
 
 def split_of_stops(
@@ -64,16 +79,23 @@ def split_of_stops(
     no_answer: Floats,
     draw: DrawOrders,
 ) -> ErrorShares:
-    """How wrong answers of a method of one LLM that may stop early come about, from [Q] probabilities of a wrong one and of none.
+    """How wrong answers of a method of one LLM that may stop early come about, from [Q]
+    probabilities of a wrong one and of none.
 
-    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
+    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for
+    what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
     return ErrorShares(no_answer, early, np.broadcast_to(0.0, wrong.shape), estimate)
 
 
 def _stopped_early(
-    method: BatchMethod, model: StopModel, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
+    method: BatchMethod,
+    model: StopModel,
+    pool: Pool,
+    gold: Integers,
+    wrong: Floats,
+    draw: DrawOrders,
 ) -> tuple[Floats, MonteCarloPart | None]:
     [budget] = method.draws(1)
     if model.stops_at_most == 1:
@@ -85,7 +107,8 @@ def _stopped_early(
         wrong[vectors] = each
     whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
     early[whole] = model.early_of_whole_pool(pools.rows(whole), wrong[whole])
-    # The gold can lead in counts of the budget if no other answer has to be drawn more often than it.
+    # The gold can lead in counts of the budget if no other answer has to be drawn more often than
+    # it.
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
     exact = _early_of_part(model, budget, pools.rows(part)) if len(part) else early[part]
@@ -96,15 +119,19 @@ def _stopped_early(
     estimated[part] = True
     questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
     early[questions], estimate = _estimated(method, pool, gold, questions, each[questions], draw)
-    return early, replace(estimate, standard_error=estimate.standard_error * len(questions) / len(early))
+    return early, replace(
+        estimate, standard_error=estimate.standard_error * len(questions) / len(early)
+    )
 
 
 def early_votes_of_whole_pool(
     pools: AnswerCounts, wrong: Floats, right_at_budget: Callable[[AnswerCounts], Floats]
 ) -> Floats:
-    """[Q] probability of being stopped too early where the budget is the whole pool, for a method that votes wherever it stops.
+    """[Q] probability of being stopped too early where the budget is the whole pool, for a method
+    that votes wherever it stops.
 
-    `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the budget and being right there.
+    `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the
+    budget and being right there.
     """
     share = gold_share_of_lead(pools)
     early = share * wrong
@@ -116,7 +143,9 @@ def early_votes_of_whole_pool(
 
 
 def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats | None:
-    """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these are too many."""
+    """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these
+    are too many.
+    """
     bounds = pools.bounds()
     if budget > LARGEST_BUDGET or _takes_long(model, budget, bounds):
         return None
@@ -142,12 +171,16 @@ def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
 def _estimated(
     method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
-    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one.
+    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact
+    probability of a wrong one.
 
-    Each is divided by the probability that any replicate is wrong (Horvitz and Thompson 1952), so that their mean has no bias; a
-    single one may be more than the probability of a wrong answer.
+    Each is divided by the probability that any replicate is wrong (Horvitz and Thompson 1952), so
+    that their mean has no bias; a single one may be more than the probability of a wrong answer.
     """
-    replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
+    replicates = min(
+        max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES),
+        _MOST_REPLICATES,
+    )
     wrong_replicates, early, squares = np.zeros((3, len(rows)))
     for block in question_blocks(len(rows)):
         part, part_gold = pool.rows(rows[block]), gold[rows[block]]
@@ -162,7 +195,9 @@ def _estimated(
     # A question that is never wrong in the replicates shows no share; others stand in for it.
     shown = -np.expm1(replicates * np.log1p(-np.minimum(wrong, 1.0 - 1e-15)))
     shown = np.where(wrong > 0, shown, 1.0)
-    variance = (squares - share * early) / np.maximum(wrong_replicates, 1.0) ** 2 + share**2 * (1.0 - shown)
+    variance = (squares - share * early) / np.maximum(wrong_replicates, 1.0) ** 2 + share**2 * (
+        1.0 - shown
+    )
     error = float(np.sqrt((variance * (wrong / shown) ** 2).sum())) / len(rows)
     estimate = wrong * share / shown
     if (total := float(estimate.sum())) > float(wrong.sum()):  # together at most what is wrong

@@ -1,4 +1,6 @@
-"""Self-consistency: sample n CoTs, answer with the plurality (Wang et al., arXiv 2203.11171, section 2)."""
+"""Self-consistency: sample n CoTs, answer with the plurality (Wang et al., arXiv 2203.11171,
+section 2).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import DrawOrders, Sampler, most_tokens, one_llm, require_draws
-from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
+from feval.methods.vote import (
+    NoAnswerRule,
+    no_answer_wins,
+    plurality,
+    plurality_codes,
+    plurality_is_right,
+)
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -25,17 +33,19 @@ if TYPE_CHECKING:
 class SelfConsistency:
     """The plurality of n CoTs of one LLM.
 
-    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. Of tied answers the one
-    seen first wins.
+    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here,
+    takes 20. Of tied answers the one seen first wins.
 
     Attributes:
         n: CoTs per question.
-        no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
+        no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more
+            answer, which is never right.
     """
 
     n: Count = 20
-    # FEval-TTC's self-consistency drops failed extractions, its MoT and the evaluation of Adaptive-Consistency count them. A
-    # failure is no opinion, so it is dropped unless a figure made with votes is to be reproduced.
+    # FEval-TTC's self-consistency drops failed extractions, its MoT and the evaluation of
+    # Adaptive-Consistency count them. A failure is no opinion, so it is dropped unless a figure
+    # made with votes is to be reproduced.
     no_answer: NoAnswerRule = "drop"
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -69,8 +79,16 @@ class SelfConsistency:
         """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
         return longest_of_draws(pool, self.n)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: Integers,  # noqa: ARG002
+        right: Floats,  # noqa: ARG002
+        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         if self.no_answer == "vote":
             return ErrorShares.without_stops(no_answer_wins(pool, [self.n]).column(0))
-        return ErrorShares.without_stops(no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n))
+        return ErrorShares.without_stops(
+            no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n)
+        )

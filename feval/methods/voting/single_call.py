@@ -1,4 +1,6 @@
-"""Single call: one CoT, its answer. The floor that every test-time-compute method is compared with."""
+"""Single call: one CoT, its answer. The floor that every test-time-compute method is compared
+with.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 @frozen_method
 class SingleCall:
-    """The answer of one CoT of one LLM: self-consistency with n = 1 (chain of thought, Wei et al., arXiv 2201.11903)."""
+    """The answer of one CoT of one LLM: self-consistency with n = 1 (chain of thought, Wei et al.,
+    arXiv 2201.11903).
+    """
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """One CoT of the one LLM."""
@@ -48,6 +52,8 @@ class SingleCall:
         """Expected tokens of the CoT; see `LatencyMethod.exact_sequential_tokens`."""
         return longest_of_draws(pool, 1)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
+    def exact_errors(
+        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
+    ) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         return SelfConsistency(1).exact_errors(pool, gold, right, draw)

@@ -1,4 +1,6 @@
-"""Blocks of questions of one LLM on one dataset: read by tasks, or in another order than the recorded one."""
+"""Blocks of questions of one LLM on one dataset: read by tasks, or in another order than the
+recorded one.
+"""
 
 from __future__ import annotations
 
@@ -46,23 +48,35 @@ class Block(NamedTuple):
         """The questions that have a pool, and their pools."""
         recording, rows = self.recording(), range(self.first, self.stop)
         return with_questions(
-            recording.scan_questions(self.dataset, rows), recording.pools(self.dataset, self.llm, rows)
+            recording.scan_questions(self.dataset, rows),
+            recording.pools(self.dataset, self.llm, rows),
         )
 
 
 def blocks(
-    recording: Recording, dataset: str, llm: str, *, cots: int | None = None, most_questions: int | None = None
+    recording: Recording,
+    dataset: str,
+    llm: str,
+    *,
+    cots: int | None = None,
+    most_questions: int | None = None,
 ) -> Iterator[Block]:
-    """Yield all questions in order, in blocks of so many CoTs: half a second or more of extraction where no number is given."""
+    """Yield all questions in order, in blocks of so many CoTs: half a second or more of extraction
+    where no number is given.
+    """
     count = recording.manifest.datasets[dataset]["questions"]
-    step = max(1, (cots or _BLOCK_COTS) * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1))
+    step = max(
+        1, (cots or _BLOCK_COTS) * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1)
+    )
     step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
         stop = min(first + step, count)
         yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, first, stop)
 
 
-def with_questions(questions: Iterable[Question], pools: Iterable[_Rows]) -> Iterator[tuple[Question, _Rows]]:
+def with_questions(
+    questions: Iterable[Question], pools: Iterable[_Rows]
+) -> Iterator[tuple[Question, _Rows]]:
     """Yield pools, or probes, with their questions, which come in the same order."""
     rows = iter(questions)
     for pool in pools:
@@ -72,7 +86,8 @@ def with_questions(questions: Iterable[Question], pools: Iterable[_Rows]) -> Ite
                 break
         else:
             raise DamagedRecordingError(
-                f"The CoTs of {pool.question_id!r:.80} come twice or out of order; `feval verify` lists all problems."
+                f"The CoTs of {pool.question_id!r:.80} come twice or out of order; `feval verify`"
+                " lists all problems."
             )
 
 
@@ -81,13 +96,15 @@ def _opened(path: str, recording_hash: str, thread: int) -> Recording:  # noqa: 
     recording = open_recording(path)
     if recording.hash != recording_hash:
         raise ConflictError(
-            f"The recording {path} should have the hash {recording_hash[:12]}, and a worker found {recording.hash[:12]} there. "
-            "All workers must see the same files at this path."
+            f"The recording {path} should have the hash {recording_hash[:12]}, and a worker found"
+            f" {recording.hash[:12]} there. All workers must see the same files at this path."
         )
     return recording
 
 
-def in_order(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
+def in_order(
+    read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, _T]]:
     """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
 
     It is read once for each rising run of items, or for each block of them where runs are short.

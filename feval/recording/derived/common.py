@@ -33,7 +33,9 @@ def derived_writer(
 
 
 def carried_notes(source: Recording, mark: str) -> list[str]:
-    """Return the notes of the recording that another one is derived from, marked as not being about that one."""
+    """Return the notes of the recording that another one is derived from, marked as not being about
+    that one.
+    """
     return [mark + note.removeprefix(mark) for note in source.manifest.raw["notes"]]
 
 
@@ -42,25 +44,41 @@ def parent_record(source: Recording) -> dict[str, Any]:
     return {"hash": source.hash, "operation": source.manifest.raw["operation"]}
 
 
-def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
-    """Return what several recordings agree on about a dataset; a given equality takes the place of theirs."""
+def common_info(
+    dataset: str, holders: Sequence[Recording], equality: str | None = None
+) -> DatasetInfo:
+    """Return what several recordings agree on about a dataset; a given equality takes the place of
+    theirs.
+    """
     first = holders[0].dataset_info(dataset)
     if len(holders) > 1 and equality is not None:
         first = replace(first, equality=named_equality(first.answer_kind, equality))
     for holder in holders[1:]:
         other = holder.dataset_info(dataset)
-        for field in ("answer_kind", "extractor", "system_prompt", *(["equality"] if equality is None else [])):
+        for field in (
+            "answer_kind",
+            "extractor",
+            "system_prompt",
+            *(["equality"] if equality is None else []),
+        ):
             mine, theirs = getattr(first, field), getattr(other, field)
             if mine != theirs:
-                advice = "name one for both, --equality NAME" if field == "equality" else "import one of them again"
+                advice = (
+                    "name one for both, --equality NAME"
+                    if field == "equality"
+                    else "import one of them again"
+                )
                 raise ConflictError(
-                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; {advice}."
+                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in"
+                    f" {holder.path}; {advice}."
                 )
     return first
 
 
 def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
-    """Return the arguments of `RecordingWriter.add_dataset` about verdicts; a single holder has no new answers."""
+    """Return the arguments of `RecordingWriter.add_dataset` about verdicts; a single holder has no
+    new answers.
+    """
     verdicts: dict[str, list[Verdict]] = {}
     for holder in holders:
         if holder.dataset_info(dataset).equality == equality:
@@ -68,11 +86,16 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
                 verdicts.setdefault(question, []).extend(rows)
     if len(holders) > 1 or equality == NORMAL_FORM:
         return {"verdicts": verdicts}
-    return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
+    return {
+        "verdicts": verdicts,
+        "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"],
+    }
 
 
 def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[npt.NDArray[np.int64]]:
-    """Return, for each recording, the rows of its questions among the merged ones: the first that has a question places it."""
+    """Return, for each recording, the rows of its questions among the merged ones: the first that
+    has a question places it.
+    """
     keys = [holder.votes(dataset).question_keys for holder in holders]
     _, first, inverse = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
     rows = np.argsort(np.argsort(first))[inverse]
@@ -80,7 +103,9 @@ def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[npt.NDArray[
 
 
 def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Question]:
-    """Yield the questions of a dataset in several recordings, in the order of the first that has each."""
+    """Yield the questions of a dataset in several recordings, in the order of the first that has
+    each.
+    """
     by_leaf: dict[str, Recording] = {}
     for holder in holders:
         by_leaf.setdefault(holder.manifest.leaves[dataset, None, "questions"], holder)
@@ -97,12 +122,19 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Que
                 merged[question.id] = (question, holder)
                 continue
             known, where = merged[question.id]
-            merged[question.id] = (same_question(dataset, known, question, where.path, holder.path), where)
+            merged[question.id] = (
+                same_question(dataset, known, question, where.path, holder.path),
+                where,
+            )
     yield from (question for question, _ in merged.values())
 
 
-def same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
-    """Return a question with the gold and choices that either of two has; a `ConflictError` names `where` and `there`."""
+def same_question(
+    dataset: str, known: Question, other: Question, where: str | Path, there: str | Path
+) -> Question:
+    """Return a question with the gold and choices that either of two has; a `ConflictError` names
+    `where` and `there`.
+    """
     for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and not (field != "text" and not (mine and theirs)):

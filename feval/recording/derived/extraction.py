@@ -1,6 +1,7 @@
 """Extract again: read the answers of a recording from its texts once more, as a derived recording.
 
-Thoughts inside texts are split off: the texts of an LLM that has some are written again. What does not change is linked.
+Thoughts inside texts are split off: the texts of an LLM that has some are written again. What does
+not change is linked.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
 
 ANSWERS = ("text", "stored")
-"""Where raw answers come from: the texts (or the stored answer, where there is no text), or always the stored ones."""
+"""Where raw answers come from: the texts (or the stored answer, where there is no text), or always
+the stored ones.
+"""
 
 _EXAMPLES = 5
 _COUNTS = ("cots", "gained", "lost", "changed", "without_text", "split", "without_reply")
@@ -50,7 +53,9 @@ class AnswerChange:
 
 @dataclass(frozen=True, slots=True)
 class GoldChange:
-    """One question whose gold has another key than before; `answer` is the gold as the dataset writes it."""
+    """One question whose gold has another key than before; `answer` is the gold as the dataset
+    writes it.
+    """
 
     question_id: str
     answer: str | None
@@ -90,7 +95,9 @@ class LLMChanges:
 
 @dataclass(frozen=True, slots=True)
 class DatasetChanges:
-    """How the answers and golds of one dataset changed; `gold_examples` are the first of `golds_changed`."""
+    """How the answers and golds of one dataset changed; `gold_examples` are the first of
+    `golds_changed`.
+    """
 
     dataset: str
     answer_kind_before: str
@@ -108,7 +115,8 @@ class Extraction:
 
     Attributes:
         path: the new recording.
-        recording_hash: its hash; equal to the parent's where nothing changed, the extractor's version included.
+        recording_hash: its hash; equal to the parent's where nothing changed, the extractor's
+            version included.
         parent_hash: of the recording it was made from.
         datasets: what changed, for each dataset.
         notes: sentences about what was unusual.
@@ -140,25 +148,35 @@ def extract(
         recording: the folder to read; it stays as it is.
         out: the folder to make.
         answer_kind: a key of `feval.answers.KINDS`; `None` keeps the kind of each dataset.
-        source: one of `ANSWERS`: "text" extracts from the texts; "stored" keeps the raw answers and makes their keys anew.
-        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes that of the answer kind.
+        source: one of `ANSWERS`: "text" extracts from the texts; "stored" keeps the raw answers and
+            makes their keys anew.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes
+            that of the answer kind.
         progress: called with (pools done, pools in all).
-        executor: extracts the answers, see `feval.executors`; its processes read the recording at the same path. `None` for this
-            process. The result is the same.
+        executor: extracts the answers, see `feval.executors`; its processes read the recording at
+            the same path. `None` for this process. The result is the same.
 
     Raises:
         UnknownNameError: an answer kind or source that does not exist.
-        AnswerError: the answer kind cannot be extracted from texts, or math-verify is needed and cannot be started.
-        UsageError: one answer kind for datasets of different kinds, or an equality that a kind does not have.
+        AnswerError: the answer kind cannot be extracted from texts, or math-verify is needed and
+            cannot be started.
+        UsageError: one answer kind for datasets of different kinds, or an equality that a kind does
+            not have.
         RecordingError: the recording cannot be read.
         StorageError: `out` is there already, or cannot be written.
     """
     if source not in ANSWERS:
         raise UnknownNameError.of("place to take answers from", source, ANSWERS)
     parent = open_sound(recording)
-    infos = [_new_info(parent, dataset, answer_kind, source, equality) for dataset in parent.dataset_ids()]
+    infos = [
+        _new_info(parent, dataset, answer_kind, source, equality)
+        for dataset in parent.dataset_ids()
+    ]
     _one_kind_only(parent, answer_kind)
-    steps = Steps(sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs), progress)
+    steps = Steps(
+        sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs),
+        progress,
+    )
     operation: dict[str, Any] = {
         "name": "extract",
         "answers": source,
@@ -176,29 +194,42 @@ def extract(
 
 
 def _with_right(parent: Recording, derived: Recording, changes: DatasetChanges) -> DatasetChanges:
-    """Return the changes with the numbers of correct CoTs, which are known once equal answers vote together."""
+    """Return the changes with the numbers of correct CoTs, which are known once equal answers vote
+    together.
+    """
     before, after = parent.votes(changes.dataset), derived.votes(changes.dataset)
-    llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
+    llms = [
+        replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm))
+        for llm in changes.llms
+    ]
     return replace(changes, llms=tuple(llms))
 
 
-def _new_info(parent: Recording, dataset: str, kind: str | None, source: str, equality: str | None) -> DatasetInfo:
+def _new_info(
+    parent: Recording, dataset: str, kind: str | None, source: str, equality: str | None
+) -> DatasetInfo:
     info = parent.dataset_info(dataset)
     kind = answers.answer_kind(info.answer_kind if kind is None else kind).name
     if kind == "verbatim" and source == "text":
         raise AnswerError(
-            f"{dataset} would have the answer kind 'verbatim', which keeps the answers a source stored and reads none in a "
-            "text. Choose another answer kind (`feval ls answer-kinds`), or keep the stored answers (`--answers stored`)."
+            f"{dataset} would have the answer kind 'verbatim', which keeps the answers a source"
+            " stored and reads none in a text. Choose another answer kind (`feval ls"
+            " answer-kinds`), or keep the stored answers (`--answers stored`)."
         )
-    return replace(info, answer_kind=kind, extractor=answers.EXTRACTOR_VERSION, equality=named_equality(kind, equality))
+    return replace(
+        info,
+        answer_kind=kind,
+        extractor=answers.EXTRACTOR_VERSION,
+        equality=named_equality(kind, equality),
+    )
 
 
 def _one_kind_only(parent: Recording, kind: str | None) -> None:
     kinds = {parent.dataset_info(dataset).answer_kind for dataset in parent.dataset_ids()}
     if kind is not None and len(kinds) > 1:
         raise UsageError(
-            f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))}; {kind!r} cannot suit them all. "
-            "Select one dataset first (`feval select`)."
+            f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))}; {kind!r}"
+            " cannot suit them all. Select one dataset first (`feval select`)."
         )
 
 
@@ -206,29 +237,50 @@ def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -
     for changes in datasets:
         for llm in changes.llms:
             if llm.split:
-                ends = "1 CoT ends in its" if llm.without_reply == 1 else f"{llm.without_reply:,} CoTs end in their"
+                ends = (
+                    "1 CoT ends in its"
+                    if llm.without_reply == 1
+                    else f"{llm.without_reply:,} CoTs end in their"
+                )
                 yield (
-                    f"{changes.dataset}: the thoughts of {llm.llm} were split off {llm.split:,} of {llm.cots:,} texts; "
-                    f"{ends} thoughts, which is no answer."
+                    f"{changes.dataset}: the thoughts of {llm.llm} were split off {llm.split:,} of"
+                    f" {llm.cots:,} texts; {ends} thoughts, which is no answer."
                 )
         without = sum(llm.without_text for llm in changes.llms)
         if without and source == "text":
-            cots = "1 CoT has no text; its" if without == 1 else f"{without} CoTs have no text; their"
+            cots = (
+                "1 CoT has no text; its" if without == 1 else f"{without} CoTs have no text; their"
+            )
             yield f"{changes.dataset}: {cots} raw answers are those of the parent."
         for llm in changes.llms:
             if llm.probes_changed:
-                yield f"{changes.dataset}: {llm.probes_changed:,} probes of {llm.llm} have another answer than in the parent."
-            if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
+                yield (
+                    f"{changes.dataset}: {llm.probes_changed:,} probes of {llm.llm} have another"
+                    " answer than in the parent."
+                )
+            if llm.gained + llm.lost + llm.changed and (
+                scorers := parent.scorers(changes.dataset, llm.llm)
+            ):
                 names = ", ".join(scorers)
-                yield f"{changes.dataset}: {names} scored the CoTs of {llm.llm} with the answers of the parent."
+                yield (
+                    f"{changes.dataset}: {names} scored the CoTs of {llm.llm} with the answers of"
+                    " the parent."
+                )
 
 
 def _dataset(
-    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: Steps, executor: Executor | None
+    writer: RecordingWriter,
+    parent: Recording,
+    info: DatasetInfo,
+    source: str,
+    steps: Steps,
+    executor: Executor | None,
 ) -> DatasetChanges:
     old = parent.questions(info.id)
     new = [_with_gold(question, info.answer_kind) for question in old]
-    known = parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
+    known = (
+        parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
+    )
     writer.add_dataset(info, new, parent=parent, verdicts=known)
     llms = []
     for llm in parent.llm_names(info.id):
@@ -238,7 +290,9 @@ def _dataset(
         pools = _pools(parent, info.id, llm, new, reading, tally, steps, executor)
         counter = parent.counter(info.id, llm)
         rewritten = (*rewritten, PROBES)
-        writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
+        writer.add_pools(
+            info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten
+        )
         if parent.has_probes(info.id, llm):
             cue = parent.probes_record(info.id, llm)["cue"]
             rows = with_questions(new, parent.probe_rows(info.id, llm))
@@ -269,7 +323,8 @@ def _with_gold(question: Question, kind: str) -> Question:
 
 
 class _Reading(NamedTuple):
-    """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are split off texts before.
+    """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are
+    split off texts before.
 
     `opens`: the LLM's chat template opens its thoughts, as in `split_columns`.
     """
@@ -300,7 +355,11 @@ def _pools(
     """Yield the pools with the answers as they are read now, in this process or by tasks."""
     thoughts = thoughts_of(llm)
     tasks = ((block, reading) for block in blocks(parent, dataset, llm))
-    read = None if executor is None else chain.from_iterable(results(_answers_of_block, tasks, executor))
+    read = (
+        None
+        if executor is None
+        else chain.from_iterable(results(_answers_of_block, tasks, executor))
+    )
     for question, pool in with_questions(questions, parent.pools(dataset, llm)):
         replies, readable = _replies(pool, thoughts, reading)
         new = _answers(replies, readable, question.choices, reading) if read is None else next(read)
@@ -313,7 +372,10 @@ def _pools(
 def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
     """Read the answers of a block of questions: a task."""
     thoughts = thoughts_of(block.llm)
-    return [_answers(*_replies(pool, thoughts, reading), question.choices, reading) for question, pool in block.pools()]
+    return [
+        _answers(*_replies(pool, thoughts, reading), question.choices, reading)
+        for question, pool in block.pools()
+    ]
 
 
 def _rewritten(
@@ -333,7 +395,9 @@ def _rewritten(
 
 
 def _thoughts_in(block: Block, has_marks: bool) -> tuple[bool, bool]:
-    """Return whether any text of a block holds thoughts, and whether one closes a thought that it does not open: a task."""
+    """Return whether any text of a block holds thoughts, and whether one closes a thought that it
+    does not open: a task.
+    """
     thoughts, holds = thoughts_of(block.llm), has_marks
     for texts in (pool.raw_texts() for _, pool in block.pools()) if has_marks else block.texts():
         if any(opened_by_template(text, thoughts) for text in texts):
@@ -342,8 +406,12 @@ def _thoughts_in(block: Block, has_marks: bool) -> tuple[bool, bool]:
     return holds, False
 
 
-def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tuple[PoolRows, list[bool]]:
-    """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has a reply to read."""
+def _replies(
+    pool: PoolRows, thoughts: Thoughts | None, reading: _Reading
+) -> tuple[PoolRows, list[bool]]:
+    """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has
+    a reply to read.
+    """
     if pool.ends is not None and not reading.split:
         return pool, list(pool.ends)
     if not reading.split:
@@ -361,12 +429,16 @@ def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tu
     return changed, columns.readable
 
 
-def _answers(pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, str]], reading: _Reading) -> _Answers:
+def _answers(
+    pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, str]], reading: _Reading
+) -> _Answers:
     raw = list(pool.raw_answers)
     if reading.source == "text":
         # Equal texts are common where replies are short.
         texts = set(pool.texts)
-        answer_of = {text: answers.extract(reading.kind, text, choices) for text in texts if text is not None}
+        answer_of = {
+            text: answers.extract(reading.kind, text, choices) for text in texts if text is not None
+        }
         raw = [
             stored if text is None else answer_of[text] if has_reply else None
             for text, stored, has_reply in zip(pool.texts, raw, readable, strict=True)
@@ -374,8 +446,12 @@ def _answers(pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, 
     return _Answers(raw, answers.normal_forms(reading.kind, raw, choices))
 
 
-def _probes(question: Question, probes: ProbeRows, cue: str | None, reading: _Reading, tally: _Tally) -> ProbeRows:
-    """Return probes with the answers as they are read now: in the cue with the text behind it, else in the stored answer."""
+def _probes(
+    question: Question, probes: ProbeRows, cue: str | None, reading: _Reading, tally: _Tally
+) -> ProbeRows:
+    """Return probes with the answers as they are read now: in the cue with the text behind it, else
+    in the stored answer.
+    """
     raw = list(probes.raw_answers)
     if reading.source == "text" and probes.texts is not None:
         replies = {text: reply_behind(cue, text) for text in probes.texts if text is not None}
@@ -383,7 +459,10 @@ def _probes(question: Question, probes: ProbeRows, cue: str | None, reading: _Re
             text: None if reply is None else answers.extract(reading.kind, reply, question.choices)
             for text, reply in replies.items()
         }
-        raw = [stored if text is None else answer_of[text] for text, stored in zip(probes.texts, raw, strict=True)]
+        raw = [
+            stored if text is None else answer_of[text]
+            for text, stored in zip(probes.texts, raw, strict=True)
+        ]
     keys = answers.normal_forms(reading.kind, raw, question.choices)
     tally.probes += sum(before != after for before, after in zip(probes.answers, keys, strict=True))
     return replace(probes, raw_answers=raw, answers=keys)
@@ -396,13 +475,17 @@ class _Tally:
     llm: str
     probes: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
+    examples: dict[str, list[AnswerChange]] = field(
+        default_factory=lambda: {"gained": [], "lost": [], "changed": []}
+    )
 
     def add(self, old: PoolRows, new: PoolRows, readable: Sequence[bool]) -> None:
         """Count one pool; `readable` is false for the CoTs without a reply."""
         self.counts["cots"] += len(new.answers)
         self.counts["without_text"] += sum(text is None for text in old.texts)
-        self.counts["split"] += sum(was != now for was, now in zip(old.texts, new.texts, strict=True))
+        self.counts["split"] += sum(
+            was != now for was, now in zip(old.texts, new.texts, strict=True)
+        )
         self.counts["without_reply"] += readable.count(False)
         for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
             if before != after:
@@ -410,7 +493,9 @@ class _Tally:
                 self.counts[what] += 1
                 if len(self.examples[what]) < _EXAMPLES:
                     raw = old.raw_answers[sample], new.raw_answers[sample]
-                    self.examples[what].append(AnswerChange(old.question_id, sample, before, after, *raw))
+                    self.examples[what].append(
+                        AnswerChange(old.question_id, sample, before, after, *raw)
+                    )
 
     def changes(self) -> LLMChanges:
         """The counts."""

@@ -19,7 +19,13 @@ from feval.errors import ConflictError, UsageError
 from feval.executors.progress import reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.blocks import in_order
-from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
+from feval.recording.derived.common import (
+    common_info,
+    known_verdicts,
+    merged_questions,
+    merged_rows,
+    parent_record,
+)
 from feval.recording.derived.linking import LinkedPools, common_cue
 from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
@@ -40,17 +46,18 @@ def merge(
 ) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 
-    Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep the order of the first
-    recording that has them. The same LLM on the same dataset may come from several recordings: with equal content, with CoTs
-    on different questions, or with more CoTs behind the same ones. Files are linked, not written again, where their questions
-    stay in order. Answers of different recordings are compared under the equality of their dataset; verdicts of the parents are
-    reused.
+    Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep
+    the order of the first recording that has them. The same LLM on the same dataset may come from
+    several recordings: with equal content, with CoTs on different questions, or with more CoTs
+    behind the same ones. Files are linked, not written again, where their questions stay in order.
+    Answers of different recordings are compared under the equality of their dataset; verdicts of
+    the parents are reused.
 
     Args:
         recordings: two or more folders.
         out: the folder to make.
-        equality: of the datasets that come from several recordings, see `feval.answers.equality`; `None` keeps the one that they
-            agree on.
+        equality: of the datasets that come from several recordings, see `feval.answers.equality`;
+            `None` keeps the one that they agree on.
         progress: called with (LLMs on datasets done, all of them).
 
     Raises:
@@ -60,22 +67,28 @@ def merge(
         StorageError: `out` is there already, or cannot be written.
     """
     if len(recordings) < 2:
-        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given. Name another.")
+        raise UsageError(
+            f"A merge needs two or more recordings; {len(recordings)} given. Name another."
+        )
     sources = [open_sound(path) for path in recordings]
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:
         raise ConflictError(
-            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge recordings with one list, or open "
-            "them together with one `--prices`."
+            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge"
+            " recordings with one list, or open them together with one `--prices`."
         )
-    datasets = list(dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids()))
+    datasets = list(
+        dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())
+    )
     steps = Steps(len({pair for source in sources for pair in source.manifest.pairs}), progress)
     with RecordingWriter(
         out,
         operation={"name": "merge"},
         prices=prices.pop(),
         parents=[parent_record(source) for source in sources],
-        notes=list(dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])),
+        notes=list(
+            dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])
+        ),
         licences=_common_licences(sources),
     ) as writer:
         for dataset in datasets:
@@ -87,8 +100,12 @@ def merge(
             info = common_info(dataset, holders, equality)
             known = known_verdicts(dataset, holders, info.equality)
             writer.add_dataset(info, merged_questions(dataset, holders), **known)
-            placed = [_Source(*each) for each in zip(holders, merged_rows(dataset, holders), strict=True)]
-            for llm in dict.fromkeys(llm for holder in holders for llm in holder.llm_names(dataset)):
+            placed = [
+                _Source(*each) for each in zip(holders, merged_rows(dataset, holders), strict=True)
+            ]
+            for llm in dict.fromkeys(
+                llm for holder in holders for llm in holder.llm_names(dataset)
+            ):
                 _add_llm(writer, dataset, llm, placed)
                 steps.step()
     return Path(out)
@@ -96,7 +113,9 @@ def merge(
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """A recording of an LLM on a dataset; `rows[q]` is the row of its question q among the merged ones."""
+    """A recording of an LLM on a dataset; `rows[q]` is the row of its question q among the merged
+    ones.
+    """
 
     recording: Recording
     rows: npt.NDArray[np.int64]
@@ -107,8 +126,13 @@ class _Source:
 
 
 def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[_Source]) -> None:
-    """Add an LLM from all recordings that have it: by links, where the questions of one are behind those of the other."""
-    places = [(copies[0].places("requests", dataset, llm), copies) for copies in _contents(dataset, llm, sources)]
+    """Add an LLM from all recordings that have it: by links, where the questions of one are behind
+    those of the other.
+    """
+    places = [
+        (copies[0].places("requests", dataset, llm), copies)
+        for copies in _contents(dataset, llm, sources)
+    ]
     places.sort(key=lambda each: int(each[0].min(initial=len(each[1][0].rows))))
     contents = [copies for _, copies in places]
     owners = [copies[0].recording for copies in contents]
@@ -116,12 +140,18 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     if is_linked:
         writer.link_pools(LinkedPools(dataset, llm, owners))
     else:
-        streams = [in_order(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
+        streams = [
+            in_order(partial(copies[0].recording.pools, dataset, llm), rows)
+            for rows, copies in places
+        ]
         folders = " and in ".join(str(owner.path) for owner in owners)
         pools = _longest(streams, _pool_items, f"{llm} on {dataset} is in {folders}")
         writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
     for scorer in dict.fromkeys(
-        name for copies in contents for each in copies for name in each.recording.scorers(dataset, llm)
+        name
+        for copies in contents
+        for each in copies
+        for name in each.recording.scorers(dataset, llm)
     ):
         _add_scores(writer, dataset, llm, scorer, contents, is_linked=is_linked)
     _add_probes(writer, dataset, llm, contents, is_linked=is_linked)
@@ -143,15 +173,25 @@ def _add_scores(
         writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
         return
     streams = [
-        in_order(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
+        in_order(
+            partial(each.recording.score_rows, dataset, llm, scorer),
+            each.places(part, dataset, llm),
+        )
         for each in scored
     ]
-    rows = _longest(streams, lambda rows: list(zip(rows.sample_indices, rows.scores, strict=True)), what)
+    rows = _longest(
+        streams, lambda rows: list(zip(rows.sample_indices, rows.scores, strict=True)), what
+    )
     writer.add_scores(dataset, llm, scored[0].recording.scorer_info(scorer), rows)
 
 
 def _add_probes(
-    writer: RecordingWriter, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], *, is_linked: bool
+    writer: RecordingWriter,
+    dataset: str,
+    llm: str,
+    contents: Sequence[Sequence[_Source]],
+    *,
+    is_linked: bool,
 ) -> None:
     """Add the probes of an LLM's CoTs, if there are any."""
     probed = _holders(PROBES, dataset, llm, contents, f"probes of {llm} on {dataset}")
@@ -160,7 +200,9 @@ def _add_probes(
         writer.link_probes(dataset, llm, recordings)
     elif probed:
         streams = [
-            in_order(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
+            in_order(
+                partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm)
+            )
             for each in probed
         ]
         rows = _longest(streams, _probe_items, f"probes of {llm} on {dataset}")
@@ -170,21 +212,28 @@ def _add_probes(
 def _longest(
     streams: Sequence[Iterator[tuple[int, _Rows]]], items: Callable[[_Rows], list[Any]], what: str
 ) -> Iterator[_Rows]:
-    """Yield the rows of each question; of several recordings the longest, which must begin with, or have, those of the others."""
+    """Yield the rows of each question; of several recordings the longest, which must begin with, or
+    have, those of the others.
+    """
     for _, group in groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0)):
-        longest, *others = sorted((rows for _, rows in group), key=lambda rows: len(items(rows)), reverse=True)
+        longest, *others = sorted(
+            (rows for _, rows in group), key=lambda rows: len(items(rows)), reverse=True
+        )
         for rows in others:
             if not set(items(rows)) <= set(items(longest)):
                 raise ConflictError(
-                    f"{what}, with other content on {rows.question_id!r:.80}; give one of them a variant name (such as "
-                    "NAME@second) when importing, or record more with --from."
+                    f"{what}, with other content on {rows.question_id!r:.80}; give one of them a"
+                    " variant name (such as NAME@second) when importing, or record more with"
+                    " --from."
                 )
         yield longest
 
 
 def _pool_items(pool: PoolRows) -> list[Any]:
     """Return what must be equal of each CoT: of a tree only all of them together."""
-    cots = list(zip(count(), repeat(pool.prompt), pool.raw_texts(), pool.raw_answers, pool.output_tokens))
+    cots = list(
+        zip(count(), repeat(pool.prompt), pool.raw_texts(), pool.raw_answers, pool.output_tokens)
+    )
     return cots if pool.ends is None or not cots else [tuple(cots)]
 
 
@@ -192,12 +241,19 @@ def _probe_items(rows: ProbeRows) -> list[Any]:
     return list(zip(rows.sample_indices, rows.offsets, rows.answers, strict=True))
 
 
-def _holders(part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str) -> list[_Source]:
-    """Return a recording with a part for each content that has it; recordings with equal CoTs must have equal ones."""
+def _holders(
+    part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str
+) -> list[_Source]:
+    """Return a recording with a part for each content that has it; recordings with equal CoTs must
+    have equal ones.
+    """
     holders = []
     for copies in contents:
         having = [each for each in copies if (dataset, llm, part) in each.recording.manifest.leaves]
-        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
+        leaves = {
+            each.recording.manifest.leaves[dataset, llm, part]: each.recording.path
+            for each in having
+        }
         if len(leaves) > 1:
             one, other, *_ = leaves.values()
             raise ConflictError(f"{one} and {other} hold different {what}.")
@@ -214,8 +270,9 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
     for (own, [one, *_]), (others, [other, *_]) in combinations(by_leaves.items(), 2):
         if dict(own)["llm"] != dict(others)["llm"]:
             raise ConflictError(
-                f"{llm} on {dataset} is in {one.recording.path} and, with another decoding or token counter, in "
-                f"{other.recording.path}; give one of them a variant name (such as NAME@second) when importing."
+                f"{llm} on {dataset} is in {one.recording.path} and, with another decoding or token"
+                f" counter, in {other.recording.path}; give one of them a variant name (such as"
+                " NAME@second) when importing."
             )
     return list(by_leaves.values())
 
@@ -230,13 +287,17 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     for kind in ("questions", "outputs"):
         stated = {source.manifest.raw["licences"].get(kind) for source in sources}
         licences[kind] = (
-            next(iter(stated)) if len(stated) == 1 else "; ".join(sorted(s or "not stated" for s in stated))
+            next(iter(stated))
+            if len(stated) == 1
+            else "; ".join(sorted(s or "not stated" for s in stated))
         )
     return licences
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> frozenset[tuple[str, str]]:
-    """Return the leaves of an LLM on a dataset without scores and probes: those of several recordings may be joined."""
+    """Return the leaves of an LLM on a dataset without scores and probes: those of several
+    recordings may be joined.
+    """
     return frozenset(
         (part, digest)
         for (*pair, part), digest in source.manifest.leaves.items()

@@ -1,4 +1,6 @@
-"""Select from a recording: some datasets, LLMs, questions, or the first CoTs of each pool, as a derived recording."""
+"""Select from a recording: some datasets, LLMs, questions, or the first CoTs of each pool, as a
+derived recording.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def select(
     rename: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool; or one with other names of LLMs.
+    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool; or
+    one with other names of LLMs.
 
     Args:
         recording: the folder to select from.
@@ -42,45 +45,66 @@ def select(
         llms: names to keep; `None` keeps all.
         questions: question ids to keep; `None` keeps all.
         samples: keep the first so many CoTs of every pool; `None` keeps all.
-        min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none out.
+        min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none
+            out.
         rename: old -> new name of kept LLMs; what stands before "@" finds card and prices.
         progress: called with (LLMs on datasets done, all of them).
 
     Raises:
         NotRecordedError: something named is not there.
-        ShortPoolError: a pool has fewer CoTs than asked for, or no question of a dataset has `min_cots`.
+        ShortPoolError: a pool has fewer CoTs than asked for, or no question of a dataset has
+            `min_cots`.
         OutOfRangeError: `samples` or `min_cots` below 1.
         ConflictError: two LLMs would have one name.
         RecordingError, StorageError: as for `merge`.
     """
     if samples is not None and samples < 1:
-        raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples.")
+        raise OutOfRangeError(
+            f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples."
+        )
     if min_cots is not None and min_cots < 1:
-        raise OutOfRangeError(f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots.")
+        raise OutOfRangeError(
+            f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots."
+        )
     source = open_sound(recording)
-    selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
+    selected = [
+        dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets
+    ]
     renamed = dict(rename or {})
     _check_names(source, datasets, [*(llms or ()), *renamed], selected)
     _check_renamed(source, selected, llms, renamed)
     question_ids = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
-    operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
-    operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
+    operation: dict[str, Any] = {
+        key: sorted(value) for key, value in choice.items() if value is not None
+    }
+    operation |= {
+        key: value
+        for key, value in (("samples", samples), ("min_cots", min_cots))
+        if value is not None
+    }
     operation |= {"rename": renamed} if renamed else {}
-    short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
+    short = {
+        dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected
+    }
     notes = carried_notes(source, _CARRIED if operation.keys() - {"rename"} else "") + [
-        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
+        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots}"
+        " CoTs of some LLM left out."
         for dataset, ids in short.items()
         if ids
     ]
     chosen = [
-        dataset for dataset, llm in source.manifest.pairs if dataset in selected and (llms is None or llm in llms)
+        dataset
+        for dataset, llm in source.manifest.pairs
+        if dataset in selected and (llms is None or llm in llms)
     ]
     steps = Steps(len(chosen), progress)
     with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
         missing = set(question_ids or ())
         for dataset in selected:
-            rows = [q for q in source.questions(dataset) if question_ids is None or q.id in question_ids]
+            rows = [
+                q for q in source.questions(dataset) if question_ids is None or q.id in question_ids
+            ]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
             kept = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
@@ -90,46 +114,71 @@ def select(
                 steps.step(len(kept))
                 continue
             info, parent = source.dataset_info(dataset), source if whole else None
-            writer.add_dataset(info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality))
+            writer.add_dataset(
+                info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality)
+            )
             ids = {row.id for row in rows}
             for llm in kept:
                 name = renamed.get(llm, llm)
-                pools, linked = _first(source.pools(dataset, llm), ids, samples, llm), parent if name == llm else None
+                pools, linked = (
+                    _first(source.pools(dataset, llm), ids, samples, llm),
+                    (parent if name == llm else None),
+                )
                 variant = replace(source.llm_info(llm), name=name)
-                writer.add_pools(dataset, variant, source.counter(dataset, llm), pools, parent=linked)
+                writer.add_pools(
+                    dataset, variant, source.counter(dataset, llm), pools, parent=linked
+                )
                 for scorer in source.scorers(dataset, llm) if linked is None else ():
                     scored = _first_scores(source.score_rows(dataset, llm, scorer), ids, samples)
                     writer.add_scores(dataset, name, source.scorer_info(scorer), scored)
                 if linked is None and source.has_probes(dataset, llm):
                     probes = _first_probes(source.probe_rows(dataset, llm), ids, samples)
-                    writer.add_probes(dataset, name, probes, cue=source.probes_record(dataset, llm)["cue"])
+                    writer.add_probes(
+                        dataset, name, probes, cue=source.probes_record(dataset, llm)["cue"]
+                    )
                 steps.step()
         if missing:
             raise NotRecordedError(
-                f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."
+                f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing)."
+                " Check the ids."
             )
     return Path(out)
 
 
 def _short(
-    source: Recording, dataset: str, llms: Collection[str] | None, questions: Collection[str] | None, least: int
+    source: Recording,
+    dataset: str,
+    llms: Collection[str] | None,
+    questions: Collection[str] | None,
+    least: int,
 ) -> set[str]:
-    """Return the ids of the chosen questions on which a selected LLM has too few CoTs; a `ShortPoolError` if that is all."""
+    """Return the ids of the chosen questions on which a selected LLM has too few CoTs; a
+    `ShortPoolError` if that is all.
+    """
     votes = source.votes(dataset)
     chosen = [name for name in votes.question_ids if questions is None or name in questions]
-    sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
-    short = {name for row, name in enumerate(votes.question_ids) if any(counts[row] < least for counts in sizes)}
+    sizes = [
+        votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms
+    ]
+    short = {
+        name
+        for row, name in enumerate(votes.question_ids)
+        if any(counts[row] < least for counts in sizes)
+    }
     short.intersection_update(chosen)
     if chosen and len(short) == len(chosen):
         raise ShortPoolError(
-            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it would be left. Lower "
-            "--min-cots, or select fewer LLMs."
+            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it"
+            " would be left. Lower --min-cots, or select fewer LLMs."
         )
     return short
 
 
 def _check_names(
-    source: Recording, datasets: Collection[str] | None, llms: Collection[str] | None, selected: Sequence[str]
+    source: Recording,
+    datasets: Collection[str] | None,
+    llms: Collection[str] | None,
+    selected: Sequence[str],
 ) -> None:
     for dataset in datasets or ():
         source.require(dataset)
@@ -137,40 +186,64 @@ def _check_names(
     for llm in llms or ():
         if llm not in recorded:
             raise NotRecordedError(
-                f"{source.path} has no LLM {llm!r} there. It has {', '.join(sorted(recorded)) or 'none'}."
+                f"{source.path} has no LLM {llm!r} there. It has"
+                f" {', '.join(sorted(recorded)) or 'none'}."
             )
 
 
 def _check_renamed(
-    source: Recording, selected: Sequence[str], llms: Collection[str] | None, renamed: Mapping[str, str]
+    source: Recording,
+    selected: Sequence[str],
+    llms: Collection[str] | None,
+    renamed: Mapping[str, str],
 ) -> None:
     recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
     names = [renamed.get(llm, llm) for llm in sorted(recorded) if llms is None or llm in llms]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConflictError(f"Two LLMs of {source.path} would be called {twice!r}. Rename each to a name of its own.")
+        raise ConflictError(
+            f"Two LLMs of {source.path} would be called {twice!r}. Rename each to a name of its"
+            " own."
+        )
 
 
-def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
+def _first_scores(
+    rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None
+) -> Iterator[ScoreRows]:
     for scores in rows:
         if scores.question_id not in ids:
             continue
-        places = [place for place, index in enumerate(scores.sample_indices) if samples is None or index < samples]
-        columns = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "question_id"}
+        places = [
+            place
+            for place, index in enumerate(scores.sample_indices)
+            if samples is None or index < samples
+        ]
+        columns = {
+            field.name: getattr(scores, field.name)
+            for field in fields(scores)
+            if field.name != "question_id"
+        }
         shorter: dict[str, Any] = {
-            name: None if column is None else [column[place] for place in places] for name, column in columns.items()
+            name: None if column is None else [column[place] for place in places]
+            for name, column in columns.items()
         }
         yield replace(scores, **shorter)
 
 
-def _first_probes(rows: Iterable[ProbeRows], ids: Collection[str], samples: int | None) -> Iterator[ProbeRows]:
+def _first_probes(
+    rows: Iterable[ProbeRows], ids: Collection[str], samples: int | None
+) -> Iterator[ProbeRows]:
     for probes in rows:
         if probes.question_id in ids:
             indices = enumerate(probes.sample_indices)
-            yield probes.at([place for place, index in indices if samples is None or index < samples])
+            yield probes.at(
+                [place for place, index in indices if samples is None or index < samples]
+            )
 
 
-def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:
+def _first(
+    pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str
+) -> Iterator[PoolRows]:
     for pool in pools:
         if pool.question_id not in ids:
             continue
@@ -179,9 +252,12 @@ def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None,
             continue
         if len(pool.answers) < samples:
             raise ShortPoolError(
-                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were requested. Select fewer."
+                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were"
+                " requested. Select fewer."
             )
-        columns = {name: column for name in COT_COLUMNS if (column := getattr(pool, name)) is not None}
+        columns = {
+            name: column for name in COT_COLUMNS if (column := getattr(pool, name)) is not None
+        }
         yield replace(
             pool,
             extra={name: column[:samples] for name, column in pool.extra.items()},

@@ -1,7 +1,8 @@
-"""The folder that a new recording is written into: hidden beside the target, and renamed in one step at the end.
+"""The folder that a new recording is written into: hidden beside the target, and renamed in one
+step at the end.
 
-An interruption at any moment leaves either no recording or a whole one. A process that is killed leaves its hidden folder, which
-the next one that writes the same target removes.
+An interruption at any moment leaves either no recording or a whole one. A process that is killed
+leaves its hidden folder, which the next one that writes the same target removes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _WHAT_HAPPENED = {
     errno.EEXIST: _NO_FOLDER,
     errno.ENOTDIR: _NO_FOLDER,
     errno.ENOTEMPTY: "somebody else made it in the meantime",
-    errno.ENAMETOOLONG: "its name, with what is put behind it while it is written, is too long for the disk",
+    errno.ENAMETOOLONG: (
+        "its name, with what is put behind it while it is written, is too long for the disk"
+    ),
 }
 
 
@@ -44,8 +47,8 @@ def storage_errors(out: Path) -> Iterator[None]:
     except OSError as error:
         what = _WHAT_HAPPENED.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(
-            f"The recording {out!s:.300} could not be written: {what}. Nothing was left behind. Correct "
-            "this, or name another folder."
+            f"The recording {out!s:.300} could not be written: {what}. Nothing was left behind."
+            " Correct this, or name another folder."
         ) from error
 
 
@@ -62,11 +65,15 @@ class NewFolder:
             # A rename would replace a link to a folder.
             is_folder = out.is_dir() and not out.is_symlink()
             if os.path.lexists(out) and not (is_folder and not any(out.iterdir())):
-                raise StorageError(f"{out} exists already; {what} is never overwritten. Name another folder.")
-            parent = out.absolute().parent
-            if (holder := recording_around(parent)) is not None:  # whose own check would find foreign files
                 raise StorageError(
-                    f"{out} would lie inside the recording {holder}, which never changes. Name another folder."
+                    f"{out} exists already; {what} is never overwritten. Name another folder."
+                )
+            parent = out.absolute().parent
+            # whose own check would find foreign files
+            if (holder := recording_around(parent)) is not None:
+                raise StorageError(
+                    f"{out} would lie inside the recording {holder}, which never changes. Name"
+                    " another folder."
                 )
             self._new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
             parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +91,9 @@ class NewFolder:
         sync_folder(self._out.absolute().parent)
 
     def remove(self) -> None:
-        """Remove what is left, and the folders above that were made and nobody uses; nothing happens once it is published."""
+        """Remove what is left, and the folders above that were made and nobody uses; nothing
+        happens once it is published.
+        """
         if self.path.exists():
             shutil.rmtree(self.path, ignore_errors=True)
             self._remove_parents()
@@ -98,10 +107,13 @@ class NewFolder:
                 folder.rmdir()
 
 
-def scratch_beside(target: Path, make: Callable[[Path], object], name: str = ".{}.partial-{}") -> tuple[Path, int]:
+def scratch_beside(
+    target: Path, make: Callable[[Path], object], name: str = ".{}.partial-{}"
+) -> tuple[Path, int]:
     """Make a hidden file or folder beside a target; it is in use until the descriptor is closed.
 
-    Those that nobody uses any more are removed: a lock says so, not a process id, which another host or container may have, too.
+    Those that nobody uses any more are removed: a lock says so, not a process id, which another
+    host or container may have, too.
     """
     for path in target.parent.glob(name.format(glob.escape(target.name), "*")):
         with suppress(OSError):
@@ -114,7 +126,8 @@ def scratch_beside(target: Path, make: Callable[[Path], object], name: str = ".{
     while True:
         path = target.with_name(name.format(target.name, secrets.token_hex(4)))
         make(path)
-        with suppress(FileNotFoundError):  # another process took it for left behind before it was locked
+        # another process took it for left behind before it was locked
+        with suppress(FileNotFoundError):
             lock = os.open(path, _FLAGS)
             with suppress(OSError):  # on a disk without locks nobody removes it
                 fcntl.flock(lock, fcntl.LOCK_EX)

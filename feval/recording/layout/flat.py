@@ -1,8 +1,11 @@
-"""Flat files of arrays: a header in JSON, then the arrays, mapped into memory and checked against their SHA-256.
+"""Flat files of arrays: a header in JSON, then the arrays, mapped into memory and checked against
+their SHA-256.
 
-    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
+    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays,
+    each at a multiple of 64
 
-All numbers are little-endian. The header names the arrays in order, each with dtype, shape and offset in the file.
+All numbers are little-endian. The header names the arrays in order, each with dtype, shape and
+offset in the file.
 """
 
 from __future__ import annotations
@@ -28,14 +31,26 @@ _MAGIC = b"FEVALVT1"
 _ALIGN = 64
 _DTYPES = {
     name: np.dtype(name).newbyteorder("<")
-    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32")
+    for name in (
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float32",
+    )
 }
 
 
 class Strings(Sequence[str]):
     """An immutable list of strings in one buffer; each is decoded when it is looked up."""
 
-    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+    def __init__(
+        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]
+    ) -> None:
         self._data, self._offsets = data, offsets
 
     def __len__(self) -> int:
@@ -49,7 +64,11 @@ class Strings(Sequence[str]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         try:
-            return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
+            return (
+                self._data[int(self._offsets[index]) : int(self._offsets[index + 1])]
+                .tobytes()
+                .decode()
+            )
         except UnicodeDecodeError as error:
             raise DamagedRecordingError(
                 f"A name or answer in a votes file is not UTF-8 ({error}); verify it."
@@ -57,14 +76,17 @@ class Strings(Sequence[str]):
 
 
 def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
-    """Map a file into memory; a `DamagedRecordingError` if it is missing or differs from its record in the manifest."""
+    """Map a file into memory; a `DamagedRecordingError` if it is missing or differs from its record
+    in the manifest.
+    """
     size, sha256 = record["bytes"], record["sha256"]
     try:
         with open_regular(path) as file:
             actual_size = os.fstat(file.fileno()).st_size
             if actual_size != size or size < 16:
                 raise DamagedRecordingError(
-                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
+                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording"
+                    " again."
                 )
             data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as error:
@@ -73,7 +95,9 @@ def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
         ) from error
     digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
-        raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")
+        raise DamagedRecordingError(
+            f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again."
+        )
     return data
 
 
@@ -82,16 +106,29 @@ def well_formed(path: Path) -> Iterator[None]:
     """Turn any error of a block that reads a file's arrays into a `DamagedRecordingError`."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError) as error:
-        raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+        IndexError,
+    ) as error:
+        raise DamagedRecordingError(
+            f"{path} is not a votes file of this format: {error}."
+        ) from error
 
 
 Kind = tuple[tuple[str, ...], int]
 """The dtypes that an array may have, and its number of dimensions."""
 
 
-def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return header and arrays, which lie behind the header one after the other; malformed bytes are any error of `well_formed`.
+def unpack(
+    data: mmap.mmap, kinds: Mapping[str, Kind]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return header and arrays, which lie behind the header one after the other; malformed bytes
+    are any error of `well_formed`.
 
     `kinds` says what an array must be, by its name up to a dot.
     """
@@ -104,17 +141,27 @@ def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], 
     arrays = {}
     for name, (dtype, shape, offset) in header["arrays"].items():
         dtypes, rank = kinds.get(name.partition(".")[0], ((), 0))
-        if dtype not in dtypes or [type(n) for n in (*shape, offset)] != [int] * (rank + 1) or min(shape) < 0:
-            raise ValueError(f"its array {name!r:.40} has the wrong form {[dtype, shape, offset]!r:.80}")
+        if (
+            dtype not in dtypes
+            or [type(n) for n in (*shape, offset)] != [int] * (rank + 1)
+            or min(shape) < 0
+        ):
+            raise ValueError(
+                f"its array {name!r:.40} has the wrong form {[dtype, shape, offset]!r:.80}"
+            )
         start, end = end, offset + _DTYPES[dtype].itemsize * math.prod(shape)
         if offset < start or offset % _ALIGN or end > size or max(shape) > size:
-            raise ValueError(f"array {name} should lie in bytes {start} to {size}, found {shape} from {offset}")
+            raise ValueError(
+                f"array {name} should lie in bytes {start} to {size}, found {shape} from {offset}"
+            )
         arrays[name] = np.ndarray(shape, _DTYPES[dtype], data, offset)
     return header, arrays
 
 
 class FlatArray(NamedTuple):
-    """An array to be packed; its values come in blocks, in order, of any integer type that holds them."""
+    """An array to be packed; its values come in blocks, in order, of any integer type that holds
+    them.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -142,12 +189,21 @@ def offset_type(end: int) -> str:
 
 
 def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:
-    """Yield the bytes of a file. The header is padded with blanks, so that offsets do not depend on its length."""
-    room = _round_up(16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(arrays) + 1))
+    """Yield the bytes of a file. The header is padded with blanks, so that offsets do not depend on
+    its length.
+    """
+    room = _round_up(
+        16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(arrays) + 1)
+    )
     sizes = {name: math.prod(a.shape) * _DTYPES[a.dtype].itemsize for name, a in arrays.items()}
     ends = accumulate(map(_round_up, sizes.values()), initial=room)
-    places = {name: [a.dtype, list(a.shape), start] for (name, a), start in zip(arrays.items(), ends, strict=False)}
-    text = json.dumps(header | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
+    places = {
+        name: [a.dtype, list(a.shape), start]
+        for (name, a), start in zip(arrays.items(), ends, strict=False)
+    }
+    text = json.dumps(
+        header | {"arrays": places}, ensure_ascii=False, separators=(",", ":")
+    ).encode()
     yield _MAGIC + (room - 16).to_bytes(8, "little") + text.ljust(room - 16)
     for name, array in arrays.items():
         for block in array.blocks():

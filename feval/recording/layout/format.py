@@ -42,20 +42,29 @@ def check_name(noun: str, name: str) -> str:
     if not name or len(name) > _MAX_NAME or name != name.strip():
         shown = f"{name[:80]!r}... of {len(name)}" if len(name) > 80 else repr(name)
         raise UsageError(
-            f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {shown}."
+            f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks"
+            f" around them; found {shown}."
         )
     if _UNPRINTABLE.search(name):
-        raise UsageError(f"The {noun} {name!r} has control characters or broken Unicode in its name. Rename it.")
+        raise UsageError(
+            f"The {noun} {name!r} has control characters or broken Unicode in its name. Rename it."
+        )
     return name
 
 
 def slug(name: str) -> str:
-    """Return the file name of a dataset or LLM: readable, safe everywhere, different for different names.
+    """Return the file name of a dataset or LLM: readable, safe everywhere, different for different
+    names.
 
-    "/" becomes "--". A name that this would make ambiguous gets eight digits of its SHA-256 appended.
+    "/" becomes "--". A name that this would make ambiguous gets eight digits of its SHA-256
+    appended.
     """
     plain = name.replace("/", "--")
-    safe = plain if _SAFE_NAME.fullmatch(plain) else "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
+    safe = (
+        plain
+        if _SAFE_NAME.fullmatch(plain)
+        else "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
+    )
     if safe == plain and "--" not in name and not safe.startswith("."):
         return safe
     return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -80,7 +89,9 @@ def part_path(part: str, dataset: str, llm: str | None, number: int) -> str:
 
 
 def file_paths(files: Container[str], part: str, dataset: str, llm: str | None = None) -> list[str]:
-    """Return which of some files hold a part of a dataset, or of an LLM on it, in their order: one, several, or none."""
+    """Return which of some files hold a part of a dataset, or of an LLM on it, in their order: one,
+    several, or none.
+    """
     if (path := file_path(part, dataset, llm)) in files:
         return [path]
     paths: list[str] = []
@@ -102,14 +113,18 @@ def is_safe_path(path: object) -> bool:
 
 
 def is_beside(path: str) -> bool:
-    """Return whether a file of a Hub repository, which people edit and feval does not read, may lie beside a recording's."""
+    """Return whether a file of a Hub repository, which people edit and feval does not read, may lie
+    beside a recording's.
+    """
     return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
 
 
 class LeafHash:
-    """SHA-256 over the logical content of one part, line by line, whatever Parquet writer made the file.
+    """SHA-256 over the logical content of one part, line by line, whatever Parquet writer made the
+    file.
 
-    A line is a JSON value without blanks, UTF-8, non-ASCII characters as they are, keys sorted, followed by a newline.
+    A line is a JSON value without blanks, UTF-8, non-ASCII characters as they are, keys sorted,
+    followed by a newline.
     """
 
     def __init__(self) -> None:
@@ -120,14 +135,18 @@ class LeafHash:
         self._sha = hashlib.sha256()
 
     def add(self, value: Sequence[Any] | dict[str, Any]) -> None:
-        """Add one line; a value that JSON in UTF-8 cannot hold (half a surrogate pair, over 64 bits) is a `UsageError`."""
+        """Add one line; a value that JSON in UTF-8 cannot hold (half a surrogate pair, over 64
+        bits) is a `UsageError`.
+        """
         try:
             line = self._dumps(value, option=self._option)
         except TypeError as error:
             raise UsageError(
-                f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
+                f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64"
+                " bits."
             ) from error
-        if b"e+" in line and _EXPONENT.search(line):  # some versions of orjson write 1e+16, others 1e16
+        # some versions of orjson write 1e+16, others 1e16
+        if b"e+" in line and _EXPONENT.search(line):
             line = _TEXT_OR_PLUS.sub(lambda match: b"e" if match[0] == b"e+" else match[0], line)
         self._sha.update(line)
 
@@ -137,7 +156,9 @@ class LeafHash:
 
 
 def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:
-    """Return the Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex digest), as one JSON line."""
+    """Return the Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex
+    digest), as one JSON line.
+    """
     rows = sorted([dataset, llm or "", part, digest] for dataset, llm, part, digest in leaves)
     return hashlib.sha256(
         json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")

@@ -1,4 +1,6 @@
-"""Files of a new recording: hashed while they are written, or shared with another recording by hard links."""
+"""Files of a new recording: hashed while they are written, or shared with another recording by hard
+links.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _BLOCK_BYTES = 1 << 20
 
 
 class HashedFile:
-    """A binary file that knows size and SHA-256 of what was written to it. Arrow writes to it as to any file."""
+    """A binary file that knows size and SHA-256 of what was written to it. Arrow writes to it as to
+    any file.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +29,9 @@ class HashedFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write and hash; ignored after `abandon`, when the Parquet writer still writes its footer."""
+        """Write and hash; ignored after `abandon`, when the Parquet writer still writes its
+        footer.
+        """
         view = memoryview(data)
         if not self.closed:
             self._file.write(view)
@@ -65,13 +71,19 @@ def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> dict[str, Any]
 
 
 def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
-    """Put a file of a recording, checked against its record, into another: as a hard link, or a copy where disks have none."""
+    """Put a file of a recording, checked against its record, into another: as a hard link, or a
+    copy where disks have none.
+    """
     try:
         size = source.stat().st_size
     except OSError as error:
-        raise DamagedRecordingError(f"{source} cannot be read ({error.strerror}); run `feval verify`.") from error
+        raise DamagedRecordingError(
+            f"{source} cannot be read ({error.strerror}); run `feval verify`."
+        ) from error
     if size != record["bytes"]:
-        raise DamagedRecordingError(f"{source} should have {record['bytes']} bytes, found {size}; run `feval verify`.")
+        raise DamagedRecordingError(
+            f"{source} should have {record['bytes']} bytes, found {size}; run `feval verify`."
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source.resolve(), target)  # a cache may hold symbolic links
@@ -80,5 +92,6 @@ def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
             copy = write_file(target, iter(lambda: file.read(_BLOCK_BYTES), b""), record["rows"])
         if copy["sha256"] != record["sha256"]:
             raise DamagedRecordingError(
-                f"{source} should have SHA-256 {record['sha256']}, found {copy['sha256']}; run `feval verify`."
+                f"{source} should have SHA-256 {record['sha256']}, found {copy['sha256']}; run"
+                " `feval verify`."
             ) from None

@@ -28,7 +28,9 @@ def read_json(folder: Path) -> Any:
 
 
 def recording_around(folder: str | Path) -> Path | None:
-    """Return the recording that a folder, existing or not, is or lies in; `None` where there is none."""
+    """Return the recording that a folder, existing or not, is or lies in; `None` where there is
+    none.
+    """
     place = Path(folder).resolve()
     return next((path for path in (place, *place.parents) if _is_recording(path)), None)
 
@@ -57,13 +59,18 @@ def _read(path: Path, folder: Path) -> bytes:
             data = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         problem = (
-            "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
+            "has no manifest.json"
+            if folder.is_dir()
+            else "is not a folder"
+            if folder.exists()
+            else "does not exist"
         )
         within, out = _recordings_in(folder), str(folder).removesuffix(".journal")
         if not within and Path(f"{out}.journal").is_dir():
             raise NotARecordingError(
-                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The command that began it goes on; "
-                "that of `feval record` makes a recording of what is there with --partial."
+                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The"
+                " command that began it goes on; that of `feval record` makes a recording of what"
+                " is there with --partial."
             ) from error
         advice = (
             f"There is one in {' and in '.join(map(str, within))}; name the folder itself."
@@ -74,5 +81,7 @@ def _read(path: Path, folder: Path) -> bytes:
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(data) > MOST_BYTES:
-        raise DamagedRecordingError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is.")
+        raise DamagedRecordingError(
+            f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is."
+        )
     return data

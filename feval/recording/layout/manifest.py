@@ -1,7 +1,7 @@
 """`manifest.json`: its one definition, checked whenever a recording is opened, written or verified.
 
-The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and
-opening takes half as long.
+The records are typed dicts and not models: pydantic checks them all the same, a derived recording
+writes what it read, and opening takes half as long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
-from feval.recording.content import CHANNELS, MOST_SERVED, PAIR_PARTS, DatasetInfo, LLMInfo, ScorerInfo
+from feval.recording.content import (
+    CHANNELS,
+    MOST_SERVED,
+    PAIR_PARTS,
+    DatasetInfo,
+    LLMInfo,
+    ScorerInfo,
+)
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -40,14 +47,17 @@ from feval.recording.layout.locate import read_json
 SEVERAL_FILES = "several-files"
 """The feature of a part that lies in several files."""
 FEATURES = frozenset(("equality", *CHANNELS, "scores", PROBES, SEVERAL_FILES))
-"""What a recording may have that a reader must know, since it would lose it or take it for something else."""
+"""What a recording may have that a reader must know, since it would lose it or take it for
+something else.
+"""
 _ALWAYS = frozenset(("dataset", "questions", "llm", *PAIR_PARTS))
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Name = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, Field(ge=0)]
 
-# Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval verify` reports them.
+# Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval
+# verify` reports them.
 _CONFIG = ConfigDict(strict=True, extra="allow")
 
 
@@ -62,7 +72,9 @@ class FileRecord(TypedDict):
 
 @with_config(_CONFIG)
 class EqualityRecord(TypedDict):
-    """The equality between normal forms of a dataset's answers: its name, and the compared pairs by outcome."""
+    """The equality between normal forms of a dataset's answers: its name, and the compared pairs by
+    outcome.
+    """
 
     name: str
     equal: _Count
@@ -99,10 +111,12 @@ class LLMRecord(TypedDict):
 
 @with_config(_CONFIG)
 class PairRecord(TypedDict):
-    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0.
+    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other
+    `empty_replies` are left out when 0.
 
-    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the most children of a step,
-    `turns` the steps that reply to a whole CoT. `served` counts the CoTs of each model that the replies say answered.
+    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the
+    most children of a step, `turns` the steps that reply to a whole CoT. `served` counts the CoTs
+    of each model that the replies say answered.
     """
 
     dataset: str
@@ -131,7 +145,9 @@ class ScorerRecord(TypedDict):
 
 @with_config(_CONFIG)
 class ScoresRecord(TypedDict):
-    """One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as far as it reports them."""
+    """One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as
+    far as it reports them.
+    """
 
     dataset: str
     llm: str
@@ -147,8 +163,9 @@ class ScoresRecord(TypedDict):
 class ProbesRecord(TypedDict):
     """The probes of one LLM on one dataset.
 
-    `cue` is the text that made the LLM answer (null where it is not known), `interval` the output tokens between two probes (null
-    where they are irregular), `traces` the CoTs with a probe; `output_tokens` are those of the probes, as far as they are known.
+    `cue` is the text that made the LLM answer (null where it is not known), `interval` the output
+    tokens between two probes (null where they are irregular), `traces` the CoTs with a probe;
+    `output_tokens` are those of the probes, as far as they are known.
     """
 
     dataset: str
@@ -163,7 +180,9 @@ class ProbesRecord(TypedDict):
 
 @with_config(_CONFIG)
 class Leaf(TypedDict):
-    """One leaf of the recording hash: SHA-256 over the logical content of one part (`docs/recording-format.md`)."""
+    """One leaf of the recording hash: SHA-256 over the logical content of one part
+    (`docs/recording-format.md`).
+    """
 
     dataset: str
     llm: str | None
@@ -197,7 +216,9 @@ class ManifestRecord(TypedDict):
     checksum: _Sha256  # of all other fields
 
 
-def dataset_record(info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None) -> dict[str, Any]:
+def dataset_record(
+    info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return the `DatasetRecord` of a dataset."""
     return {
         "id": info.id,
@@ -231,7 +252,8 @@ def scorer_record(scorer: ScorerInfo) -> dict[str, Any]:
 class Manifest:
     """A manifest that was read and checked, with its records by name.
 
-    `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price list it was recorded under.
+    `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price
+    list it was recorded under.
     """
 
     raw: dict[str, Any]
@@ -250,29 +272,40 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     raw = read_json(folder)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise NotARecordingError(f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".')
+        raise NotARecordingError(
+            f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".'
+        )
     version, stated = raw.get("format_version"), raw.get("features")
-    if version != FORMAT_VERSION or not isinstance(stated, list) or not FEATURES.issuperset(map(str, stated)):
+    if (
+        version != FORMAT_VERSION
+        or not isinstance(stated, list)
+        or not FEATURES.issuperset(map(str, stated))
+    ):
         is_newer = type(version) is int and version >= FORMAT_VERSION and isinstance(stated, list)
         raise (NewerFormatError if is_newer else RecordingError)(
-            f"{path} has format {version!r:.40} with features {stated!r:.200}, and this feval reads format {FORMAT_VERSION} with "
-            f"{', '.join(sorted(FEATURES))}: import or record it again{', or install a newer feval' * is_newer}."
+            f"{path} has format {version!r:.40} with features {stated!r:.200}, and this feval reads"
+            f" format {FORMAT_VERSION} with {', '.join(sorted(FEATURES))}: import or record it"
+            f" again{', or install a newer feval' * is_newer}."
         )
     try:
         check_manifest(raw)
     except ValidationError as error:
-        raise DamagedRecordingError(f"{path} {sentence(error)}; fetch or make the recording again.") from error
+        raise DamagedRecordingError(
+            f"{path} {sentence(error)}; fetch or make the recording again."
+        ) from error
     manifest = _indexed(path, raw)
     if raw["checksum"] != (computed := checksum(raw)):
         raise DamagedRecordingError(
-            f"{path} was changed after it was written: it should have the checksum {raw['checksum']}, found {computed}. Fetch or "
-            "make the recording again."
+            f"{path} was changed after it was written: it should have the checksum"
+            f" {raw['checksum']}, found {computed}. Fetch or make the recording again."
         )
     return manifest
 
 
 def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
-    """Return what of `FEATURES` a reader of leaves of these parts and of these files must know, and any part beyond them."""
+    """Return what of `FEATURES` a reader of leaves of these parts and of these files must know, and
+    any part beyond them.
+    """
     found = {part.partition("/")[0] for part in parts} - _ALWAYS
     return sorted(found | ({SEVERAL_FILES} if any(map(is_one_of_several, paths)) else set()))
 
@@ -292,7 +325,9 @@ def checksum(raw: Mapping[str, Any]) -> str:
 
 
 def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
-    """Check the fields of a manifest; wrong ones, or unknown ones that are not let through, are a `pydantic.ValidationError`."""
+    """Check the fields of a manifest; wrong ones, or unknown ones that are not let through, are a
+    `pydantic.ValidationError`.
+    """
     _adapter().validate_python(raw, extra=None if unknown_fields else "forbid")
 
 
@@ -312,36 +347,53 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
         probes={(record["dataset"], record["llm"]): record for record in raw["probes"]},
         files=raw["files"],
-        leaves={(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
+        leaves={
+            (leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]
+        },
     )
     for field in ("datasets", "llms", "pairs", "probes", "leaves"):
         if len(raw[field]) > len(getattr(manifest, field)):
-            raise DamagedRecordingError(f"{path} has two entries for the same in the field {field!r}.")
-    computed = recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"])
+            raise DamagedRecordingError(
+                f"{path} has two entries for the same in the field {field!r}."
+            )
+    computed = recording_hash(
+        (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"]
+    )
     if computed != manifest.hash:
-        raise DamagedRecordingError(f"{path}: its leaves hash to {computed}, but it states {manifest.hash}.")
+        raise DamagedRecordingError(
+            f"{path}: its leaves hash to {computed}, but it states {manifest.hash}."
+        )
     for name in manifest.files:
         if not is_safe_path(name):
-            raise DamagedRecordingError(f"{path} names the file {name!r:.120}, which lies outside the recording.")
+            raise DamagedRecordingError(
+                f"{path} names the file {name!r:.120}, which lies outside the recording."
+            )
     scorers = {record["name"] for record in raw["scorers"]}
     for pair in (*raw["pairs"], *raw["scores"]):
         if pair["dataset"] not in manifest.datasets or pair["llm"] not in manifest.llms:
             raise DamagedRecordingError(
-                f"{path} has an entry for {pair['llm']!r:.80} on {pair['dataset']!r:.80}, and describes no such LLM or dataset."
+                f"{path} has an entry for {pair['llm']!r:.80} on {pair['dataset']!r:.80}, and"
+                " describes no such LLM or dataset."
             )
         if pair.get("scorer") not in {None, *scorers}:
-            raise DamagedRecordingError(f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer.")
+            raise DamagedRecordingError(
+                f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer."
+            )
     for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
-        raise DamagedRecordingError(f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it.")
+        raise DamagedRecordingError(
+            f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it."
+        )
     records = {(*pair, PROBES) for pair in manifest.probes}
     records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw["scores"]}
     parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
     for on, of, part in sorted(records ^ parts, key=str):
         raise DamagedRecordingError(
-            f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not in both; fetch "
-            "or make the recording again."
+            f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries,"
+            " and not in both; fetch or make the recording again."
         )
-    if (found := features((part for _, _, part in manifest.leaves), manifest.files)) != raw["features"]:
+    if (found := features((part for _, _, part in manifest.leaves), manifest.files)) != raw[
+        "features"
+    ]:
         raise DamagedRecordingError(
             f"{path} states the features {raw['features']}, and lists files and leaves of {found}."
         )

@@ -1,4 +1,6 @@
-"""Where on the Hub a recording was fetched from: a note in its folder, or the path of the Hub's cache."""
+"""Where on the Hub a recording was fetched from: a note in its folder, or the path of the Hub's
+cache.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _ADDRESS = re.compile(r"hf://[A-Za-z0-9._/@%+ =-]{1,400}")
 def cached_from(folder: Path) -> str | None:
     """Return the address on the Hub of a folder in the Hub's cache; `None` for any other folder."""
     match = re.search(f"(?:^|/){_CACHED.pattern}$", folder.as_posix())
-    return match and f"hf://{match['namespace']}/{match['name']}@{match['commit']}{match['path'] or ''}"
+    return (
+        match
+        and f"hf://{match['namespace']}/{match['name']}@{match['commit']}{match['path'] or ''}"
+    )
 
 
 def origin(folder: Path) -> str | None:

@@ -7,20 +7,29 @@ from typing import Any
 
 
 def readme_text(manifest: dict[str, Any]) -> str:
-    """Return a Markdown page made from the manifest: what was recorded, under which licences, how to check it."""
+    """Return a Markdown page made from the manifest: what was recorded, under which licences, how
+    to check it.
+    """
     datasets = {record["id"]: record for record in manifest["datasets"]}
     rows = [
-        f"| {plain(datasets[pair['dataset']]['title'])} | {code(pair['llm'])} | {datasets[pair['dataset']]['questions']} "
-        f"| {pair['cots']} | {_pool(pair)} | {_share(pair)} | {plain(pair['counter'])} |"
+        f"| {plain(datasets[pair['dataset']]['title'])} | {code(pair['llm'])} |"
+        f" {datasets[pair['dataset']]['questions']} | {pair['cots']} | {_pool(pair)} |"
+        f" {_share(pair)} | {plain(pair['counter'])} |"
         for pair in manifest["pairs"]
     ]
     licences = manifest["licences"]
     lines = [
         "# Recorded chains of thought",
         "",
-        "A feval recording: every chain of thought (CoT) with its extracted answer, tokens and finish reason.",
+        (
+            "A feval recording: every chain of thought (CoT) with its extracted answer, tokens and"
+            " finish reason."
+        ),
         "",
-        *_table("dataset | LLM | questions | CoTs | per question | without answer | tokens counted by", rows),
+        *_table(
+            "dataset | LLM | questions | CoTs | per question | without answer | tokens counted by",
+            rows,
+        ),
         *_scores(manifest),
         *_probes(manifest),
         "",
@@ -31,7 +40,10 @@ def readme_text(manifest: dict[str, Any]) -> str:
         f"- Licence of the outputs: {plain(licences['outputs'] or 'not stated')}",
         *[f"- Note: {plain(note)}" for note in manifest["notes"]],
         "",
-        "`feval info .` describes this folder, `feval verify .` checks every byte and every hash of it.",
+        (
+            "`feval info .` describes this folder, `feval verify .` checks every byte and every"
+            " hash of it."
+        ),
         "",
     ]
     return "\n".join(lines)
@@ -40,8 +52,9 @@ def readme_text(manifest: dict[str, Any]) -> str:
 def _scores(manifest: dict[str, Any]) -> list[str]:
     kinds = {record["name"]: record["kind"] for record in manifest["scorers"]}
     rows = [
-        f"| {plain(record['dataset'])} | {code(record['llm'])} | {code(record['scorer'])} "
-        f"| {plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
+        f"| {plain(record['dataset'])} | {code(record['llm'])} | {code(record['scorer'])} |"
+        f" {plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} |"
+        f" {record['with_steps']} |"
         for record in manifest["scores"]
     ]
     header = "dataset | LLM | scorer | kind | CoTs | with a score | with step scores"
@@ -50,8 +63,9 @@ def _scores(manifest: dict[str, Any]) -> list[str]:
 
 def _probes(manifest: dict[str, Any]) -> list[str]:
     rows = [
-        f"| {plain(record['dataset'])} | {code(record['llm'])} | {record['traces']} | {record['probes']} "
-        f"| {record['interval'] or 'irregular'} | {code(record['cue']) if record['cue'] else 'not stated'} |"
+        f"| {plain(record['dataset'])} | {code(record['llm'])} | {record['traces']} |"
+        f" {record['probes']} | {record['interval'] or 'irregular'} |"
+        f" {code(record['cue']) if record['cue'] else 'not stated'} |"
         for record in manifest["probes"]
     ]
     header = "dataset | LLM | CoTs with probes | probes | tokens between them | cue"
@@ -72,7 +86,9 @@ def _share(pair: dict[str, Any]) -> str:
 
 
 def code(text: str) -> str:
-    """Return a name as a code span, fenced by one backtick more than the name has in a row: they cannot be escaped."""
+    """Return a name as a code span, fenced by one backtick more than the name has in a row: they
+    cannot be escaped.
+    """
     name = _visible(text).replace("|", r"\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
     blank = " " if len(fence) > 1 else ""
@@ -87,4 +103,8 @@ def plain(text: str) -> str:
 def _visible(text: str) -> str:
     """Return text on one line, with characters that could steer a terminal spelled out."""
     line = " ".join(text.split())
-    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return (
+        line
+        if line.isprintable()
+        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    )

@@ -18,7 +18,9 @@ from feval.recording.scores import Scores
 def scores_of_tables(
     scorer: ScorerInfo, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
 ) -> Scores:
-    """Return the arrays [Q, S] of tables with the columns `SCORE_COLUMNS`, one per row group; wrong places are a `ValueError`."""
+    """Return the arrays [Q, S] of tables with the columns `SCORE_COLUMNS`, one per row group; wrong
+    places are a `ValueError`.
+    """
     size = shape[0] * shape[1]
     columns = {"score": np.full(size, math.nan), "prompt_tokens": np.full(size, -1, np.int32)}
     columns["output_tokens"] = columns["prompt_tokens"].copy()
@@ -53,8 +55,12 @@ def _placed(
         yield places, table
 
 
-def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int) -> npt.NDArray[np.int64]:
-    """Return the place of each row of a table in a flattened [Q, S]; all lie behind the place `before`."""
+def _places(
+    table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int
+) -> npt.NDArray[np.int64]:
+    """Return the place of each row of a table in a flattened [Q, S]; all lie behind the place
+    `before`.
+    """
     ids = table.column("question_id").combine_chunks().dictionary_encode()
     row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
     samples: npt.NDArray[np.int64] = table.column("sample_index").to_numpy().astype(np.int64)
@@ -68,15 +74,25 @@ def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before:
     return places
 
 
-def logprobs_of_tables(tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]) -> TokenLogprobs:
-    """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are a `ValueError`."""
+def logprobs_of_tables(
+    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
+) -> TokenLogprobs:
+    """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are
+    a `ValueError`.
+    """
     sequence = np.full(shape[0] * shape[1], np.nan)
-    lists = {column: _Lists(shape, np.float32) for column in ("token_confidences", "token_logprobs")}
+    lists = {
+        column: _Lists(shape, np.float32) for column in ("token_confidences", "token_logprobs")
+    }
     for places, table in _placed(tables, question_ids, shape):
         sequence[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
         for column, values in lists.items():
             values.add(table.column(column).combine_chunks(), places)
-    return TokenLogprobs(sequence.reshape(shape), lists["token_confidences"].ragged(), lists["token_logprobs"].ragged())
+    return TokenLogprobs(
+        sequence.reshape(shape),
+        lists["token_confidences"].ragged(),
+        lists["token_logprobs"].ragged(),
+    )
 
 
 class _Lists:
@@ -88,9 +104,13 @@ class _Lists:
         self._values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
 
     def add(self, column: Any, places: npt.NDArray[np.int64]) -> None:
-        self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(
+            zero_copy_only=False
+        )
         self._values.append(
-            pc.list_flatten(column).to_numpy(zero_copy_only=False).astype(self._values[0].dtype, copy=False)
+            pc.list_flatten(column)
+            .to_numpy(zero_copy_only=False)
+            .astype(self._values[0].dtype, copy=False)
         )
 
     def ragged(self) -> Ragged:

@@ -1,7 +1,9 @@
-"""Limits on what a Parquet file grows to when it is read: a small file can be made to decompress to gigabytes.
+"""Limits on what a Parquet file grows to when it is read: a small file can be made to decompress to
+gigabytes.
 
-The limits are far beyond what recordings need. The footer is not trusted: before a column is decoded, the headers of its pages
-say how many bytes they hold, and the strings behind a dictionary are counted without making them.
+The limits are far beyond what recordings need. The footer is not trusted: before a column is
+decoded, the headers of its pages say how many bytes they hold, and the strings behind a dictionary
+are counted without making them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ _ROWS_PER_BYTE = 64
 
 _NO_MATTER_BYTES = 64 << 10
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 # Numbers of encodings and of a kind of page, as Parquet's format has them.
 _DICTIONARIES, _DELTA_BYTE_ARRAY = {2, 8}, 7
@@ -33,24 +40,36 @@ _DICTIONARY_PAGE = 2
 
 
 class Bounds:
-    """Checks what the columns of an opened Parquet file expand to, each once; too much is a `DamagedRecordingError`.
+    """Checks what the columns of an opened Parquet file expand to, each once; too much is a
+    `DamagedRecordingError`.
 
-    `data` is the whole file, `path` names it in messages, and `most_bytes` is what it may expand to.
+    `data` is the whole file, `path` names it in messages, and `most_bytes` is what it may expand
+    to.
     """
 
-    def __init__(self, path: str | PurePath, data: Any, metadata: Any, most_bytes: int | None = None) -> None:
+    def __init__(
+        self, path: str | PurePath, data: Any, metadata: Any, most_bytes: int | None = None
+    ) -> None:
         self._path, self._data = path, data
-        self._most_bytes = _ALWAYS_BYTES + _MOST_TIMES * len(data) if most_bytes is None else most_bytes
+        self._most_bytes = (
+            _ALWAYS_BYTES + _MOST_TIMES * len(data) if most_bytes is None else most_bytes
+        )
         self._groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self._leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         self._expanded: dict[tuple[int, int], int] = {}
         self._total = 0
         self._check_footer(metadata.num_rows)
 
-    def check(self, columns: Iterable[str] | None = None, groups: Iterable[int] | None = None) -> None:
-        """Check some columns in some row groups, all where none are named, before they are decoded."""
+    def check(
+        self, columns: Iterable[str] | None = None, groups: Iterable[int] | None = None
+    ) -> None:
+        """Check some columns in some row groups, all where none are named, before they are
+        decoded.
+        """
         names = None if columns is None else {*columns}
-        leaves = [i for i, leaf in enumerate(self._leaves) if names is None or leaf.split(".")[0] in names]
+        leaves = [
+            i for i, leaf in enumerate(self._leaves) if names is None or leaf.split(".")[0] in names
+        ]
         for group in range(len(self._groups)) if groups is None else groups:
             for leaf in leaves:
                 if (group, leaf) not in self._expanded:
@@ -62,7 +81,11 @@ class Bounds:
     def _check_footer(self, rows: int) -> None:
         """Check the numbers that the footer states of values: memory is set aside for so many."""
         stated = [group.num_rows for group in self._groups]
-        values = [group.column(leaf).num_values for group in self._groups for leaf in range(len(self._leaves))]
+        values = [
+            group.column(leaf).num_values
+            for group in self._groups
+            for leaf in range(len(self._leaves))
+        ]
         if min(stated + values, default=0) < 0 or sum(stated) != rows:
             raise self._contradiction()
         most = max([rows, *values])
@@ -82,7 +105,8 @@ class Bounds:
         if column.physical_type != "BYTE_ARRAY":
             return size
         encodings = {page.encoding for page in pages if page.kind != _DICTIONARY_PAGE}
-        most = max(page.bytes for page in pages) * column.num_values  # where every value repeats all of a page
+        # where every value repeats all of a page
+        most = max(page.bytes for page in pages) * column.num_values
         if encodings & _DICTIONARIES and most > _NO_MATTER_BYTES:
             size += self._behind_dictionary(group, self._leaves[leaf])
         elif encodings & {*_DICTIONARIES, _DELTA_BYTE_ARRAY}:
@@ -109,18 +133,22 @@ class Bounds:
             yield page
 
     def _behind_dictionary(self, group: int, leaf: str) -> int:
-        """Count the bytes of the strings behind a column's dictionary: read so, it makes no string per row."""
+        """Count the bytes of the strings behind a column's dictionary: read so, it makes no string
+        per row.
+        """
         with pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=[leaf]) as file:
             chunks = file.read_row_group(group, [leaf], use_threads=False).column(0).chunks
         return sum(map(expanded_bytes, chunks))
 
     def _contradiction(self) -> DamagedRecordingError:
-        return DamagedRecordingError(f"{self._path} has a footer that contradicts its pages; fetch the file again.")
+        return DamagedRecordingError(
+            f"{self._path} has a footer that contradicts its pages; fetch the file again."
+        )
 
     def _bomb(self, expansion: str) -> DamagedRecordingError:
         return DamagedRecordingError(
-            f"{self._path} has {len(self._data):,} bytes and would expand to {expansion}; no recording compresses so well. "
-            "Do not use it."
+            f"{self._path} has {len(self._data):,} bytes and would expand to {expansion}; no"
+            " recording compresses so well. Do not use it."
         )
 
 
@@ -145,7 +173,9 @@ class _Page(NamedTuple):
 
 
 def _page(data: Any, at: int) -> tuple[_Page, int]:
-    """Read the header of a page; return it and where the page begins. What is no header is a `ValueError` or `IndexError`."""
+    """Read the header of a page; return it and where the page begins. What is no header is a
+    `ValueError` or `IndexError`.
+    """
     header, at = _struct(data, at)
     [inner] = (header[kind] for kind in (5, 7, 8) if kind in header)
     page = _Page(header[1], header[2], header[3], inner[1], inner[4 if 8 in header else 2])
@@ -155,13 +185,16 @@ def _page(data: Any, at: int) -> tuple[_Page, int]:
 
 
 def _struct(data: Any, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Read a struct of Thrift's compact protocol, which is how headers of pages are written: pyarrow does not show them."""
+    """Read a struct of Thrift's compact protocol, which is how headers of pages are written:
+    pyarrow does not show them.
+    """
     fields: dict[int, Any] = {}
     number = 0
     while (head := data[at]) != 0:
         at += 1
         delta, kind = head >> 4, head & 15
-        if not delta or depth > 4:  # fields in any other order could say one thing here and another to Arrow
+        # fields in any other order could say one thing here and another to Arrow
+        if not delta or depth > 4:
             raise ValueError("a header of a page that is not in order")
         number += delta
         if kind in {1, 2}:  # true, false
@@ -198,7 +231,11 @@ def _flat(array: Any) -> Iterator[Any]:
     if pa.types.is_struct(array.type):
         for part in array.flatten():
             yield from _flat(part)
-    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
+    elif (
+        pa.types.is_list(array.type)
+        or pa.types.is_large_list(array.type)
+        or pa.types.is_fixed_size_list(array.type)
+    ):
         yield from _flat(array.flatten())
     elif pa.types.is_map(array.type):
         yield from _flat(array.keys)
@@ -211,7 +248,8 @@ def _flat(array: Any) -> Iterator[Any]:
 
 def _behind(leaf: Any) -> int:
     if pa.types.is_string_view(leaf.type) or pa.types.is_binary_view(leaf.type):
-        views = np.frombuffer(leaf.buffers()[1], np.int32)[::4]  # of each the length, and where it lies
+        # of each the length, and where it lies
+        views = np.frombuffer(leaf.buffers()[1], np.int32)[::4]
         return int(views[leaf.offset : leaf.offset + len(leaf)].clip(0).sum(dtype=np.int64))
     if not pa.types.is_dictionary(leaf.type):
         return int(leaf.nbytes)

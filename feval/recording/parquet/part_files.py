@@ -1,4 +1,6 @@
-"""The files of one part of an LLM on a dataset as they are written: one, or several where one would grow too large."""
+"""The files of one part of an LLM on a dataset as they are written: one, or several where one would
+grow too large.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,17 @@ _NARROW_COLUMNS = {
 
 
 class PartFiles:
-    """Writes the rows of a part question by question, in row groups of whole questions and files of about `FILE_BYTES`.
+    """Writes the rows of a part question by question, in row groups of whole questions and files of
+    about `FILE_BYTES`.
 
-    Groups of texts and channels grow with their file, so that one text is a small read and the footer stays small. `claim`
-    registers the path of a file before it is written, `key` is part, dataset, LLM.
+    Groups of texts and channels grow with their file, so that one text is a small read and the
+    footer stays small. `claim` registers the path of a file before it is written, `key` is part,
+    dataset, LLM.
     """
 
-    def __init__(self, claim: Callable[[str], str], root: Path, key: tuple[str, str, str], schema: Schema) -> None:
+    def __init__(
+        self, claim: Callable[[str], str], root: Path, key: tuple[str, str, str], schema: Schema
+    ) -> None:
         self._claim, self._root = claim, root
         self._key, self._schema = key, schema
         self._grows = key[0] not in _NARROW_PARTS and not key[0].startswith(SCORES)
@@ -58,7 +64,9 @@ class PartFiles:
         self.abandon()
 
     def add(self, question: str, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add the rows of a question, as columns of equal length; without `sample_index` they are all of its CoTs."""
+        """Add the rows of a question, as columns of equal length; without `sample_index` they are
+        all of its CoTs.
+        """
         rows = len(next(iter(columns.values())))
         if not rows:
             return
@@ -108,7 +116,10 @@ class PartFiles:
     def _group_bytes(self) -> int:
         if not self._grows:
             return _NARROW_GROUP_BYTES
-        return max(_SMALLEST_TEXT_GROUP_BYTES, min(_LARGEST_TEXT_GROUP_BYTES, self._written // _TEXT_GROUPS))
+        return max(
+            _SMALLEST_TEXT_GROUP_BYTES,
+            min(_LARGEST_TEXT_GROUP_BYTES, self._written // _TEXT_GROUPS),
+        )
 
     def _flush(self) -> None:
         """Write the rows that wait as one row group."""
@@ -126,7 +137,9 @@ class PartFiles:
 
 
 def _bytes(column: Sequence[Any]) -> int:
-    """Estimate the bytes of a column: a byte per character, four per number of a list, eight per other number."""
+    """Estimate the bytes of a column: a byte per character, four per number of a list, eight per
+    other number.
+    """
     values = [value for value in column if value is not None]
     if not values or not isinstance(values[0], (str, list)):
         return 8 * len(values)

@@ -36,14 +36,28 @@ def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
     for table in tables:
         columns = table.to_pydict()
         names = ("question_id", "question", "answer", "answer_key", "choices")
-        for name, text, answer, key, choices in zip(*(columns[name] for name in names), strict=True):
-            yield Question(name, text, answer, key, tuple((each["label"], each["text"]) for each in choices or ()))
+        for name, text, answer, key, choices in zip(
+            *(columns[name] for name in names), strict=True
+        ):
+            yield Question(
+                name,
+                text,
+                answer,
+                key,
+                tuple((each["label"], each["text"]) for each in choices or ()),
+            )
 
 
 def verdicts_of_rows(rows: Rows) -> Iterator[tuple[str, list[Verdict]]]:
     """Yield the verdicts on a dataset's answers, with the question's id."""
     for question, columns in rows:
-        yield question, [Verdict(*row) for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)]
+        yield (
+            question,
+            [
+                Verdict(*row)
+                for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)
+            ],
+        )
 
 
 def scores_of_rows(rows: Rows) -> Iterator[ScoreRows]:
@@ -67,11 +81,17 @@ def probes_of_rows(rows: Rows) -> Iterator[ProbeRows]:
 
 
 def pools_of_rows(
-    path: object, requests: Rows, samples: Rows, texts: Iterator[str | None], channels: Sequence[Rows]
+    path: object,
+    requests: Rows,
+    samples: Rows,
+    texts: Iterator[str | None],
+    channels: Sequence[Rows],
 ) -> Iterator[PoolRows]:
-    """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the samples, for messages.
+    """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the
+    samples, for messages.
 
-    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs are damaged.
+    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs
+    are damaged.
     """
     own_samples, own_channels = Aligned(samples), [Aligned(rows) for rows in channels]
     for question, request in requests:
@@ -80,10 +100,16 @@ def pools_of_rows(
         optional = [channel.take(question) for channel in own_channels]
         for each in (columns, *optional):
             if each.get("sample_index", columns["sample_index"]) != list(range(size)):
-                raise DamagedRecordingError(f"{path}: sample indices of {question!r} are not 0, 1, 2 ...")
+                raise DamagedRecordingError(
+                    f"{path}: sample indices of {question!r} are not 0, 1, 2 ..."
+                )
         yield _pool(question, request, columns, list(islice(texts, size)), optional)
-    if next(texts, path) is not path or any(part.next is not None for part in (own_samples, *own_channels)):
-        raise DamagedRecordingError(f"{path} does not hold the same questions as the requests and the texts.")
+    if next(texts, path) is not path or any(
+        part.next is not None for part in (own_samples, *own_channels)
+    ):
+        raise DamagedRecordingError(
+            f"{path} does not hold the same questions as the requests and the texts."
+        )
 
 
 class Aligned:
@@ -111,7 +137,10 @@ def _pool(
     if len(texts) != len(samples["sample_index"]):
         raise ValueError(f"texts end before {question!r}")
     channels = {
-        name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
+        name: column
+        for columns in optional
+        for name, column in columns.items()
+        if any(v is not None for v in column)
     }
     steps: dict[str, Any] = next((columns for columns in optional if "ends" in columns), {})
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
@@ -125,7 +154,11 @@ def _pool(
         reasons,
         request["prompt"][0],
         request["prompt_tokens"][0],
-        {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},
+        {
+            name: samples[name]
+            for name in OPTIONAL_COLUMNS
+            if any(value is not None for value in samples.get(name, ()))
+        },
         reasoning=channels.get("reasoning"),
         reasoning_marks=marks_of_column(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),
@@ -140,7 +173,9 @@ def _pool(
 
 
 def marks_of_column(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
-    """Return where the thoughts of each CoT were in its raw text; `None` of a CoT, or of all, without such thoughts."""
+    """Return where the thoughts of each CoT were in its raw text; `None` of a CoT, or of all,
+    without such thoughts.
+    """
     if column is None:
         return None
     return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]

@@ -23,7 +23,8 @@ from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.columns import check_types, checked
 
 _UNREADABLE = (
-    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
+    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
+    StopIteration,
 )  # fmt: skip
 
 _GROUPS_MAPPED = 16
@@ -32,12 +33,16 @@ _GROUPS_MAPPED = 16
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a `DamagedRecordingError`."""
+    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a
+    `DamagedRecordingError`.
+    """
     try:
         yield
     except _UNREADABLE as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise DamagedRecordingError(f"{path} cannot be read ({first_line}); run `feval verify`.") from error
+        raise DamagedRecordingError(
+            f"{path} cannot be read ({first_line}); run `feval verify`."
+        ) from error
 
 
 class Table:
@@ -49,19 +54,25 @@ class Table:
             actual_size = os.fstat(file.fileno()).st_size
             if actual_size != size:
                 raise DamagedRecordingError(
-                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
+                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording"
+                    " again."
                 )
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # Read ahead, a mapped file costs threads and gains nothing.
-        self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        self._file = pq.ParquetFile(
+            pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
+        )
         metadata = self._file.metadata
         if metadata.num_rows != record["rows"]:
             raise DamagedRecordingError(
-                f"{path} should have {record['rows']} rows, found {metadata.num_rows}; fetch the recording again."
+                f"{path} should have {record['rows']} rows, found {metadata.num_rows}; fetch the"
+                " recording again."
             )
         check_types(path, self._file.schema_arrow)
         self._data, self._bounds = data, Bounds(path, data, metadata)
-        self._ends = list(accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
+        self._ends = list(
+            accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+        )
 
     def read(self, columns: list[str] | None = None) -> Any:
         """The whole file, or some columns, as an Arrow table."""
@@ -73,7 +84,8 @@ class Table:
         for index in range(len(self._ends)):
             yield self._group(index, columns)
             if index % _GROUPS_MAPPED == 0 and hasattr(mmap, "MADV_DONTNEED"):
-                self._data.madvise(mmap.MADV_DONTNEED)  # what was read counts as this process's memory until then
+                # what was read counts as this process's memory until then
+                self._data.madvise(mmap.MADV_DONTNEED)
 
     def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
         """The row group that holds a row as an Arrow table, and the first row of that group."""
@@ -90,12 +102,16 @@ class Table:
 
 
 class Part:
-    """A part of an LLM, or of a dataset: the rows of its files in their order, each opened when it is read.
+    """A part of an LLM, or of a dataset: the rows of its files in their order, each opened when it
+    is read.
 
-    `records` has the manifest's record of each file; `starts` caches the first row of each question.
+    `records` has the manifest's record of each file; `starts` caches the first row of each
+    question.
     """
 
-    def __init__(self, folder: Path, records: dict[str, dict[str, Any]], open_table: Callable[[str], Table]) -> None:
+    def __init__(
+        self, folder: Path, records: dict[str, dict[str, Any]], open_table: Callable[[str], Table]
+    ) -> None:
         self.path = folder / next(iter(records))
         self._folder, self._paths, self._open = folder, list(records), open_table
         self._ends = list(accumulate(record["rows"] for record in records.values()))
@@ -104,7 +120,9 @@ class Part:
         self._last: tuple[list[str] | None, int, Any] | None = None
 
     def groups(self, columns: list[str] | None = None, rows: range | None = None) -> Iterator[Any]:
-        """The row groups of all files, one after the other, as Arrow tables; or some rows, in pieces of one row group each."""
+        """The row groups of all files, one after the other, as Arrow tables; or some rows, in
+        pieces of one row group each.
+        """
         if rows is None:
             for path in self._paths:
                 with readable(self._folder / path):
@@ -120,7 +138,9 @@ class Part:
     def questions(
         self, columns: list[str] | None = None, rows: range | None = None
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """(question id, column -> values), of all or some rows, question by question, one row group in memory at a time."""
+        """(question id, column -> values), of all or some rows, question by question, one row group
+        in memory at a time.
+        """
         pending: tuple[str, dict[str, list[Any]]] | None = None
         for table in self.groups(columns, rows):
             for question, values in by_question(_with_times_as_text(table.to_pydict())):
@@ -134,7 +154,9 @@ class Part:
             yield pending
 
     def runs(self) -> Iterator[tuple[str, int]]:
-        """(question id, number of its rows), in order; a question that row groups cut comes twice."""
+        """(question id, number of its rows), in order; a question that row groups cut comes
+        twice.
+        """
         for table in self.groups(["question_id"]):
             ids = table.column(0).combine_chunks().dictionary_encode()
             codes = ids.indices.to_numpy()
@@ -144,7 +166,11 @@ class Part:
 
     def column(self, name: str, start: int, stop: int) -> list[Any]:
         """Values of a column in some rows; only their row groups are read."""
-        return [value for table in self.groups([name], range(start, stop)) for value in table.column(name).to_pylist()]
+        return [
+            value
+            for table in self.groups([name], range(start, stop))
+            for value in table.column(name).to_pylist()
+        ]
 
     def group_at(self, row: int, column: str) -> tuple[Any, int]:
         """A column of the row group that holds a row, and the first row of that group."""
@@ -152,7 +178,9 @@ class Part:
         return table.column(column), first
 
     def _group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
-        """The row group that holds a row, and its first row; the last one is kept, since its neighbours are read next."""
+        """The row group that holds a row, and its first row; the last one is kept, since its
+        neighbours are read next.
+        """
         if self._last is not None:
             kept, first, table = self._last
             if kept == columns and first <= row < first + table.num_rows:
@@ -175,7 +203,11 @@ def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, 
             stop += 1
         yield (
             ids[start],
-            {name: column[start:stop] for name, column in columns.items() if name not in {"llm", "question_id"}},
+            {
+                name: column[start:stop]
+                for name, column in columns.items()
+                if name not in {"llm", "question_id"}
+            },
         )
         start = stop
 

@@ -23,7 +23,10 @@ _STRING = pa.string()
 
 _CHOICES = pa.list_(pa.struct([("label", _STRING), ("text", _STRING)]))
 _QUESTION_TEXTS = ("question_id", "question", "answer", "answer_key")
-_QUESTIONS_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _QUESTION_TEXTS), ("choices", _CHOICES)]), False
+_QUESTIONS_SCHEMA: Schema = (
+    pa.schema([*((name, _STRING) for name in _QUESTION_TEXTS), ("choices", _CHOICES)]),
+    False,
+)
 
 _FORMS = ["question_id", "left", "right"]
 _OUTCOMES = [("gold", pa.bool_()), ("equal", pa.bool_())]
@@ -65,7 +68,9 @@ PROBES_SCHEMA: Schema = (
 
 
 class ParquetFile:
-    """One Parquet file, written in row groups as rows come; `dictionary` names the dictionary-encoded columns."""
+    """One Parquet file, written in row groups as rows come; `dictionary` names the
+    dictionary-encoded columns.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, dictionary: bool | list[str]) -> None:
         self._schema = schema
@@ -123,7 +128,9 @@ class ParquetFile:
         return self._file.record(self.rows)
 
     def abandon(self) -> None:
-        """Give up, so that no finalizer writes to a full disk later. Nothing happens to a closed file."""
+        """Give up, so that no finalizer writes to a full disk later. Nothing happens to a closed
+        file.
+        """
         if not self._file.closed:
             self._file.abandon()
             self._writer.close()
@@ -131,7 +138,12 @@ class ParquetFile:
 
 def pair_schema(part: str) -> Schema:
     """Return the schema of a part of an LLM on a dataset."""
-    mark = [("reply_offset", pa.int32()), ("opening", _STRING), ("length", pa.int32()), ("closing", _STRING)]
+    mark = [
+        ("reply_offset", pa.int32()),
+        ("opening", _STRING),
+        ("length", pa.int32()),
+        ("closing", _STRING),
+    ]
     types = {
         "string": _STRING,
         "float64": pa.float64(),
@@ -163,19 +175,28 @@ def pair_schema(part: str) -> Schema:
     }
     fields = columns[part]
     long = {"text", "prompt", "reasoning"}
-    return pa.schema(fields), [name for name, kind in fields if kind == _STRING and name not in long]
+    return pa.schema(fields), [
+        name for name, kind in fields if kind == _STRING and name not in long
+    ]
 
 
 def has_correct(path: Path, correct: Iterator[bool | None]) -> bool:
-    """Return whether the column `correct` of a file of samples is what `correct` gives for its rows, all of which are taken."""
+    """Return whether the column `correct` of a file of samples is what `correct` gives for its
+    rows, all of which are taken.
+    """
     source = pq.ParquetFile(path)
-    columns = (source.read_row_group(group, ["correct"]).column(0) for group in range(source.num_row_groups))
+    columns = (
+        source.read_row_group(group, ["correct"]).column(0)
+        for group in range(source.num_row_groups)
+    )
     same = [column.to_pylist() == list(islice(correct, len(column))) for column in columns]
     return all(same)
 
 
 def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any]:
-    """Rewrite a file of samples with another column `correct`, taken from `correct`; return its record for the manifest."""
+    """Rewrite a file of samples with another column `correct`, taken from `correct`; return its
+    record for the manifest.
+    """
     new = path.with_name(f"{path.name}.new")
     source = pq.ParquetFile(path)
     with ParquetFile(new, *pair_schema("samples")) as table:
@@ -198,7 +219,10 @@ def write_questions(path: Path, questions: Iterable[Question]) -> dict[str, Any]
                 question=[question.text for question in block],
                 answer=[question.answer for question in block],
                 answer_key=[question.answer_key for question in block],
-                choices=[[{"label": label, "text": text} for label, text in question.choices] for question in block],
+                choices=[
+                    [{"label": label, "text": text} for label, text in question.choices]
+                    for question in block
+                ],
             )
             table.flush()
         return table.close()

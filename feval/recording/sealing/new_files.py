@@ -1,4 +1,6 @@
-"""The files of a recording that is being written: their paths, their records, and links to files of its parents."""
+"""The files of a recording that is being written: their paths, their records, and links to files of
+its parents.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ class NewFiles(dict[str, dict[str, Any]]):
         self._paths: dict[str, str] = {}
 
     def claim(self, path: str) -> str:
-        """Register a path; refuse two that differ only in case, which some disks cannot tell apart."""
+        """Register a path; refuse two that differ only in case, which some disks cannot tell
+        apart.
+        """
         if self._paths.setdefault(path.casefold(), path) != path or path in self:
             raise ConflictError(
-                f"{path} and {self._paths[path.casefold()]} cannot be in one recording: some disks cannot tell such names "
-                "apart. Rename the dataset or LLM, or make two recordings."
+                f"{path} and {self._paths[path.casefold()]} cannot be in one recording: some disks"
+                " cannot tell such names apart. Rename the dataset or LLM, or make two recordings."
             )
         return path
 
@@ -31,7 +35,9 @@ class NewFiles(dict[str, dict[str, Any]]):
         self._link(root, parent, path, self.claim(target or path))
 
     def link_if_same(self, root: Path, parent: Recording | None, *paths: str) -> None:
-        """Replace written files by links to those of a parent, if there is one, where their bytes are equal."""
+        """Replace written files by links to those of a parent, if there is one, where their bytes
+        are equal.
+        """
         if parent is None:
             return
         for path in paths:

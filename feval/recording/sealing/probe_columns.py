@@ -1,4 +1,6 @@
-"""The probes of an LLM while its recording is written: what their flat file holds, in temporary files."""
+"""The probes of an LLM while its recording is written: what their flat file holds, in temporary
+files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _BLOCK_CELLS = 1 << 16
 
 
 class Coded:
-    """Values of each question, end to end, with the codes of their answers; `sizes` has how many there are."""
+    """Values of each question, end to end, with the codes of their answers; `sizes` has how many
+    there are.
+    """
 
     def __init__(self, spill: Spill, questions: int) -> None:
         self.codes = Column(spill, "i")
@@ -37,7 +41,9 @@ class Coded:
         """Yield the values of a column for each block of questions."""
         return column.cut(int(self.sizes[rows].sum()) for rows in self.blocks())
 
-    def table(self, dtype: str, blocks: Callable[[], Iterable[npt.NDArray[Any]]], absent: int) -> FlatArray:
+    def table(
+        self, dtype: str, blocks: Callable[[], Iterable[npt.NDArray[Any]]], absent: int
+    ) -> FlatArray:
         """Return a table of all questions from the values for each block of them."""
 
         def tables() -> Iterator[npt.NDArray[Any]]:
@@ -65,18 +71,26 @@ class ProbeColumns(Coded):
         """Add the probes on a question behind those before."""
         self._skip_to(int(self._firsts[row]))
         self._counts.extend(
-            np.bincount(np.array(probes.sample_indices, np.int64), minlength=int(self._pools.sizes[row]))
+            np.bincount(
+                np.array(probes.sample_indices, np.int64), minlength=int(self._pools.sizes[row])
+            )
         )
         self.codes.extend(codes)
         self._offsets.extend(probes.offsets)
         unknown = [None] * len(codes)
         self._has_tokens |= probes.output_tokens is not None
-        self._tokens.extend([-1 if tokens is None else tokens for tokens in probes.output_tokens or unknown])
+        self._tokens.extend(
+            [-1 if tokens is None else tokens for tokens in probes.output_tokens or unknown]
+        )
         self._has_confidences |= probes.confidences is not None
-        self._confidences.extend([np.nan if value is None else value for value in probes.confidences or unknown])
+        self._confidences.extend(
+            [np.nan if value is None else value for value in probes.confidences or unknown]
+        )
         self.sizes[row] = len(codes)
 
-    def arrays(self, code_type: str, codes: Callable[[], Iterable[npt.NDArray[Any]]]) -> dict[str, FlatArray]:
+    def arrays(
+        self, code_type: str, codes: Callable[[], Iterable[npt.NDArray[Any]]]
+    ) -> dict[str, FlatArray]:
         """The arrays of the flat file; `codes` are the final ones, in blocks."""
         self._skip_to(int(self._pools.sizes.sum(dtype=np.int64)))
         count, (_, most) = len(self._offsets), self._tokens.bounds
@@ -86,7 +100,11 @@ class ProbeColumns(Coded):
             "offsets": FlatArray("uint32", (count,), self._offsets.blocks),
             "codes": FlatArray(code_type, (count,), codes),
             **(
-                {"output_tokens": FlatArray("int16" if most < 2**15 else "int32", (count,), self._tokens.blocks)}
+                {
+                    "output_tokens": FlatArray(
+                        "int16" if most < 2**15 else "int32", (count,), self._tokens.blocks
+                    )
+                }
                 if self._has_tokens
                 else {}
             ),
@@ -104,7 +122,9 @@ class ProbeColumns(Coded):
     def _starts(self) -> Iterator[npt.NDArray[Any]]:
         end = np.zeros(1, np.int64)
         yield end
-        for counts in self._pools.table("int64", partial(self._pools.cut, self._counts), 0).blocks():
+        for counts in self._pools.table(
+            "int64", partial(self._pools.cut, self._counts), 0
+        ).blocks():
             if counts.size:
                 end = end[-1] + np.cumsum(counts)
                 yield end

@@ -1,4 +1,6 @@
-"""The questions of a dataset in little memory: what checking, voting and the manifest need of them, without texts."""
+"""The questions of a dataset in little memory: what checking, voting and the manifest need of them,
+without texts.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ class QuestionTable:
 
 
 def row_behind(ids: Sequence[str], question: str, last: int) -> int | None:
-    """Return the row of a question behind a row, -1 where it stands there or before, `None` where there is no such question."""
+    """Return the row of a question behind a row, -1 where it stands there or before, `None` where
+    there is no such question.
+    """
     for row in range(last + 1, len(ids)):
         if ids[row] == question:
             return row

@@ -1,4 +1,6 @@
-"""Compare the answers of a dataset when its recording is sealed, so that equal ones vote together."""
+"""Compare the answers of a dataset when its recording is sealed, so that equal ones vote
+together.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,19 @@ from feval.recording.leaves import Verdicts, VerdictTally
 from feval.recording.parquet.writing import VerdictFile, has_correct, with_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
 
-_WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
+_WITHOUT_VERDICT = {
+    "undecided": "could not be compared in time",
+    "not_asked": "were beyond the budget of comparisons",
+}
 
 
 def settle(
-    votes: VotesBuilder, path: Path, name: str, known: Verdicts, budget: PairBudget, not_asked: int | None = None
+    votes: VotesBuilder,
+    path: Path,
+    name: str,
+    known: Verdicts,
+    budget: PairBudget,
+    not_asked: int | None = None,
 ) -> tuple[dict[str, Any], str, dict[str, int]]:
     """Join the answers of a dataset that are equal, and write the verdicts.
 
@@ -31,7 +41,8 @@ def settle(
         not_asked: where nothing is compared again, how many pairs the known verdicts leave out.
 
     Returns:
-        The file's record for the manifest, the leaf of the verdicts, and the counts of `VerdictTally`.
+        The file's record for the manifest, the leaf of the verdicts, and the counts of
+        `VerdictTally`.
     """
     how = None if not_asked is not None else comparison(name)
     tally, left_out = VerdictTally(name), not_asked or 0
@@ -64,9 +75,15 @@ def without_verdict(dataset: str, name: str, counts: Mapping[str, int]) -> list[
 
 
 def write_correct(
-    votes: VotesBuilder, llm: str, root: Path, samples: Mapping[str, dict[str, Any]], *, keep_same: bool
+    votes: VotesBuilder,
+    llm: str,
+    root: Path,
+    samples: Mapping[str, dict[str, Any]],
+    *,
+    keep_same: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Write the column `correct` of an LLM's files of samples (path -> record) as its votes say; return their new records.
+    """Write the column `correct` of an LLM's files of samples (path -> record) as its votes say;
+    return their new records.
 
     With `keep_same`, files in which it is so already are not written again.
     """

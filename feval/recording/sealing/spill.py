@@ -1,4 +1,6 @@
-"""Numbers and lines that are appended and read back in order: past a megabyte they lie in a temporary file without a name."""
+"""Numbers and lines that are appended and read back in order: past a megabyte they lie in a
+temporary file without a name.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Spill:
     """The temporary file that columns share, in a folder or where the system keeps such files."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=None if folder is None else str(folder))  # noqa: SIM115  closed by its owner
+        self._file = SpooledTemporaryFile(  # noqa: SIM115  closed by its owner
+            _IN_MEMORY_BYTES, dir=None if folder is None else str(folder)
+        )
         self._size = 0
 
     def write(self, data: bytes) -> int:

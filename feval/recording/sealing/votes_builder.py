@@ -1,4 +1,6 @@
-"""Make the votes files of a dataset from its pools, block by block; writing and verifying use the same code."""
+"""Make the votes files of a dataset from its pools, block by block; writing and verifying use the
+same code.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,20 @@ FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINIS
 _NO_FORMS = b"[]\n"
 
 Divide = Callable[[str, list[str], str | None, list[str]], Parties]
-"""From a question's id, the distinct normal forms of its CoTs, its gold and the forms of its probes to the parties among them."""
+"""From a question's id, the distinct normal forms of its CoTs, its gold and the forms of its probes
+to the parties among them.
+"""
 
 
 class VotesBuilder:
-    """Collects the pools of a dataset, one LLM after the other, and their probes, and makes its votes.
+    """Collects the pools of a dataset, one LLM after the other, and their probes, and makes its
+    votes.
 
-    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded, then probes); the
-    gold comes last if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands
-    for their party.
-    What grows with the CoTs and with the answers lies in temporary files, in `folder` or where the system keeps such files.
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as
+    recorded, then probes); the gold comes last if nobody gave it. No result depends on this
+    numbering. Where different normal forms are equal, a code stands for their party.
+    What grows with the CoTs and with the answers lies in temporary files, in `folder` or where the
+    system keeps such files.
     """
 
     def __init__(self, questions: QuestionTable, folder: Path | None = None) -> None:
@@ -59,7 +65,8 @@ class VotesBuilder:
         self._llms[llm] = _Pools(self._spill, len(self.questions))
 
     def add(self, llm: str, pool: PoolRows) -> None:
-        """Add the CoTs on one question of the LLM that was begun last, in the order of the questions.
+        """Add the CoTs on one question of the LLM that was begun last, in the order of the
+        questions.
 
         Raises:
             DamagedRecordingError: no such question, or out of order.
@@ -68,7 +75,9 @@ class VotesBuilder:
         row = row_behind(self.questions.ids, pool.question_id, self._forms.row - 1)
         if row is None or row < 0:
             problem = f"no question of {self.questions.dataset}" if row is None else "out of order"
-            raise DamagedRecordingError(f"{llm} was asked {pool.question_id!r:.80}, which is {problem}.")
+            raise DamagedRecordingError(
+                f"{llm} was asked {pool.question_id!r:.80}, which is {problem}."
+            )
         self._llms[llm].add(row, self._forms.coded(row, pool.answers), pool)
 
     def add_llm_probes(self, llm: str) -> None:
@@ -77,11 +86,14 @@ class VotesBuilder:
         self._probes[llm] = ProbeColumns(self._spill, self._llms[llm])
 
     def add_probes(self, llm: str, probes: ProbeRows) -> None:
-        """Add the probes on one question of the LLM whose probes were begun last, in the order of the questions."""
+        """Add the probes on one question of the LLM whose probes were begun last, in the order of
+        the questions.
+        """
         row = row_behind(self.questions.ids, probes.question_id, self._probe_forms.row - 1)
         if row is None or row < 0:
             raise DamagedRecordingError(
-                f"{llm} has probes on {probes.question_id!r:.80}, which is no question or out of order."
+                f"{llm} has probes on {probes.question_id!r:.80}, which is no question or out of"
+                " order."
             )
         self._probes[llm].add(row, self._probe_forms.coded(row, probes.answers), probes)
 
@@ -94,40 +106,59 @@ class VotesBuilder:
         return list(self._llms)
 
     def join(self, divide: Divide) -> None:
-        """Let different normal forms of each question vote together; call it once, after all CoTs were added."""
+        """Let different normal forms of each question vote together; call it once, after all CoTs
+        were added.
+        """
         self._numbering = self._numbered(divide)
 
     def correct(self, llm: str) -> Iterator[bool | None]:
-        """Whether each CoT of an LLM is correct, in recorded order; `None` where the question has no gold. Call `join` first."""
+        """Whether each CoT of an LLM is correct, in recorded order; `None` where the question has
+        no gold. Call `join` first.
+        """
         golds, pools = self._numbers.golds, self._llms[llm]
         for rows, codes in zip(pools.blocks(), self._codes(pools, self._numbers.cots), strict=True):
             gold = np.repeat(golds[rows], pools.sizes[rows])
             right = (codes == gold).tolist()
-            yield from right if (gold >= 0).all() else (None if g < 0 else r for g, r in zip(gold, right, strict=True))
+            yield from (
+                right
+                if (gold >= 0).all()
+                else (None if g < 0 else r for g, r in zip(gold, right, strict=True))
+            )
 
     def files(self) -> dict[str, Iterator[bytes]]:
         """The bytes of the whole files, by part, in blocks."""
         votes, details = self._arrays()
         header = {"dataset": self.questions.dataset}
-        return {"votes": pack(header | {"llms": list(self._llms)}, votes), "details": pack(header, details)}
+        return {
+            "votes": pack(header | {"llms": list(self._llms)}, votes),
+            "details": pack(header, details),
+        }
 
     def probe_files(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """LLM and the bytes of the flat file of its probes, in blocks, for each LLM that has probes."""
+        """LLM and the bytes of the flat file of its probes, in blocks, for each LLM that has
+        probes.
+        """
         for llm, probes in self._probes.items():
-            arrays = probes.arrays(self._numbers.code_type, partial(self._codes, probes, self._numbers.probes))
+            arrays = probes.arrays(
+                self._numbers.code_type, partial(self._codes, probes, self._numbers.probes)
+            )
             yield llm, pack({"dataset": self.questions.dataset, "llm": llm}, arrays)
 
     @property
     def _numbers(self) -> _Numbering:
         if self._numbering is None:
-            self._numbering = self._numbered(lambda question, forms, gold, of_probes: Parties({}, gold))  # noqa: ARG005  forms alone
+            self._numbering = self._numbered(
+                lambda question, forms, gold, of_probes: Parties({}, gold)  # noqa: ARG005  forms alone
+            )
         return self._numbering
 
     def _numbered(self, divide: Divide) -> _Numbering:
         self._forms.rewind()
         self._probe_forms.rewind()
         numbering = _Numbering(self._spill, len(self.questions))
-        for row, (forms, of_probes) in enumerate(zip(self._forms.rest(), self._probe_forms.rest(), strict=True)):
+        for row, (forms, of_probes) in enumerate(
+            zip(self._forms.rest(), self._probe_forms.rest(), strict=True)
+        ):
             parties = divide(self.questions.ids[row], forms, self.questions.gold(row), of_probes)
             numbering.add(row, forms, of_probes, parties)
         return numbering
@@ -147,7 +178,9 @@ class VotesBuilder:
             "question_id_offsets": FlatArray.of(id_offsets),
             "question_keys": FlatArray.of(self.questions.keys),
             "text_keys": FlatArray.of(self.questions.text_keys),
-            **dict(zip(("candidates", "candidate_offsets"), numbers.candidates.arrays(), strict=True)),
+            **dict(
+                zip(("candidates", "candidate_offsets"), numbers.candidates.arrays(), strict=True)
+            ),
             "candidate_starts": FlatArray.of(offsets_of(numbers.counts)),
             "gold": FlatArray.of(numbers.golds.astype(numbers.code_type)),
             **self._alias_arrays(),
@@ -163,7 +196,9 @@ class VotesBuilder:
 
     def _llm_arrays(self, pools: _Pools) -> dict[str, FlatArray]:
         return {
-            "codes": pools.table(self._numbers.code_type, partial(self._codes, pools, self._numbers.cots), ABSENT),
+            "codes": pools.table(
+                self._numbers.code_type, partial(self._codes, pools, self._numbers.cots), ABSENT
+            ),
             "output_tokens": pools.token_table(),
             "finish": pools.finish_table(),
             "prompt_tokens": FlatArray.of(pools.prompt_tokens),
@@ -176,15 +211,19 @@ class VotesBuilder:
         counts, blocks = forms.counts, values.blocks()
         tables = forms.codes.cut(int(counts[rows].sum()) for rows in blocks)
         for rows, codes, table in zip(blocks, values.cut(values.codes), tables, strict=True):
-            first = np.repeat(np.cumsum(counts[rows], dtype=np.int64) - counts[rows], values.sizes[rows])
+            first = np.repeat(
+                np.cumsum(counts[rows], dtype=np.int64) - counts[rows], values.sizes[rows]
+            )
             renumbered = np.append(table, NO_ANSWER)  # which is -1, the last one
             yield renumbered[np.where(codes < 0, NO_ANSWER, codes + first)]
 
 
 class _Forms:
-    """The distinct normal forms of each question in order of first appearance, as lines of a temporary file.
+    """The distinct normal forms of each question in order of first appearance, as lines of a
+    temporary file.
 
-    LLMs share them: each reads the lines of those before it and writes its own, question by question. `row` is the next one.
+    LLMs share them: each reads the lines of those before it and writes its own, question by
+    question. `row` is the next one.
     """
 
     def __init__(self, questions: int, folder: Path | None) -> None:
@@ -211,8 +250,15 @@ class _Forms:
         line = next(self._lines)
         codes = {form: code for code, form in enumerate(orjson.loads(line))}
         known = len(codes)
-        coded = [NO_ANSWER if answer is None else codes.setdefault(answer, len(codes)) for answer in answers]
-        self._file.write(line if len(codes) == known else orjson.dumps(list(codes), option=orjson.OPT_APPEND_NEWLINE))
+        coded = [
+            NO_ANSWER if answer is None else codes.setdefault(answer, len(codes))
+            for answer in answers
+        ]
+        self._file.write(
+            line
+            if len(codes) == known
+            else orjson.dumps(list(codes), option=orjson.OPT_APPEND_NEWLINE)
+        )
         self.row = row + 1
         return coded
 
@@ -233,7 +279,9 @@ class _Pools(Coded):
     def __init__(self, spill: Spill, questions: int) -> None:
         super().__init__(spill, questions)
         self._tokens, self._finish = (Column(spill, typecode) for typecode in "IB")
-        self._parents, self._ends, self._turns, self._turn_prompts = (Column(spill, typecode) for typecode in "iBii")
+        self._parents, self._ends, self._turns, self._turn_prompts = (
+            Column(spill, typecode) for typecode in "iBii"
+        )
         self._has_turns = False
         self.prompt_tokens = np.full(questions, -1, np.int32)
 
@@ -256,17 +304,23 @@ class _Pools(Coded):
     def token_table(self) -> FlatArray:
         """[Q, S] output tokens."""
         _, most = self._tokens.bounds
-        return self.table("uint16" if most < 2**16 else "uint32", partial(self.cut, self._tokens), 0)
+        return self.table(
+            "uint16" if most < 2**16 else "uint32", partial(self.cut, self._tokens), 0
+        )
 
     def finish_table(self) -> FlatArray:
         """[Q, S] finish reasons, or [1, 1] where all are equal."""
         least, most = self._finish.bounds
         if least == most and (most == 0 or (self.sizes == self.width).all()):
-            return FlatArray.of(np.full((min(len(self.sizes), 1), min(self.width, 1)), most, np.uint8))
+            return FlatArray.of(
+                np.full((min(len(self.sizes), 1), min(self.width, 1)), most, np.uint8)
+            )
         return self.table("uint8", partial(self.cut, self._finish), 0)
 
     def step_tables(self) -> dict[str, FlatArray]:
-        """[Q, S] arrays of `Steps`, those of turns where there are any; nothing where the pools are of whole CoTs."""
+        """[Q, S] arrays of `Steps`, those of turns where there are any; nothing where the pools are
+        of whole CoTs.
+        """
         if not len(self._ends):
             return {}
         kind = "int16" if self.width < 2**15 else "int32"
@@ -283,7 +337,9 @@ class _Pools(Coded):
 
 
 class _Renumbered:
-    """The final code of each form as CoTs or probes had numbered it, question by question; `counts` has how many there are."""
+    """The final code of each form as CoTs or probes had numbered it, question by question; `counts`
+    has how many there are.
+    """
 
     def __init__(self, spill: Spill, questions: int) -> None:
         self.codes, self.counts = Column(spill, "i"), np.zeros(questions, np.uint32)
@@ -295,7 +351,8 @@ class _Renumbered:
 
 
 class _Numbering:
-    """The candidates of all questions: one for each party of normal forms, then the gold where it is in none.
+    """The candidates of all questions: one for each party of normal forms, then the gold where it
+    is in none.
 
     Attributes:
         golds: [Q] code of the gold, -1 for none.

@@ -24,7 +24,8 @@ Floats = npt.NDArray[np.float64]
 class Overview:
     """How some LLMs (L) did on the questions (Q) of a dataset.
 
-    A CoT counts where it is whole; of an LLM that was recorded as trees, the steps that end a solution do.
+    A CoT counts where it is whole; of an LLM that was recorded as trees, the steps that end a
+    solution do.
 
     Attributes:
         dataset: its id.
@@ -32,8 +33,10 @@ class Overview:
         question_ids: by row.
         accuracy: [L, Q] share of the CoTs that are right; NaN where there is no gold or no CoT.
         cots: [L, Q] how many there are.
-        agreement: [Q] share of the CoTs of all these LLMs that give the most frequent answer; NaN without CoTs.
-        order: [Q] rows, the lowest mean accuracy first; where that is equal the lowest agreement, and last those without gold.
+        agreement: [Q] share of the CoTs of all these LLMs that give the most frequent answer; NaN
+            without CoTs.
+        order: [Q] rows, the lowest mean accuracy first; where that is equal the lowest agreement,
+            and last those without gold.
     """
 
     dataset: str
@@ -82,7 +85,9 @@ def _largest(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> np
 def _mean(shares: Floats) -> Floats:
     known = ~np.isnan(shares)
     total = np.where(known, shares, 0.0).sum(0)
-    mean: Floats = np.divide(total, known.sum(0), out=np.full(len(total), np.nan), where=known.any(0))
+    mean: Floats = np.divide(
+        total, known.sum(0), out=np.full(len(total), np.nan), where=known.any(0)
+    )
     return mean
 
 

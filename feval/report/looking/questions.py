@@ -61,7 +61,9 @@ class LLMOnQuestion:
         return None if self.pool.messages is None else said(self.pool.messages[place])
 
     def counts(self) -> list[tuple[int, int]]:
-        """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is last."""
+        """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is
+        last.
+        """
         ends = self.pool.ends
         counts = Counter(code for i, code in enumerate(self.codes) if ends is None or ends[i])
         return sorted(counts.items(), key=lambda item: (item[0] < 0, -item[1], item[0]))
@@ -96,35 +98,53 @@ class RecordedQuestion:
 
 def said(messages: str | None) -> str | None:
     """Return the words of messages, a JSON array, for people; `None` for none."""
-    return None if messages is None else "\n".join(str(message.get("content")) for message in json.loads(messages))
+    return (
+        None
+        if messages is None
+        else "\n".join(str(message.get("content")) for message in json.loads(messages))
+    )
 
 
 def recorded_questions(
     recording: Recording, dataset: str, llms: Sequence[str], rows: range
 ) -> Iterator[RecordedQuestion]:
-    """Yield some questions of a dataset (by their rows) with all that some LLMs did; texts are read block by block."""
+    """Yield some questions of a dataset (by their rows) with all that some LLMs did; texts are read
+    block by block.
+    """
     recording.prepare(dataset, llms)
     votes = recording.votes(dataset)
     ids = [votes.question_ids[row] for row in rows]
     sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
         on = [
-            LLMOnQuestion(llm, pool, votes.llms[llm].codes[row, : len(pool.answers)].tolist(), *rest)
+            LLMOnQuestion(
+                llm, pool, votes.llms[llm].codes[row, : len(pool.answers)].tolist(), *rest
+            )
             for llm, (pool, *rest) in zip(llms, (next(source) for source in sources), strict=True)
         ]
         yield RecordedQuestion(dataset, question, votes.candidates(row), int(votes.gold[row]), on)
 
 
-def _of_llm(recording: Recording, dataset: str, llm: str, rows: range, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _of_llm(
+    recording: Recording, dataset: str, llm: str, rows: range, ids: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
     """Pool, scores and probes of an LLM on each question."""
     pools = _each(recording.pools(dataset, llm, rows), ids)
     scorers = recording.scorers(dataset, llm)
     scored = [_each(recording.score_rows(dataset, llm, scorer, rows), ids) for scorer in scorers]
-    probes = _each(recording.probe_rows(dataset, llm, rows) if recording.has_probes(dataset, llm) else (), ids)
+    probes = _each(
+        recording.probe_rows(dataset, llm, rows) if recording.has_probes(dataset, llm) else (), ids
+    )
     for name, pool, probed, *scores in zip(ids, pools, probes, *scored, strict=True):
         pool = pool or PoolRows(name, [], [], [], [], [])
         size = len(pool.answers)
-        yield pool, dict(_per_cot(name, own, size) for name, own in zip(scorers, scores, strict=True) if own), probed
+        yield (
+            pool,
+            dict(
+                _per_cot(name, own, size) for name, own in zip(scorers, scores, strict=True) if own
+            ),
+            probed,
+        )
 
 
 def _each(rows: Iterable[_R], ids: Sequence[str]) -> Iterator[_R | None]:
@@ -143,7 +163,10 @@ def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float |
     """Name and scores of a scorer; the lowest step scores where it gave no others."""
     own: Sequence[float | None] = rows.scores
     if rows.step_scores is not None and not any(score is not None for score in own):
-        scorer, own = f"{scorer}, lowest step", [min(steps) if steps else None for steps in rows.step_scores]
+        scorer, own = (
+            f"{scorer}, lowest step",
+            [min(steps) if steps else None for steps in rows.step_scores],
+        )
     scores: list[float | None] = [None] * size
     for index, score in zip(rows.sample_indices, own, strict=True):
         scores[index] = score
@@ -151,7 +174,8 @@ def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float |
 
 
 def find_question(recording: Recording, name: str, dataset: str | None = None) -> tuple[str, int]:
-    """Return dataset and row of a question: of that id, else the only one whose id begins so, or whose text has the name in it.
+    """Return dataset and row of a question: of that id, else the only one whose id begins so, or
+    whose text has the name in it.
 
     Upper and lower case are equal, and so is all white space.
 
@@ -166,10 +190,14 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
     for each in datasets:
         recording.prepare(each, ())
         ids[each] = recording.votes(each).question_ids
-    places = [(each, row) for each, names in ids.items() for row, own in enumerate(names) if own == name]
+    places = [
+        (each, row) for each, names in ids.items() for row, own in enumerate(names) if own == name
+    ]
     if len(places) > 1:
         found = ", ".join(each for each, _ in places)
-        raise UsageError(f"{len(places)} datasets have a question {name!r}; choose one with --dataset: {found}.")
+        raise UsageError(
+            f"{len(places)} datasets have a question {name!r}; choose one with --dataset: {found}."
+        )
     if places:
         return places[0]
     similar = [
@@ -183,12 +211,13 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
         raise UnknownNameError.of(where, name, (own for names in ids.values() for own in names))
     if len(similar) > 1:
         listed = "; ".join(
-            f"{question.id} ({shortened(question.text, 60)})" for _, _, question in similar[:_MOST_LISTED]
+            f"{question.id} ({shortened(question.text, 60)})"
+            for _, _, question in similar[:_MOST_LISTED]
         )
         more = f"; and {len(similar) - _MOST_LISTED:,} more" if len(similar) > _MOST_LISTED else ""
         raise UsageError(
-            f"{counted(len(similar), 'question')} have {name!r:.80} in the text or at the start of the id; give one by its id, "
-            f"or more of its text: {listed}{more}."
+            f"{counted(len(similar), 'question')} have {name!r:.80} in the text or at the start of"
+            f" the id; give one by its id, or more of its text: {listed}{more}."
         )
     return similar[0][:2]
 
@@ -198,10 +227,14 @@ def _folded(text: str) -> str:
 
 
 def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:
-    """Return where a text says the shortest of some answers that it has: the last place where it stands as a word of its own."""
+    """Return where a text says the shortest of some answers that it has: the last place where it
+    stands as a word of its own.
+    """
     words = {(answer or "").strip().strip(".,;:") for answer in answers} - {""}
     for word in sorted(words, key=lambda word: (len(word), word)):
-        found = deque(re.finditer(rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)", text), maxlen=1)
+        found = deque(
+            re.finditer(rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)", text), maxlen=1
+        )
         if found:
             return found[0].span()
     return None

@@ -30,12 +30,16 @@ _WIDE_QUESTION, _SHORT_ANSWER = 60, 40
 
 
 def overview_table(overview: Overview, rows: Sequence[int], texts: Sequence[str]) -> Table:
-    """Return a table of some questions (by row) with their texts; accuracies per LLM and agreement in per cent."""
+    """Return a table of some questions (by row) with their texts; accuracies per LLM and agreement
+    in per cent.
+    """
     llms = overview.llms
     hidden = len(overview.order) - len(rows)
     notes = ["agreement: share of the CoTs of all these LLMs that give the most frequent answer"]
     if hidden:
-        notes.insert(0, f"{hidden:,} easier questions are not shown; --first {len(overview.order)} shows all")
+        notes.insert(
+            0, f"{hidden:,} easier questions are not shown; --first {len(overview.order)} shows all"
+        )
     return Table(
         title=f"{overview.dataset}, {counted(len(overview.order), 'question')}, the hardest first",
         columns=(
@@ -70,13 +74,20 @@ def question_pieces(
 
     Args:
         asked: the question.
-        samples: the CoTs to show, by sample index; of a tree, steps with those before them. `None` for all.
+        samples: the CoTs to show, by sample index; of a tree, steps with those before them. `None`
+            for all.
         reasoning: whether thoughts are shown, or only how long they are.
     """
     question = asked.question
-    pieces: list[Line | Table] = [((f"{visible(asked.dataset)}  {visible(question.id)}", HEAD),), ()]
+    pieces: list[Line | Table] = [
+        ((f"{visible(asked.dataset)}  {visible(question.id)}", HEAD),),
+        (),
+    ]
     pieces += [((line, PLAIN),) for line in _lines(question.text)]
-    pieces += [((f"  {visible(label)}  ", HEAD), (visible(text), PLAIN)) for label, text in question.choices]
+    pieces += [
+        ((f"  {visible(label)}  ", HEAD), (visible(text), PLAIN))
+        for label, text in question.choices
+    ]
     gold = ("none", FAINT) if question.answer is None else (visible(question.answer), RIGHT)
     pieces += [(("gold  ", HEAD), gold), (), _counts(asked)]
     for on in asked.llms:
@@ -126,20 +137,32 @@ def _sign(asked: RecordedQuestion, code: int) -> tuple[str, str]:
     return ("·", PLAIN) if right is None else ("✓", RIGHT) if right else ("✗", WRONG)
 
 
-def _cot(asked: RecordedQuestion, on: LLMOnQuestion, place: int, *, reasoning: bool) -> Iterator[Line]:
+def _cot(
+    asked: RecordedQuestion, on: LLMOnQuestion, place: int, *, reasoning: bool
+) -> Iterator[Line]:
     pool = on.pool
     code = on.codes[place]
     finish = pool.finish_reasons[place]
-    about = [f"{pool.output_tokens[place]:,} tokens", *([] if finish == "unknown" else [finish]), *_scores(on, place)]
+    about = [
+        f"{pool.output_tokens[place]:,} tokens",
+        *([] if finish == "unknown" else [finish]),
+        *_scores(on, place),
+    ]
     head = f"{visible(on.llm)}, sample {place}  "
-    yield (head, HEAD), (_verdict(asked, code), _sign(asked, code)[1]), (f"  {', '.join(map(visible, about))}", FAINT)
+    yield (
+        (head, HEAD),
+        (_verdict(asked, code), _sign(asked, code)[1]),
+        (f"  {', '.join(map(visible, about))}", FAINT),
+    )
     if probes := _probes(on, place):
         yield ((probes, FAINT),)
     thoughts = pool.reasoning[place] if pool.reasoning is not None else None
     if thoughts and reasoning:
         yield from (((line, FAINT),) for line in _lines(thoughts))
     elif thoughts:
-        yield ((f"[reasoning of {counted(len(thoughts), 'character')}; --reasoning shows it]", FAINT),)
+        yield (
+            (f"[reasoning of {counted(len(thoughts), 'character')}; --reasoning shows it]", FAINT),
+        )
     text = pool.texts[place]
     if text is None:
         yield (("no text was recorded", FAINT),)
@@ -148,7 +171,11 @@ def _cot(asked: RecordedQuestion, on: LLMOnQuestion, place: int, *, reasoning: b
 
 
 def _scores(on: LLMOnQuestion, place: int) -> list[str]:
-    return [f"{name} {score:.4g}" for name, own in on.scores.items() if (score := own[place]) is not None]
+    return [
+        f"{name} {score:.4g}"
+        for name, own in on.scores.items()
+        if (score := own[place]) is not None
+    ]
 
 
 def _probes(on: LLMOnQuestion, place: int) -> str:
@@ -156,14 +183,19 @@ def _probes(on: LLMOnQuestion, place: int) -> str:
     changes = probe_changes(on, place)
     if not changes:
         return ""
-    told = [f"from {tokens:,}: {shortened(visible(answer or 'no answer'), 20)}" for tokens, answer in changes]
+    told = [
+        f"from {tokens:,}: {shortened(visible(answer or 'no answer'), 20)}"
+        for tokens, answer in changes
+    ]
     more = len(told) - _MANY_PROBES
     rest = [f"and {more:,} more changes"] if more > 0 else []
     return f"probed after tokens: {', '.join([*told[:_MANY_PROBES], *rest])}"
 
 
 def probe_changes(on: LLMOnQuestion, place: int) -> list[tuple[int, str | None]]:
-    """Return (tokens before the probe, its answer) of a CoT's first probe and of each with another answer than the last."""
+    """Return (tokens before the probe, its answer) of a CoT's first probe and of each with another
+    answer than the last.
+    """
     if on.probes is None:
         return []
     rows = zip(on.probes.sample_indices, on.probes.offsets, on.probes.answers, strict=True)
@@ -177,7 +209,11 @@ def _highlighted(text: str, *answers: str | None) -> Iterator[Line]:
     if span is None:
         yield from (((line, PLAIN),) for line in _lines(text))
         return
-    before, said, after = _lines(text[: span[0]]), _lines(text[slice(*span)]), _lines(text[span[1] :])
+    before, said, after = (
+        _lines(text[: span[0]]),
+        _lines(text[slice(*span)]),
+        _lines(text[span[1] :]),
+    )
     yield from (((line, PLAIN),) for line in before[:-1])
     first, *rest = said
     line: Line = ((before[-1], PLAIN), (first, _SAID))
@@ -193,7 +229,9 @@ def _lines(text: str) -> list[str]:
     return [visible(line.replace("\t", "    ")) for line in re.split("\r?\n", text)]
 
 
-def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None) -> Iterator[Line]:
+def _tree(
+    asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None
+) -> Iterator[Line]:
     """The steps of a tree, each behind the one it goes on from and indented."""
     pool, parents, ends = on.pool, on.pool.parents or (), on.pool.ends or ()
     yield ()
@@ -211,7 +249,11 @@ def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] |
         if kept is not None and step not in kept:
             continue
         indent = "  " * level
-        answer = ((f"  {_verdict(asked, on.codes[step])}", _sign(asked, on.codes[step])[1]),) if ends[step] else ()
+        answer = (
+            ((f"  {_verdict(asked, on.codes[step])}", _sign(asked, on.codes[step])[1]),)
+            if ends[step]
+            else ()
+        )
         about = ", ".join([f"{pool.output_tokens[step]:,} tokens", *_scores(on, step)])
         said = on.said(step)
         noun = "turn" if said is not None else "CoT" if on.turns else "step"
@@ -230,7 +272,9 @@ def _path(parents: Sequence[int | None], step: int) -> Iterator[int]:
         at = parents[at]
 
 
-def question_dict(asked: RecordedQuestion, samples: Collection[int] | None = None) -> dict[str, Any]:
+def question_dict(
+    asked: RecordedQuestion, samples: Collection[int] | None = None
+) -> dict[str, Any]:
     """Return a question with its CoTs, or some of them by sample index, as JSON values."""
     question = asked.question
     return {
@@ -244,12 +288,19 @@ def question_dict(asked: RecordedQuestion, samples: Collection[int] | None = Non
     }
 
 
-def _llm_dict(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None) -> dict[str, Any]:
+def _llm_dict(
+    asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None
+) -> dict[str, Any]:
     counts = [
-        {"answer": asked.answer(code), "count": count, "right": asked.is_right(code)} for code, count in on.counts()
+        {"answer": asked.answer(code), "count": count, "right": asked.is_right(code)}
+        for code, count in on.counts()
     ]
     places = [place for place in range(len(on.codes)) if samples is None or place in samples]
-    return {"llm": on.llm, "counts": counts, "samples": [_sample_dict(asked, on, place) for place in places]}
+    return {
+        "llm": on.llm,
+        "counts": counts,
+        "samples": [_sample_dict(asked, on, place) for place in places],
+    }
 
 
 def _sample_dict(asked: RecordedQuestion, on: LLMOnQuestion, place: int) -> dict[str, Any]:
@@ -262,11 +313,16 @@ def _sample_dict(asked: RecordedQuestion, on: LLMOnQuestion, place: int) -> dict
         "finish_reason": pool.finish_reasons[place],
         "text": pool.texts[place],
         "reasoning": pool.reasoning[place] if pool.reasoning is not None else None,
-        "scores": {name: None if (own := scores[place]) is None else float(own) for name, scores in on.scores.items()},
+        "scores": {
+            name: None if (own := scores[place]) is None else float(own)
+            for name, scores in on.scores.items()
+        },
     }
     if on.probes is not None:
         rows = zip(on.probes.sample_indices, on.probes.offsets, on.probes.answers, strict=True)
-        sample["probes"] = [{"tokens": tokens, "answer": answer} for index, tokens, answer in rows if index == place]
+        sample["probes"] = [
+            {"tokens": tokens, "answer": answer} for index, tokens, answer in rows if index == place
+        ]
     if pool.parents is not None and pool.ends is not None:
         sample |= {"parent": pool.parents[place], "ends": pool.ends[place]}
         if not pool.ends[place]:

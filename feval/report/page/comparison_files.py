@@ -30,18 +30,23 @@ IN_MEMORY = 1 << 26
 
 
 def save_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write what `feval compare --out` writes; a function that stands in no file leaves the receipt out, with a warning."""
+    """Write what `feval compare --out` writes; a function that stands in no file leaves the receipt
+    out, with a warning.
+    """
     check_folder(folder, "another folder")
     unnamed = [name.partition(":")[2] for name in comparison.methods if name.startswith("python:")]
     with SpooledTemporaryFile(IN_MEMORY) as questions:
         files = result_files(comparison, folder, cast("BinaryIO", questions), sealed=not unnamed)
         if not unnamed:
             return save_sealed(
-                folder, files, comparison_receipt(comparison, comparison.base, folder), replace=overwrite
+                folder,
+                files,
+                comparison_receipt(comparison, comparison.base, folder),
+                replace=overwrite,
             )
         warn(
-            f"No receipt was written: {', '.join(unnamed)} stands in no file, so that nobody can run it again. Write it to a "
-            "file and name it FILE.py:FUNCTION.",
+            f"No receipt was written: {', '.join(unnamed)} stands in no file, so that nobody can"
+            " run it again. Write it to a file and name it FILE.py:FUNCTION.",
             FevalWarning,
             stacklevel=4,
         )
@@ -56,7 +61,8 @@ def result_files(
     time_limit: float | None = TIME_LIMIT,
     sealed: bool = True,
 ) -> dict[str, Content]:
-    """Return all files of a comparison for the folder `out`, by name, but for the receipt beside them where it is `sealed`.
+    """Return all files of a comparison for the folder `out`, by name, but for the receipt beside
+    them where it is `sealed`.
 
     `questions` is an open file that `questions.parquet` is written to.
     """
@@ -68,7 +74,9 @@ def result_files(
         "results.csv": results_csv(comparison).encode(),
         "results.parquet": tables.results_parquet(comparison),
         "questions.parquet": questions,
-        **comparison_files(comparison, base=comparison.base, receipt=receipt, time_limit=time_limit),
+        **comparison_files(
+            comparison, base=comparison.base, receipt=receipt, time_limit=time_limit
+        ),
     }
 
 
@@ -82,12 +90,20 @@ def comparison_files(
 ) -> dict[str, bytes]:
     """Return `comparison.png`, `comparison.svg` and `report.html` by name.
 
-    The plan's paths are relative to `base`; `receipt` is the file name of the receipt beside the page; a user's method may take
-    `time_limit` seconds on a question while it is traced for the page.
+    The plan's paths are relative to `base`; `receipt` is the file name of the receipt beside the
+    page; a user's method may take `time_limit` seconds on a question while it is traced for the
+    page.
     """
     dataset, llms = load_compared(comparison, base)
     caps = caps or Caps()
-    followed = traces(comparison, dataset, llms, questions=caps.questions, closely=caps.deep, time_limit=time_limit)
+    followed = traces(
+        comparison,
+        dataset,
+        llms,
+        questions=caps.questions,
+        closely=caps.deep,
+        time_limit=time_limit,
+    )
     page = comparison_page(
         comparison,
         dataset,
@@ -107,6 +123,8 @@ def comparison_files(
 def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
     if receipt is None:
         return ()
-    methods = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
+    methods = dict.fromkeys(
+        curve.entry.method for curve in comparison.curves if ":" in curve.entry.method
+    )
     users = "".join(f" --method {shlex.quote(method)}" for method in methods)
     return verification(receipt, users)

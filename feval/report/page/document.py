@@ -1,8 +1,8 @@
 """A page as one file that opens offline in any browser.
 
-Styles, script and data are in the file; its content security policy forbids the browser to fetch anything. Questions, CoTs,
-answers and names are untrusted: they are in a block of JSON that no character of them can end, and the script turns them into
-text nodes only, never into markup.
+Styles, script and data are in the file; its content security policy forbids the browser to fetch
+anything. Questions, CoTs, answers and names are untrusted: they are in a block of JSON that no
+character of them can end, and the script turns them into text nodes only, never into markup.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ _PAGE = """<!doctype html>
 </script>
 </body>
 </html>
-"""
+"""  # noqa: E501
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-# "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone surrogates have no UTF-8.
+# "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone
+# surrogates have no UTF-8.
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
@@ -63,8 +64,9 @@ def html_page(
 ) -> str:
     """Return a page, to be written as UTF-8, whose scripts show the data.
 
-    They share one scope. `result` says the result before anything else, every second piece in bold. `blocks` are more JSON as
-    `escaped_json` writes it, which the scripts read only when it is needed.
+    They share one scope. `result` says the result before anything else, every second piece in bold.
+    `blocks` are more JSON as `escaped_json` writes it, which the scripts read only when it is
+    needed.
     """
     return _PAGE.format(
         policy=_POLICY,
@@ -75,25 +77,31 @@ def html_page(
         script="".join(_asset(f"{name}.js") for name in ("elements", *scripts)),
         version=_text(__version__),
         data=escaped_json(data),
-        blocks="".join(f'<script type="application/json" class="block">{block}</script>\n' for block in blocks),
+        blocks="".join(
+            f'<script type="application/json" class="block">{block}</script>\n' for block in blocks
+        ),
     )
 
 
 def _emphasised(pieces: Iterable[str]) -> str:
-    return "".join(f"<b>{_text(piece)}</b>" if i % 2 else _text(piece) for i, piece in enumerate(pieces))
+    return "".join(
+        f"<b>{_text(piece)}</b>" if i % 2 else _text(piece) for i, piece in enumerate(pieces)
+    )
 
 
 def verification(receipt: str, users: str = "") -> list[str]:
     """Return the lines on how numbers are computed again; `users` are options of the command."""
     text = (
-        f"{receipt}, beside this page, names the inputs of every number. With the recordings at hand, this recomputes them "
-        "and lists those that differ:"
+        f"{receipt}, beside this page, names the inputs of every number. With the recordings at"
+        " hand, this recomputes them and lists those that differ:"
     )
     return [text, f"$ feval verify {receipt}{users}"]
 
 
 def escaped_json(value: Any) -> str:
-    """Return JSON for a `script` element: no character of it can end the element, and it is valid UTF-8."""
+    """Return JSON for a `script` element: no character of it can end the element, and it is valid
+    UTF-8.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

@@ -28,10 +28,25 @@ if TYPE_CHECKING:
     from feval.evaluation.surface import Surface
     from feval.replay import LLM, Dataset
 
-_KINDS = {"exact": "expectation over all draws", "recorded": "recorded order", "seeded": "mean over seeded draws"}
-_SURFACE = "Accuracy of votes over n traces that are each cut after so many tokens; feval surface --out has all points."
-_DRAWN = {"exact": "exact expectations", "recorded": "CoTs in recorded order", "seeded": "{:,} replicates"}
-_BILLINGS = {"once": "once per LLM and question", "per_round": "with each request", "per_sample": "with each CoT"}
+_KINDS = {
+    "exact": "expectation over all draws",
+    "recorded": "recorded order",
+    "seeded": "mean over seeded draws",
+}
+_SURFACE = (
+    "Accuracy of votes over n traces that are each cut after so many tokens; feval surface --out"
+    " has all points."
+)
+_DRAWN = {
+    "exact": "exact expectations",
+    "recorded": "CoTs in recorded order",
+    "seeded": "{:,} replicates",
+}
+_BILLINGS = {
+    "once": "once per LLM and question",
+    "per_round": "with each request",
+    "per_sample": "with each CoT",
+}
 
 
 def comparison_page(
@@ -46,27 +61,36 @@ def comparison_page(
 ) -> str:
     """Return a comparison as an HTML page, to be written as UTF-8.
 
-    The dataset and all LLMs that it names are from the same `load`. Without `traces`, the questions are left out. Sentences in
-    `verify` say how to check the receipt; one that begins with "$ " is shown as a command.
+    The dataset and all LLMs that it names are from the same `load`. Without `traces`, the questions
+    are left out. Sentences in `verify` say how to check the receipt; one that begins with "$ " is
+    shown as a command.
     """
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
     data["verify"] = list(verify) or UNVERIFIED
     data["pictures"] = [
-        surface_picture(surface, pictures.surface_svg(surface)) | {"note": _SURFACE} for surface in surfaces
+        surface_picture(surface, pictures.surface_svg(surface)) | {"note": _SURFACE}
+        for surface in surfaces
     ]
     if traces is not None:
-        data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps or Caps())
+        data["explorer"] = question_book(
+            dataset, llms, traces, comparison.plan.seed, caps or Caps()
+        )
     title = f"Methods compared on {comparison.plan.dataset}"
     return html_page(title, _lede(comparison), data, result=_result(comparison))
 
 
 def _evaluations(comparison: Comparison) -> list[Evaluation]:
-    return [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    return [
+        *(point for curve in comparison.curves for point in curve.points),
+        *comparison.baselines,
+    ]
 
 
 def _result(comparison: Comparison) -> list[str]:
-    """The result in two sentences, methods in every second piece: the best at three budgets, and whether methods differ."""
+    """The result in two sentences, methods in every second piece: the best at three budgets, and
+    whether methods differ.
+    """
     if not comparison.curves:
         return []
     scale = page_scale(comparison) if comparison.plan.cost == "usd" else 1
@@ -78,7 +102,10 @@ def _result(comparison: Comparison) -> list[str]:
         pieces[-1] += f"within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{unit}, "
         unit, noise = (
             "",
-            f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')} within noise of it)",
+            (
+                f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')}"
+                " within noise of it)"
+            ),
         )
         if best.chosen is None:
             pieces[-1] += "there is none"
@@ -86,17 +113,27 @@ def _result(comparison: Comparison) -> list[str]:
             pieces[-1] += f"the same{noise}"
         else:
             point, label = named_point(comparison, best.chosen)
-            right = f"{f' ({label})' if label else ''} with {percent(point.accuracy)}\N{NO-BREAK SPACE}% right{noise}"
+            right = (
+                f"{f' ({label})' if label else ''} with"
+                f" {percent(point.accuracy)}\N{NO-BREAK SPACE}% right{noise}"
+            )
             pieces += [best.chosen[0], right]
         before = best
     pieces[-1] += "."
     if comparison.tests:
         level = 1 - comparison.plan.confidence
-        clear = sum(row.p_holm is not None and row.p_holm <= level for row in comparison.differences)
+        clear = sum(
+            row.p_holm is not None and row.p_holm <= level for row in comparison.differences
+        )
         significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
-        pieces[-1] += f" At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')} {significant}."
+        pieces[-1] += (
+            f" At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')}"
+            f" {significant}."
+        )
     if count := len(comparison.unequal_costs):
-        pieces[-1] += f" {counted(count, 'pair')} of methods {'shares' if count == 1 else 'share'} no cost."
+        pieces[-1] += (
+            f" {counted(count, 'pair')} of methods {'shares' if count == 1 else 'share'} no cost."
+        )
     return pieces
 
 
@@ -107,12 +144,19 @@ def _lede(comparison: Comparison) -> list[str]:
     names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
     kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
     methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
-    same = f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of {', '.join(names)}"
+    same = (
+        f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of"
+        f" {', '.join(names)}"
+    )
     return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}."]
 
 
 def _kind(evaluation: Evaluation) -> str:
-    return f"mean over {evaluation.replicates} seeded draws" if evaluation.kind == "seeded" else _KINDS[evaluation.kind]
+    return (
+        f"mean over {evaluation.replicates} seeded draws"
+        if evaluation.kind == "seeded"
+        else _KINDS[evaluation.kind]
+    )
 
 
 def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tuple[str, str]]:
@@ -120,7 +164,9 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     plan, evaluations = comparison.plan, _evaluations(comparison)
     first = evaluations[0] if evaluations else None
     prices = llms[0].prices if llms else None
-    unpriced = "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
+    unpriced = (
+        "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
+    )
     kinds = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
@@ -133,7 +179,10 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
         (
             "intervals",
-            f"{100 * plan.confidence:g} % over questions; for costs, ratios and areas from {plan.resamples:,} resamples",
+            (
+                f"{100 * plan.confidence:g} % over questions; for costs, ratios and areas from"
+                f" {plan.resamples:,} resamples"
+            ),
         ),
         ("feval", version),
     ]
@@ -152,12 +201,21 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
-            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve), "look": places(i)}
+            {
+                "label": curve.label,
+                "llms": curve.entry.llms,
+                "points": _points(curve),
+                "look": places(i),
+            }
             for i, curve in enumerate(comparison.curves)
         ],
         "shapes": page_shapes(),
-        "baselines": [{**_point(one, ""), "label": ", ".join(one.llms)} for one in comparison.baselines],
-        "ceilings": [{"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings],
+        "baselines": [
+            {**_point(one, ""), "label": ", ".join(one.llms)} for one in comparison.baselines
+        ],
+        "ceilings": [
+            {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
+        ],
         "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],
         "tables": page_tables(comparison),
     }

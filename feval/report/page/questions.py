@@ -1,4 +1,6 @@
-"""The questions of a report page: gold, recorded CoTs and what every method did, within limits of size."""
+"""The questions of a report page: gold, recorded CoTs and what every method did, within limits of
+size.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ _ELLIPSIS = " […] "
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits on a page's text: the number of questions, then characters of a question, an answer, a CoT and all CoTs together.
+    """Limits on a page's text: the number of questions, then characters of a question, an answer, a
+    CoT and all CoTs together.
 
-    Of a long CoT its beginning and end are shown; beyond `texts`, only each LLM's first CoTs in draw order have their text. The
-    first `deep` questions have traces with probes, and trees of steps, of each LLM so many.
+    Of a long CoT its beginning and end are shown; beyond `texts`, only each LLM's first CoTs in
+    draw order have their text. The first `deep` questions have traces with probes, and trees of
+    steps, of each LLM so many.
     """
 
     questions: int = 5_000
@@ -40,11 +44,17 @@ class Caps:
     step: int = 240
 
 
-def question_book(dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps) -> dict[str, Any]:
-    """Return the questions of a page, with CoTs and what the methods did in draws of one seed, as JSON values."""
+def question_book(
+    dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps
+) -> dict[str, Any]:
+    """Return the questions of a page, with CoTs and what the methods did in draws of one seed, as
+    JSON values.
+    """
     rows = traces.rows[: caps.questions].tolist()
     draws = [llm.seeded(seed) for llm in llms]
-    trees = [list(llm.pool.channels.scorers()) if llm.pool.channels.has_steps else None for llm in draws]
+    trees = [
+        list(llm.pool.channels.scorers()) if llm.pool.channels.has_steps else None for llm in draws
+    ]
     whole = [llm for llm, scorers in zip(draws, trees, strict=True) if scorers is None]
     orders = [_order(llm, traces.order, np.asarray(rows, np.intp)) for llm in draws]
     texts = _texts_per_pool(whole, rows, caps)
@@ -70,17 +80,21 @@ def _lede(traces: Traces, seed: int) -> str:
         order = f"in one seeded draw (seed {seed}, replicate 0)"
         more = " The results above are means or expectations over draws; this is one of them."
     return (
-        f"What every method did with every question, {order}. Open a question, then choose a method's answer to see which CoTs "
-        f"it drew and where it stopped, or a CoT to read it.{more}"
+        f"What every method did with every question, {order}. Open a question, then choose a"
+        " method's answer to see which CoTs it drew and where it stopped, or a CoT to read"
+        f" it.{more}"
     )
 
 
-def _notes(traces: Traces, rows: list[int], llms: Sequence[LLM], texts: int, caps: Caps) -> list[str]:
+def _notes(
+    traces: Traces, rows: list[int], llms: Sequence[LLM], texts: int, caps: Caps
+) -> list[str]:
     notes = [f"{label} is not followed here: {reason}" for label, reason in traces.missing]
     if len(rows) < traces.judged:
         notes.append(
-            f"The first {len(rows):,} of {traces.judged:,} questions are shown. The results above are over all of them; "
-            "questions.parquet, which `feval compare --out` writes beside this page, has every method's numbers on each."
+            f"The first {len(rows):,} of {traces.judged:,} questions are shown. The results above"
+            " are over all of them; questions.parquet, which `feval compare --out` writes beside"
+            " this page, has every method's numbers on each."
         )
     largest = max((int(llm.pool.sizes.max()) for llm in llms), default=0)
     cut = f"Texts longer than {caps.cot} characters are cut in the middle"
@@ -106,9 +120,13 @@ def _order(llm: LLM, order: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]
 
 
 def _texts_per_pool(llms: Sequence[LLM], rows: list[int], caps: Caps) -> int:
-    """Number of CoTs per pool that have their text in the page, from the lengths on a sample of the questions."""
+    """Number of CoTs per pool that have their text in the page, from the lengths on a sample of the
+    questions.
+    """
     sampled = rows[:: max(1, len(rows) // 16)]
-    lengths = [min(len(text or ""), caps.cot) for llm in llms for row in sampled for text in llm.texts(row)]
+    lengths = [
+        min(len(text or ""), caps.cot) for llm in llms for row in sampled for text in llm.texts(row)
+    ]
     if not lengths:
         return 0
     each = max(1.0, sum(lengths) / len(lengths)) * len(rows) * len(llms)
@@ -133,13 +151,21 @@ def _question(
         "c": [[cut(label, caps.answer), cut(text, caps.cot)] for label, text in entry.choices],
         "a": [cut(answer, caps.answer) for answer in dataset.candidates(row)],
         "k": int(dataset.gold[row]),
-        "d": [_pool(llm, order[place].tolist(), row, texts, caps) for llm, order in zip(llms, orders, strict=True)],
-        "m": [[[int(t.answer[place]), *t.cots[:, place].tolist()] for t in curve] for curve in traces.curves],
+        "d": [
+            _pool(llm, order[place].tolist(), row, texts, caps)
+            for llm, order in zip(llms, orders, strict=True)
+        ],
+        "m": [
+            [[int(t.answer[place]), *t.cots[:, place].tolist()] for t in curve]
+            for curve in traces.curves
+        ],
     }
 
 
 def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list[Any]:
-    """Codes, output tokens and texts of a pool in draw order, then the CoTs beyond the smallest pool."""
+    """Codes, output tokens and texts of a pool in draw order, then the CoTs beyond the smallest
+    pool.
+    """
     if llm.pool.channels.has_steps:
         return []
     size = int(llm.pool.sizes[row])
@@ -156,13 +182,27 @@ def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list
 
 
 def _depth(
-    llms: Sequence[LLM], traces: Traces, orders: Sequence[npt.NDArray[Any]], place: int, row: int, caps: Caps
+    llms: Sequence[LLM],
+    traces: Traces,
+    orders: Sequence[npt.NDArray[Any]],
+    place: int,
+    row: int,
+    caps: Caps,
 ) -> dict[str, Any]:
-    """By LLM, its traces with their probes or its tree; by method, point and LLM, tokens of each trace or the steps taken."""
+    """By LLM, its traces with their probes or its tree; by method, point and LLM, tokens of each
+    trace or the steps taken.
+    """
     if not any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms):
         return {}
     grown = [
-        [dict(zip(trace.llms, trace.grown[place], strict=True)) if place < len(trace.grown) else {} for trace in curve]
+        [
+            (
+                dict(zip(trace.llms, trace.grown[place], strict=True))
+                if place < len(trace.grown)
+                else {}
+            )
+            for trace in curve
+        ]
         for curve in traces.curves
     ]
     content: list[Any] = []
@@ -177,13 +217,18 @@ def _depth(
         places, texts = shown_steps(llm, row, taken, caps.steps), llm.texts(row)
         sent = llm.messages(row) or [None] * len(texts)
         words = [
-            turn_text(said(sent[step]), None if (text := texts[step]) is None else cut(text, caps.step, ends=True))
+            turn_text(
+                said(sent[step]),
+                None if (text := texts[step]) is None else cut(text, caps.step, ends=True),
+            )
             for step in places
         ]
         steps.append({step: number for number, step in enumerate(places)})
         content.append(tree(llm, row, places, words))
 
-    def shown(own: Sequence[tuple[int, int]] | None, numbers: dict[int, int] | None) -> list[int] | None:
+    def shown(
+        own: Sequence[tuple[int, int]] | None, numbers: dict[int, int] | None
+    ) -> list[int] | None:
         if own is None:
             return None
         if numbers is None:
@@ -191,7 +236,10 @@ def _depth(
         return [numbers[step] for step, _ in own if step in numbers]
 
     reached = [
-        [[shown(each.get(llm.name), own) for llm, own in zip(llms, steps, strict=True)] for each in curve]
+        [
+            [shown(each.get(llm.name), own) for llm, own in zip(llms, steps, strict=True)]
+            for each in curve
+        ]
         for curve in grown
     ]
     return {"t": content, "r": reached}
@@ -201,13 +249,13 @@ def _depth_notes(llms: Sequence[LLM], caps: Caps) -> list[str]:
     notes = []
     if any(llm.pool.channels.has_probes for llm in llms):
         notes.append(
-            f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with their probes, and where "
-            "methods stopped them."
+            f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with"
+            " their probes, and where methods stopped them."
         )
     if any(llm.pool.channels.has_steps for llm in llms):
         notes.append(
-            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that methods took; texts "
-            f"longer than {caps.step} characters are cut in the middle."
+            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that"
+            f" methods took; texts longer than {caps.step} characters are cut in the middle."
         )
     return notes
 

@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 def surface_picture(surface: Surface, svg: bytes) -> dict[str, str]:
     """Return the picture as an address that holds all of it, and what it shows in words."""
     drawn = b64encode(svg).decode()
-    words = f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and tokens of each"
+    words = (
+        f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and"
+        " tokens of each"
+    )
     return {"src": f"data:image/svg+xml;base64,{drawn}", "alt": words}
 
 
 def surface_page(surface: Surface, svg: bytes, verify: Sequence[str] = ()) -> str:
-    """Return a surface with its picture as an HTML page, to be written as UTF-8; `verify` says how to check its receipt."""
+    """Return a surface with its picture as an HTML page, to be written as UTF-8; `verify` says how
+    to check its receipt.
+    """
     lede = (
-        f"Accuracy of votes of {surface.llm} over n traces that are each cut after so many tokens, for all n and tokens. It is "
-        "exact: an expectation over all draws."
+        f"Accuracy of votes of {surface.llm} over n traces that are each cut after so many tokens,"
+        " for all n and tokens. It is exact: an expectation over all draws."
     )
     data = {name: [] for name in ("axes", "curves", "baselines", "ceilings", "frontier")} | {
         "pictures": [surface_picture(surface, svg)],
@@ -81,8 +86,10 @@ def _frontier(surface: Surface) -> dict[str, Any]:
         "id": "frontier",
         "link": "Frontier",
         "title": "Pareto frontier",
-        "intro": f"The {len(points):,} of {len(surface.points):,} points that no other point matches at the same cost or less; "
-        "surface.csv has all. Press a heading to sort.",
+        "intro": (
+            f"The {len(points):,} of {len(surface.points):,} points that no other point matches at"
+            " the same cost or less; surface.csv has all. Press a heading to sort."
+        ),
         "columns": [{"name": name, "number": True} for name in names],
         "rows": [cells(point) for point in points],
         "notes": list(surface.warnings),

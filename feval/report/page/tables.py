@@ -17,7 +17,13 @@ from feval.report.tables.comparisons import (
     ranked_at,
     within_noise,
 )
-from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words, questions_of, usd_scale
+from feval.report.tables.cost_axes import (
+    OTHER_COSTS,
+    cost_decimals,
+    cost_words,
+    questions_of,
+    usd_scale,
+)
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import cost_mark, per_round_column
 from feval.report.text import (
@@ -39,10 +45,16 @@ if TYPE_CHECKING:
 
 Cell = str | dict[str, Any] | None
 _MEANINGS = {
-    "on the frontier, % of resamples": "in how many resampled sets of questions no other point is as cheap and as accurate",
+    "on the frontier, % of resamples": (
+        "in how many resampled sets of questions no other point is as cheap and as accurate"
+    ),
     "p (Holm)": "p, adjusted for all differences that are tested together",
-    "reversed, % of resamples": "in how many resampled sets of questions the other method is the more accurate one",
-    "not reached, % of resamples": "in how many resampled sets of questions the curve stays below this accuracy",
+    "reversed, % of resamples": (
+        "in how many resampled sets of questions the other method is the more accurate one"
+    ),
+    "not reached, % of resamples": (
+        "in how many resampled sets of questions the curve stays below this accuracy"
+    ),
     "first, % of resamples": "in how many resampled sets of questions no other method is stronger",
 }
 """What a heading means, shown when a pointer rests on it."""
@@ -87,7 +99,9 @@ def _table(
     notes: Sequence[str] = (),
     pairs: str | None = None,
 ) -> dict[str, Any]:
-    """A table; columns that begin with "#" hold numbers, and a long table shows the pairs of method `pairs` first."""
+    """A table; columns that begin with "#" hold numbers, and a long table shows the pairs of method
+    `pairs` first.
+    """
     names = [column.removeprefix("#") for column in columns]
     heads = [
         {"name": name, "number": column.startswith("#"), "title": _MEANINGS.get(name)}
@@ -123,14 +137,19 @@ def _count(value: float | None, decimals: int = 2) -> Cell:
 
 def page_scale(comparison: Comparison) -> int:
     """Return for how many questions the page writes USD, see `usd_scale`."""
-    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    points = [
+        *(point for curve in comparison.curves for point in curve.points),
+        *comparison.baselines,
+    ]
     return usd_scale(point.usd_per_question for point in points)
 
 
 def _costs(
     comparison: Comparison, values: Iterable[float | None]
 ) -> tuple[str, Callable[..., str], Callable[..., Cell]]:
-    """Unit of the plan's costs, and functions that write them as text and as cells, with equal decimals."""
+    """Unit of the plan's costs, and functions that write them as text and as cells, with equal
+    decimals.
+    """
     name = comparison.plan.cost
     scale = page_scale(comparison) if name == "usd" else 1
     decimals = cost_decimals(name, (scale * value for value in values if value))
@@ -151,7 +170,9 @@ def _p_value(share: float | None) -> Cell:
 def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
     """Label, budget and evaluation of every point of a method."""
     return [
-        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
+        (curve.label, budget_label(curve.entry, point), point)
+        for curve in comparison.curves
+        for point in curve.points
     ]
 
 
@@ -160,12 +181,16 @@ def _best(comparison: Comparison) -> dict[str, Any]:
     rows: list[Sequence[Cell]] = []
     for best in comparison.best:
         if best.chosen is None:
-            rows.append((cost(best.budget), "none is as cheap", "", *(_cell("-", None) for _ in "123"), ""))
+            rows.append(
+                (cost(best.budget), "none is as cheap", "", *(_cell("-", None) for _ in "123"), "")
+            )
             continue
         point, budget = named_point(comparison, best.chosen)
         interval = _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low)
         numbers = (_percent(point.accuracy), interval, _count(best.settings, 0))
-        rows.append((cost(best.budget), best.chosen[0], budget, *numbers, within_noise(comparison, best)))
+        rows.append(
+            (cost(best.budget), best.chosen[0], budget, *numbers, within_noise(comparison, best))
+        )
     columns = (
         f"#up to {unit}",
         "method",
@@ -186,10 +211,18 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     own = comparison.plan.cost in OTHER_COSTS
-    own_unit, _, own_cost = _costs(comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points))
+    own_unit, _, own_cost = _costs(
+        comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points)
+    )
     usd = f"USD / {questions_of(scale)}"
     dollars = any(point.usd_per_question is not None for _, _, point in points)
-    costs = (*((f"#{usd}",) if dollars else ()), "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
+    costs = (
+        *((f"#{usd}",) if dollars else ()),
+        "#tokens",
+        "#CoTs",
+        "#calls",
+        *((f"#{own_unit}",) if own else ()),
+    )
     if by_round:
         costs = (*costs, f"#{by_round.replace('USD/question', usd)}")
     columns = (
@@ -234,7 +267,9 @@ def _scaled(usd: float | None, scale: int) -> float | None:
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
     points = [each for each in _points(comparison) if None not in each[2].errors().values()]
-    rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in points]
+    rows = [
+        (label, budget, *map(_percent, point.errors().values())) for label, budget, point in points
+    ]
     notes = [
         estimate_note(f"{label} {budget}", point.errors_estimate)
         for label, budget, point in points
@@ -242,7 +277,15 @@ def _errors(comparison: Comparison) -> dict[str, Any]:
     ]
     intro = "Wrong answers in percent of all questions."
     columns = ("method", "budget", *(f"#{name}" for name in ERROR_COLUMNS))
-    return _table("errors", "Errors", "How wrong answers came about", intro, columns, rows, [*ERROR_NOTES, *notes])
+    return _table(
+        "errors",
+        "Errors",
+        "How wrong answers came about",
+        intro,
+        columns,
+        rows,
+        [*ERROR_NOTES, *notes],
+    )
 
 
 def _interval(comparison: Comparison) -> str:
@@ -256,7 +299,9 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
     for point in comparison.frontier:
         curve = curves[point.label]
         budget = budget_label(curve.entry, curve.points[point.point])
-        rows.append((point.label, budget, cost(point.cost), _percent(point.accuracy), _percent(point.stays)))
+        rows.append(
+            (point.label, budget, cost(point.cost), _percent(point.accuracy), _percent(point.stays))
+        )
     columns = ("method", "budget", f"#{unit}", "#accuracy %", "#on the frontier, % of resamples")
     intro = "Points that no other point matches at the same cost or less."
     return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
@@ -264,8 +309,9 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
 
 def _differences(comparison: Comparison) -> dict[str, Any]:
     intro = (
-        "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
-        "dot: the interval leaves 0 out; where nothing was tested the dot is open."
+        "Accuracy of one method minus another's, in percentage points, at the same cost and on the"
+        " same questions. A filled dot: the interval leaves 0 out; where nothing was tested the dot"
+        " is open."
     )
     note = "Between two budgets a curve is taken to be linear in the logarithm of its cost."
     unit, _, cost = _costs(comparison, (row.cost_a for row in comparison.differences))
@@ -275,7 +321,9 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
 
 
 def _unequal_costs(comparison: Comparison) -> dict[str, Any]:
-    unit, _, cost = _costs(comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b)))
+    unit, _, cost = _costs(
+        comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b))
+    )
     cells = [(row, (cost(row.cost_a), cost(row.cost_b))) for row in comparison.unequal_costs]
     named = ("unequal-costs", "At unequal cost", UNEQUAL_COSTS, NO_SHARED_COST)
     return _difference_table(comparison, named, (f"#first, {unit}", f"#second, {unit}"), cells)
@@ -297,10 +345,17 @@ def _difference_table(
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
-                "{} ({} to {})".format(*(signed_points(x, small=False) for x in (row.difference, row.low, row.high))),
+                "{} ({} to {})".format(
+                    *(signed_points(x, small=False) for x in (row.difference, row.low, row.high))
+                ),
                 row.difference,
             ),
-            {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},
+            {
+                "t": "",
+                "s": row.difference,
+                "i": [row.low, row.difference, row.high],
+                "open": row.untested is not None,
+            },
             _p_value(row.p_value),
             _p_value(row.p_holm),
             _percent(row.flips),
@@ -309,21 +364,36 @@ def _difference_table(
     ]
     difference = (f"#difference ({interval_name(comparison.plan.confidence)})", "#around 0")
     accuracies = (*costs, "#first %", "#second %")
-    columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#reversed, % of resamples")
+    columns = (
+        "first",
+        "second",
+        *accuracies,
+        *difference,
+        "#p",
+        "#p (Holm)",
+        "#reversed, % of resamples",
+    )
     tests = sum(row.p_value is not None for row, _ in cells)
     least = comparison.least_p(tests)
-    floor = f", and {plain_number(least)} is the least it can be with so many questions" if least >= 0.001 else ""
+    floor = (
+        f", and {plain_number(least)} is the least it can be with so many questions"
+        if least >= 0.001
+        else ""
+    )
     tested = (
-        "Intervals and p come from the questions' differences, two imaginary ones among them, reversals from "
-        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {counted(tests, 'difference')} "
-        f"{'is' if tests == 1 else 'are'} tested together: p (Holm) is adjusted for that{floor}."
+        "Intervals and p come from the questions' differences, two imaginary ones among them,"
+        f" reversals from {comparison.plan.resamples:,} bootstrap resamples of questions."
+        f" {counted(tests, 'difference')} {'is' if tests == 1 else 'are'} tested together: p (Holm)"
+        f" is adjusted for that{floor}."
     )
     untested = dict.fromkeys(f"No p value: {row.untested}" for row, _ in cells if row.untested)
     return _table(*named, columns, rows, (tested, *untested, *notes), _strongest(comparison))
 
 
 def _savings(comparison: Comparison) -> dict[str, Any]:
-    unit, _, cost = _costs(comparison, (end for row in comparison.savings for end in (row.cost_a, row.cost_b)))
+    unit, _, cost = _costs(
+        comparison, (end for row in comparison.savings for end in (row.cost_a, row.cost_b))
+    )
     rows = [
         (
             row.a,
@@ -331,9 +401,13 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
             _percent(row.accuracy),
             cost(row.cost_a, "never"),
             cost(row.cost_b, "never"),
-            _cell("-" if row.ratio is None else _saved(row.ratio), None if row.ratio is None else 1 - row.ratio),
             _cell(
-                _savings_range(row.ratio_low, row.ratio_high), None if row.ratio_high is None else 1 - row.ratio_high
+                "-" if row.ratio is None else _saved(row.ratio),
+                None if row.ratio is None else 1 - row.ratio,
+            ),
+            _cell(
+                _savings_range(row.ratio_low, row.ratio_high),
+                None if row.ratio_high is None else 1 - row.ratio_high,
             ),
         )
         for row in comparison.savings
@@ -341,12 +415,14 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
     costs = (f"#first, {unit}", f"#second, {unit}")
     columns = ("first", "second", "#at accuracy %", *costs, "#first saves", _interval(comparison))
     intro = (
-        "What the first method saves of the second's cost at the same accuracy; below 0 it costs more, and above the double it "
-        "is said how many times the second's cost."
+        "What the first method saves of the second's cost at the same accuracy; below 0 it costs"
+        " more, and above the double it is said how many times the second's cost."
     )
     notes = ["never: the curve does not reach that accuracy."]
     best = _strongest(comparison)
-    return _table("savings", "Savings", "Savings at equal accuracy", intro, columns, rows, notes, best)
+    return _table(
+        "savings", "Savings", "Savings at equal accuracy", intro, columns, rows, notes, best
+    )
 
 
 def _savings_range(low: float | None, high: float | None) -> str:
@@ -368,12 +444,21 @@ def _reaches(comparison: Comparison) -> dict[str, Any]:
             row.label,
             _percent(row.accuracy),
             cost(row.cost, "never"),
-            _cell(" to ".join(written(end, "never") for end in (row.cost_low, row.cost_high)), row.cost_low),
+            _cell(
+                " to ".join(written(end, "never") for end in (row.cost_low, row.cost_high)),
+                row.cost_low,
+            ),
             _percent(row.never),
         )
         for row in comparison.reaches
     ]
-    columns = ("method", "#accuracy %", f"#{unit}", _interval(comparison), "#not reached, % of resamples")
+    columns = (
+        "method",
+        "#accuracy %",
+        f"#{unit}",
+        _interval(comparison),
+        "#not reached, % of resamples",
+    )
     return _table("reaches", "Cost to reach", "Cost to reach an accuracy", "", columns, rows)
 
 
@@ -394,7 +479,10 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
     strength = (f"#strength ({interval_name(comparison.plan.confidence)})", "#around 0")
     columns = ("method", "#rank", f"#{unit}", "#accuracy %", *strength, "#first, % of resamples")
     where = ranked_at(comparison)
-    intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
+    intro = (
+        f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the"
+        " methods."
+    )
     return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
 
 
@@ -403,7 +491,9 @@ def _areas(comparison: Comparison) -> dict[str, Any]:
         (row.label, _percent(row.area), _cell(percents(row.area_low, row.area_high), row.area_low))
         for row in comparison.areas
     ]
-    unit, written, _ = _costs(comparison, (end for row in comparison.areas for end in (row.low_cost, row.high_cost)))
+    unit, written, _ = _costs(
+        comparison, (end for row in comparison.areas for end in (row.low_cost, row.high_cost))
+    )
     of = f" {area_range(comparison, written, unit)}" if rows else ""
     intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
     columns = ("method", "#area %", _interval(comparison))
@@ -412,5 +502,8 @@ def _areas(comparison: Comparison) -> dict[str, Any]:
 
 def _missing(comparison: Comparison) -> dict[str, Any]:
     rows = [(missing.label, missing.reason) for missing in comparison.missing]
-    intro = "What was asked for and could not be evaluated; everything else on this page is not affected by it."
+    intro = (
+        "What was asked for and could not be evaluated; everything else on this page is not"
+        " affected by it."
+    )
     return _table("missing", "Missing", "What is missing", intro, ("method", "reason"), rows)

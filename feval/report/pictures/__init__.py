@@ -1,4 +1,6 @@
-"""Pictures as PNG and SVG, and on axes (`plot_...`). Matplotlib is loaded when one of these names is first used."""
+"""Pictures as PNG and SVG, and on axes (`plot_...`). Matplotlib is loaded when one of these names
+is first used.
+"""
 
 from __future__ import annotations
 

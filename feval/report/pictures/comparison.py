@@ -1,4 +1,6 @@
-"""`comparison.png` and `comparison.svg`: the methods of a comparison, cost against accuracy, the same bytes every time."""
+"""`comparison.png` and `comparison.svg`: the methods of a comparison, cost against accuracy, the
+same bytes every time.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,12 @@ Places = npt.NDArray[np.float64]
 
 _GREY = "#777777"
 _INK = "#222222"
-_CEILINGS: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_CEILINGS: tuple[Any, ...] = (
+    (0, (5, 2)),
+    (0, (1, 1.6)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
 _HOLLOW: dict[str, Any] = {
     "linestyle": "",
     "marker": "o",
@@ -64,8 +71,9 @@ _LEAST_BAND = 2
 def comparison_png(comparison: Comparison) -> bytes:
     """Draw a comparison of one curve or more and return the PNG's bytes.
 
-    One line per method, of four and fewer with its confidence band; a hollow circle for a single call of each LLM; the Pareto
-    frontier as steps; the pass@n ceiling of each LLM in grey. The legend is below the axes.
+    One line per method, of four and fewer with its confidence band; a hollow circle for a single
+    call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in grey. The
+    legend is below the axes.
     """
     return png(lambda: _figure(comparison))
 
@@ -134,14 +142,31 @@ def _draw_ceiling(axes: Axes, ceiling: MethodCurve, axis: str, position: int) ->
     points = _placed(ceiling.points, axis)
     x, y = [place for place, _ in points], [100 * point.accuracy for _, point in points]
     alone: dict[str, Any] = {"marker": "_", "markersize": 10} if len(points) == 1 else {}
-    axes.plot(x, y, color=_GREY, linewidth=1.2, linestyle=_CEILINGS[position % len(_CEILINGS)], zorder=3, **alone)
+    axes.plot(
+        x,
+        y,
+        color=_GREY,
+        linewidth=1.2,
+        linestyle=_CEILINGS[position % len(_CEILINGS)],
+        zorder=3,
+        **alone,
+    )
 
 
 def _draw_frontier(axes: Axes, comparison: Comparison) -> None:
-    corners = [(point.cost, 100 * point.accuracy) for point in comparison.frontier if point.cost > 0]
+    corners = [
+        (point.cost, 100 * point.accuracy) for point in comparison.frontier if point.cost > 0
+    ]
     if corners:
         corners.append((axes.get_xlim()[1], corners[-1][1]))
-        axes.plot(*zip(*corners, strict=True), color=_INK, linewidth=0.9, alpha=0.75, drawstyle="steps-post", zorder=4)
+        axes.plot(
+            *zip(*corners, strict=True),
+            color=_INK,
+            linewidth=0.9,
+            alpha=0.75,
+            drawstyle="steps-post",
+            zorder=4,
+        )
 
 
 def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
@@ -177,14 +202,17 @@ def _crowd(axes: Axes, comparison: Comparison) -> Places:
             corners = axes.transData.transform(points) / _pixels(axes)
             shares = np.linspace(0, 1, 25)[:, None, None]
             places.append((corners[:-1] * (1 - shares) + corners[1:] * shares).reshape(-1, 2))
-            places.append(np.repeat(corners, 12, axis=0))  # a marker weighs more than a piece of line
+            # a marker weighs more than a piece of line
+            places.append(np.repeat(corners, 12, axis=0))
     return np.concatenate(places)
 
 
 def _quiet_place(
     axes: Axes, at: tuple[float, float], length: float, crowd: Places
 ) -> tuple[tuple[float, float], Places]:
-    """Offset of a name's left end from its point (in points) where it hides least, and the crowd including it."""
+    """Offset of a name's left end from its point (in points) where it hides least, and the crowd
+    including it.
+    """
     origin = axes.transData.transform(at) / _pixels(axes)
     box = axes.get_window_extent()
     ends = np.array([[box.x0, box.y0], [box.x1, box.y1]]) / _pixels(axes)
@@ -196,7 +224,10 @@ def _quiet_place(
         return 1e6 * outside + float(((crowd > low) & (crowd < high)).all(axis=1).sum())
 
     ups = (-11, 11, -20, 20, -29, 29)
-    offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
+    offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [
+        (8, 0),
+        (-length - 7, 0),
+    ]
     best = min(offsets, key=hidden)
     along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
     return best, np.concatenate([crowd, np.repeat(along + origin + best, 5, axis=0)])
@@ -210,7 +241,8 @@ def _pixels(axes: Axes) -> float:
 def _frame(axes: Axes, comparison: Comparison) -> None:
     curves = [*comparison.curves, *comparison.ceilings]
     points = _placed(
-        [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.cost
+        [*(point for curve in curves for point in curve.points), *comparison.baselines],
+        comparison.plan.cost,
     )
     label = cost_words(comparison.plan.cost, comparison.timing)[0]
     axes.set_xlabel(f"{label}{cost_mark(label, comparison.counters)} (log scale)")
@@ -220,7 +252,10 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.05
     log_axis(axes, low / margin, high * margin, usd=comparison.plan.cost == "usd")
-    ends = [band_ends(point) if _has_bands(comparison) else (100 * point.accuracy,) * 2 for _, point in points]
+    ends = [
+        band_ends(point) if _has_bands(comparison) else (100 * point.accuracy,) * 2
+        for _, point in points
+    ]
     bottom, top = min(low for low, _ in ends), max(high for _, high in ends)
     room = vertical_room(bottom, top, 0.05 if _has_bands(comparison) else 0.1)
     axes.set_ylim(max(bottom - room, -1), min(top + room, 101))
@@ -230,9 +265,14 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
 def _title(axes: Axes, comparison: Comparison) -> None:
     first = comparison.curves[0].points[0]
     kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
-    seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
+    seeded = (
+        f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})"
+        if "seeded" in kinds
+        else ""
+    )
     prices = price_words(
-        first.prices, (point.usd_per_question for curve in comparison.curves for point in curve.points)
+        first.prices,
+        (point.usd_per_question for curve in comparison.curves for point in curve.points),
     )
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
@@ -249,16 +289,31 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
-        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8, linestyle=dashes(position))
+        handle = Line2D(
+            [],
+            [],
+            color=colour,
+            marker=marker,
+            markersize=5,
+            linewidth=1.8,
+            linestyle=dashes(position),
+        )
         entries[legend_label(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         style = _CEILINGS[position % len(_CEILINGS)]
-        name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
-        entries[legend_label(name, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
+        name = (
+            "pass@n of"
+            f" {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"  # noqa: E501
+        )
+        entries[legend_label(name, entries)] = Line2D(
+            [], [], color=_GREY, linestyle=style, linewidth=1.2
+        )
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:
         entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
     if _has_bands(comparison):
-        entries[interval_name(comparison.plan.confidence)] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+        entries[interval_name(comparison.plan.confidence)] = Patch(
+            facecolor="#666666", alpha=0.25, linewidth=0
+        )
     return entries

@@ -10,7 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from feval.forecast.coupling_results import Coupling
-from feval.report.pictures.drawing import DASHED, heading, legend_below, log_ticks, look, new_figure, png, shortened
+from feval.report.pictures.drawing import (
+    DASHED,
+    heading,
+    legend_below,
+    log_ticks,
+    look,
+    new_figure,
+    png,
+    shortened,
+)
 from feval.report.tables.coupled import short_names
 from feval.report.text import counted, plain_number
 
@@ -19,7 +28,8 @@ _WIDTH = 9.6
 
 
 def coupling_png(coupling: Coupling) -> bytes:
-    """Draw covariances, variances with the diagonal, errors against samples and win-rates, and return the PNG's bytes.
+    """Draw covariances, variances with the diagonal, errors against samples and win-rates, and
+    return the PNG's bytes.
 
     Without golds, win-rates only.
     """
@@ -35,7 +45,10 @@ def _figure(coupling: Coupling) -> Figure:
         _variances(panels[0, 1], coupling)
         _errors(panels[1, 0], coupling)
         _winrates(panels[1, 1], coupling)
-        names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in coupling.covariances]
+        names = [
+            shortened(f"{short[first]} - {short[second]}", 60)
+            for first, second in coupling.covariances
+        ]
         figure.legend(handles, names, **legend_below(names))
     else:  # without golds
         _winrates(figure.subplots(), coupling)
@@ -58,7 +71,9 @@ def _covariances(axes: Axes, coupling: Coupling) -> list[Any]:
         colour, _ = look(position)
         shares = np.histogram(covariances, edges)[0] / len(covariances)
         handles.append(axes.stairs(100 * shares, edges, color=colour, linewidth=1.4, zorder=3))
-        axes.axvline(float(covariances.mean()), color=colour, linestyle=DASHED, linewidth=1.1, zorder=4)
+        axes.axvline(
+            float(covariances.mean()), color=colour, linestyle=DASHED, linewidth=1.1, zorder=4
+        )
     axes.axvline(0.0, color=_GREY, linewidth=0.8, zorder=1)
     axes.set_xlabel("covariance of being right, within a question")
     axes.set_ylabel("questions, %")
@@ -67,7 +82,9 @@ def _covariances(axes: Axes, coupling: Coupling) -> list[Any]:
     axes.set_yticks([0, 1, 10, 100])
     axes.yaxis.set_major_formatter(lambda value, _: plain_number(value))
     heading(
-        axes, "Covariance under shared noise", ("dashed: mean over questions", "step height on a log scale above 1 %")
+        axes,
+        "Covariance under shared noise",
+        ("dashed: mean over questions", "step height on a log scale above 1 %"),
     )
     return handles
 
@@ -82,11 +99,25 @@ def _variances(axes: Axes, coupling: Coupling) -> None:
         aside = (position - (len(coupling.variances) - 1) / 2) * 0.013 * top
         sizes = 4 + 500 * counts / counts.sum()
         axes.scatter(
-            points[0] + aside, points[1], s=sizes, color=colour, marker=marker, alpha=0.55, linewidth=0, zorder=3
+            points[0] + aside,
+            points[1],
+            s=sizes,
+            color=colour,
+            marker=marker,
+            alpha=0.55,
+            linewidth=0,
+            zorder=3,
         )
         mean = variances.mean(axis=1)
         axes.scatter(
-            [mean[0]], [mean[1]], s=60, color=colour, marker=marker, edgecolor="black", linewidth=0.9, zorder=5
+            [mean[0]],
+            [mean[1]],
+            s=60,
+            color=colour,
+            marker=marker,
+            edgecolor="black",
+            linewidth=0.9,
+            zorder=5,
         )
     axes.set_xlim(-0.06 * top, top)
     axes.set_ylim(-0.06 * top, top)
@@ -108,7 +139,14 @@ def _errors(axes: Axes, coupling: Coupling) -> None:
     for position, curve in enumerate(coupling.curves.values()):
         colour, _ = look(position)
         axes.plot(curve.samples, curve.coupled, color=colour, linewidth=1.6, zorder=4)
-        axes.plot(curve.samples, curve.independent, color=colour, linewidth=1.3, linestyle=DASHED, zorder=3)
+        axes.plot(
+            curve.samples,
+            curve.independent,
+            color=colour,
+            linewidth=1.3,
+            linestyle=DASHED,
+            zorder=3,
+        )
         sizes += curve.samples
         errors += [error for error in (*curve.coupled, *curve.independent) if error > 0]
     axes.set_xscale("log")
@@ -130,20 +168,29 @@ def _errors(axes: Axes, coupling: Coupling) -> None:
 
 def _winrates(axes: Axes, coupling: Coupling) -> None:
     count = len(coupling.llms)
-    for half, (offset, face, label) in enumerate([(-0.14, "black", "coupled"), (0.14, "white", "independent")]):
+    for half, (offset, face, label) in enumerate(
+        [(-0.14, "black", "coupled"), (0.14, "white", "independent")]
+    ):
         entries = coupling.ranking[half * count : (half + 1) * count]
         places = np.arange(count) + offset
         rates = np.array([100 * entry.winrate for entry in entries])
-        ends = np.array([[100 * (e.winrate - e.low), 100 * (e.high - e.winrate)] for e in entries]).T
+        ends = np.array(
+            [[100 * (e.winrate - e.low), 100 * (e.high - e.winrate)] for e in entries]
+        ).T
         axes.errorbar(
-            rates, places, xerr=np.maximum(ends, 0), fmt="o", color="black", markerfacecolor=face, markersize=5,
+            rates, places, xerr=np.maximum(ends, 0), fmt="o", color="black", markerfacecolor=face,
+            markersize=5,
             linewidth=1.2, capsize=2.5, label=label, zorder=3,
         )  # fmt: skip
-    axes.set_yticks(np.arange(count), [shortened(name, 30) for name in short_names(coupling.llms).values()])
+    axes.set_yticks(
+        np.arange(count), [shortened(name, 30) for name in short_names(coupling.llms).values()]
+    )
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_xlabel("average win-rate, %")
     axes.legend(loc="best")
     evidence = counted(coupling.ranked_questions, "question")
     heading(
-        axes, f"Win-rates by {coupling.compared_by}", (f"{evidence}; intervals: {100 * coupling.confidence:g} %", "")
+        axes,
+        f"Win-rates by {coupling.compared_by}",
+        (f"{evidence}; intervals: {100 * coupling.confidence:g} %", ""),
     )

@@ -61,16 +61,21 @@ class _Axis:
 
 _AXES = (
     _Axis("usd_per_question", "mean USD per question (log scale)"),
-    _Axis("tokens_per_question", "mean tokens per question, prompt + output (log scale); USD not known"),
+    _Axis(
+        "tokens_per_question",
+        "mean tokens per question, prompt + output (log scale); USD not known",
+    ),
     _Axis("n", "{field} (log scale); cost not known"),
 )
 
 
 def curves_png(curves: Sequence[Curve], *, dpi: int = 200) -> bytes:
-    """Draw cost against accuracy of one method on one dataset, one line per LLM, and return the PNG's bytes.
+    """Draw cost against accuracy of one method on one dataset, one line per LLM, and return the
+    PNG's bytes.
 
-    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
-    ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis shows tokens instead of USD.
+    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted
+    baseline to its right; pass@n, the ceiling of every method that picks among n CoTs, is dashed.
+    If an LLM has no price, the axis shows tokens instead of USD.
     """
     return png(lambda: _figure(curves), dpi)
 
@@ -81,10 +86,11 @@ def curves_svg(curves: Sequence[Curve]) -> bytes:
 
 
 def curve_panels_png(panels: Sequence[Sequence[Curve]]) -> bytes:
-    """Draw cost against accuracy with a panel for the curves of each dataset, and return the PNG's bytes.
+    """Draw cost against accuracy with a panel for the curves of each dataset, and return the PNG's
+    bytes.
 
-    An LLM has the same colour and marker in every panel, at its first point (hollow) and its last. Bands and ceilings are left
-    out; `curves_png` has them.
+    An LLM has the same colour and marker in every panel, at its first point (hollow) and its last.
+    Bands and ceilings are left out; `curves_png` has them.
     """
     return png(lambda: _panels(panels), 160)
 
@@ -95,7 +101,12 @@ def _panels(panels: Sequence[Sequence[Curve]]) -> Figure:
     figure = new_figure(_PANELS_WIDTH, 0.78 * _PANELS_WIDTH / columns * rows + 0.6)
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     axis = _horizontal([curve for curves in panels for curve in curves])
-    places = {llm: place for place, llm in enumerate(dict.fromkeys(curve.llm for curves in panels for curve in curves))}
+    places = {
+        llm: place
+        for place, llm in enumerate(
+            dict.fromkeys(curve.llm for curves in panels for curve in curves)
+        )
+    }
     for place, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
         _draw_panel(axes, curves, axis, places)
         if place + columns < len(panels):  # a panel stands below it
@@ -104,19 +115,35 @@ def _panels(panels: Sequence[Sequence[Curve]]) -> Figure:
             axes.set_ylabel("")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    handles = [Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9) for c, m in map(look, places.values())]
+    handles = [
+        Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9)
+        for c, m in map(look, places.values())
+    ]
     labels = [legend_label(llm) for llm in places]
     fitting = int(_LETTERS_PER_INCH * _PANELS_WIDTH) // (9 + max(map(len, labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(columns, fitting)))
     return figure
 
 
-def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mapping[str, int]) -> None:
+def _draw_panel(
+    axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mapping[str, int]
+) -> None:
     for curve in curves:
         colour, marker = look(places[curve.llm])
-        x, y = [axis.of(point) for point in curve.points], [100 * point.accuracy for point in curve.points]
+        x, y = (
+            [axis.of(point) for point in curve.points],
+            [100 * point.accuracy for point in curve.points],
+        )
         axes.plot(x, y, color=colour, linewidth=1.6, zorder=3)
-        axes.plot(x[:1], y[:1], color=colour, marker=marker, markersize=4, markerfacecolor="white", zorder=4)
+        axes.plot(
+            x[:1],
+            y[:1],
+            color=colour,
+            marker=marker,
+            markersize=4,
+            markerfacecolor="white",
+            zorder=4,
+        )
         axes.plot(x[-1:], y[-1:], color=colour, marker=marker, markersize=4, zorder=5)
     points = [point for curve in curves for point in curve.points]
     _frame_horizontal(axes, axis, [axis.of(point) for point in points], curves[0].field)
@@ -133,14 +160,23 @@ _DRAWN: WeakKeyDictionary[Axes, tuple[list[Curve], list[Artist]]] = WeakKeyDicti
 
 
 def plot_curve(curve: Curve, axes: Axes | None = None) -> Axes:
-    """Draw a curve on a caller's axes, or on a new figure of pyplot's; curves drawn there earlier are drawn anew beside it."""
+    """Draw a curve on a caller's axes, or on a new figure of pyplot's; curves drawn there earlier
+    are drawn anew beside it.
+    """
     curves, artists = ([], []) if axes is None else _DRAWN.get(axes, ([], []))
     for artist in artists:
         artist.remove()
     others = set() if axes is None else set(axes.get_children())
     axes = on_axes(axes, _SIZE, partial(_draw_on, curves=[*curves, curve]))
     legends = [] if curves or others else axes.figure.legends
-    drawn = [*legends, *(artist for artist in axes.get_children() if _is_data(axes, artist) and artist not in others)]
+    drawn = [
+        *legends,
+        *(
+            artist
+            for artist in axes.get_children()
+            if _is_data(axes, artist) and artist not in others
+        ),
+    ]
     _DRAWN[axes] = [*curves, curve], drawn
     return axes
 
@@ -168,10 +204,16 @@ def _draw_on(axes: Axes, curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def _horizontal(curves: Sequence[Curve]) -> _Axis:
-    """Return the axis of the curves' own cost, else the first on which every point is positive, as a log axis needs."""
+    """Return the axis of the curves' own cost, else the first on which every point is positive, as
+    a log axis needs.
+    """
     points = [point for curve in curves for point in curve.points]
     costs = {curve.cost for curve in curves}
-    if len(costs) == 1 and (own := costs.pop()) is not None and all((point.cost or 0) > 0 for point in points):
+    if (
+        len(costs) == 1
+        and (own := costs.pop()) is not None
+        and all((point.cost or 0) > 0 for point in points)
+    ):
         return _Axis("cost", f"{cost_words(own, curves[0].timing)[0]} (log scale)")
     return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
 
@@ -192,7 +234,16 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, 
         ends = point in (points[0], points[-1])
         name = f"{field} = {point.n}" if ends else str(point.n)
         single = field == "n" and point.n == 1
-        _mark(axes, point, axis, colour, marker, name, single=single, last=point is max(points, key=axis.of))
+        _mark(
+            axes,
+            point,
+            axis,
+            colour,
+            marker,
+            name,
+            single=single,
+            last=point is max(points, key=axis.of),
+        )
 
 
 def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -204,15 +255,34 @@ def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 
 
 def _mark(
-    axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, name: str, *, single: bool, last: bool
+    axes: Axes,
+    point: CurvePoint,
+    axis: _Axis,
+    colour: str,
+    marker: str,
+    name: str,
+    *,
+    single: bool,
+    last: bool,
 ) -> None:
-    """Draw a marker and its name below it, or above to the right of the last one, clear of the line."""
+    """Draw a marker and its name below it, or above to the right of the last one, clear of the
+    line.
+    """
     x, y = axis.of(point), 100 * point.accuracy
     if single:
         axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=DOTTED, linewidth=1.2, zorder=3)
     long = "=" in name and len(name) > 8  # a centred one would run into the tick labels
     fill = "white" if single else colour
-    axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
+    axes.plot(
+        [x],
+        [y],
+        marker=marker,
+        markersize=5,
+        color=colour,
+        markerfacecolor=fill,
+        markeredgewidth=1.3,
+        zorder=5,
+    )
     axes.annotate(
         name,
         (x, y),
@@ -223,7 +293,8 @@ def _mark(
         fontsize=7.5,
         color=colour,
         zorder=6,
-        path_effects=[withStroke(linewidth=1.8, foreground="white", alpha=0.85)],  # readable across a baseline
+        # readable across a baseline
+        path_effects=[withStroke(linewidth=1.8, foreground="white", alpha=0.85)],
     )
 
 
@@ -240,14 +311,18 @@ def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
     low = min(band_ends(point)[0] for point in points)
     high = max(max(band_ends(point)[1], 100 * (point.pass_at_n or 0.0)) for point in points)
     room = vertical_room(low, high)
-    axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
+    axes.set_ylim(
+        max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room))
+    )
     accuracy_axis(axes)
 
 
 def _label(axes: Axes, curves: Sequence[Curve]) -> None:
     first = curves[0]
     whose = f", {first.llm}" if len(curves) == 1 else ""
-    methods, datasets = ({getattr(curve, name): None for curve in curves} for name in ("method", "dataset"))
+    methods, datasets = (
+        {getattr(curve, name): None for curve in curves} for name in ("method", "dataset")
+    )
     heading(axes, f"{', '.join(methods)} on {', '.join(datasets)}{whose}", subtitles(first))
 
 
@@ -258,7 +333,9 @@ def _entries(curves: Sequence[Curve]) -> dict[str, Any]:
     for position, curve in enumerate(curves):
         colour, marker = look(position)
         handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
-        entries[legend_label(f"{curve.method}, {curve.llm}" if several else curve.llm, entries)] = handle
+        entries[legend_label(f"{curve.method}, {curve.llm}" if several else curve.llm, entries)] = (
+            handle
+        )
     return entries | _meanings(curves)
 
 
@@ -267,7 +344,9 @@ def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
     grey, confidence = "#666666", curves[0].confidence
     band = Patch(facecolor=grey, alpha=0.25, linewidth=0)
     ceiling = Line2D([], [], color=grey, linestyle=DASHED, linewidth=1.2)
-    single = Line2D([], [], color=grey, linestyle=DOTTED, marker="o", markerfacecolor="white", markersize=5)
+    single = Line2D(
+        [], [], color=grey, linestyle=DOTTED, marker="o", markerfacecolor="white", markersize=5
+    )
     meanings: dict[str, Any] = {} if confidence is None else {f"{100 * confidence:g} % band": band}
     if any(point.pass_at_n is not None for curve in curves for point in curve.points):
         meanings["pass@n (ceiling)"] = ceiling

@@ -1,4 +1,6 @@
-"""What all pictures share: palette, markers, fonts, axes. Fixed, so that the same numbers always give the same bytes."""
+"""What all pictures share: palette, markers, fonts, axes. Fixed, so that the same numbers always
+give the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ _SMALL = "heading"
 """Id of the small lines below a title."""
 
 _STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib, so pictures are the same on every machine
+    # ships with matplotlib, so pictures are the same on every machine
+    "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10.5,
     "axes.labelsize": 9.5,
@@ -50,7 +53,8 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
     "legend.frameon": False,
-    "svg.hashsalt": "feval",  # ids of SVG elements are hashes of their content and this salt, which is random by default
+    # ids of SVG elements are hashes of their content and this salt, which is random by default
+    "svg.hashsalt": "feval",
     "svg.fonttype": "path",
     "legend.fontsize": 8.5,
     "legend.handlelength": 3.2,  # shows a whole pattern of dashes
@@ -59,12 +63,16 @@ _STYLE: dict[Any, Any] = {
 
 
 def png(draw: Callable[[], Figure], dpi: int = 200) -> bytes:
-    """Draw a picture in our style and return the PNG's bytes, which depend on matplotlib's version but not on the date."""
+    """Draw a picture in our style and return the PNG's bytes, which depend on matplotlib's version
+    but not on the date.
+    """
     return _saved(draw, format="png", dpi=dpi, metadata={"Software": None})
 
 
 def svg(draw: Callable[[], Figure]) -> bytes:
-    """Draw a picture in our style and return the SVG's bytes; letters are shapes, so it looks the same everywhere."""
+    """Draw a picture in our style and return the SVG's bytes; letters are shapes, so it looks the
+    same everywhere.
+    """
     return _saved(draw, format="svg", metadata={"Date": None, "Creator": None})
 
 
@@ -79,7 +87,9 @@ def _saved(draw: Callable[[], Figure], **how: Any) -> bytes:
 
 @contextmanager
 def own_style() -> Iterator[None]:
-    """Draw with matplotlib's defaults and our style, ignoring the user's style file (usetex, fonts, sizes)."""
+    """Draw with matplotlib's defaults and our style, ignoring the user's style file (usetex, fonts,
+    sizes).
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -99,11 +109,16 @@ def with_legend(figure: Figure, draw: Draw) -> Axes:
 
 
 def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
-    """Draw in our style on a caller's axes, or on those of a new figure of pyplot's, `size` inches wide and high."""
+    """Draw in our style on a caller's axes, or on those of a new figure of pyplot's, `size` inches
+    wide and high.
+    """
     from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
 
-    # Made before the style is ours: pyplot may choose its backend here, which sets whether it is interactive.
-    figure: Any = plt.figure(figsize=size, layout="constrained", facecolor="white") if axes is None else None
+    # Made before the style is ours: pyplot may choose its backend here, which sets whether it is
+    # interactive.
+    figure: Any = (
+        plt.figure(figsize=size, layout="constrained", facecolor="white") if axes is None else None
+    )
     with own_style():
         if axes is None:
             axes = with_legend(figure, draw)
@@ -111,8 +126,13 @@ def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
             axes.spines[["top", "right"]].set_visible(False)
             entries = draw(axes)
             _short_heading(axes)
-            # More entries than lines can be told apart by colour stand beside the axes, where they hide no data.
-            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+            # More entries than lines can be told apart by colour stand beside the axes, where they
+            # hide no data.
+            beside: dict[str, Any] = {
+                "loc": "upper left",
+                "bbox_to_anchor": (1.01, 1.0),
+                "borderaxespad": 0.0,
+            }
             few = len(entries) <= len(COLOURS) + 4
             axes.legend(
                 entries.values(),
@@ -131,7 +151,9 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def log_axis(axes: Axes, low: float, high: float, *, whole: bool = False, usd: bool = False) -> None:
+def log_axis(
+    axes: Axes, low: float, high: float, *, whole: bool = False, usd: bool = False
+) -> None:
     """Make the horizontal axis logarithmic from `low` to `high`.
 
     `whole` keeps ticks at whole numbers if there are any; `usd` writes them as amounts of money.
@@ -139,16 +161,22 @@ def log_axis(axes: Axes, low: float, high: float, *, whole: bool = False, usd: b
     ticks = log_ticks(low, high)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if whole and float(tick).is_integer()] or ticks))
+    axes.xaxis.set_major_locator(
+        FixedLocator([tick for tick in ticks if whole and float(tick).is_integer()] or ticks)
+    )
     axes.xaxis.set_minor_locator(NullLocator())
     written = dollars if usd else plain_number
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
 
 
 def accuracy_axis(axes: Axes, *, bins: int = 7) -> None:
-    """Label the vertical axis as an accuracy in per cent, with at most so many intervals between ticks."""
+    """Label the vertical axis as an accuracy in per cent, with at most so many intervals between
+    ticks.
+    """
     axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else "")
+    )
     axes.set_ylabel("accuracy")
 
 
@@ -160,7 +188,9 @@ def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
 
 
 def vertical_room(low: float, high: float, margin: float = 0.06) -> float:
-    """Return what to add below and above accuracies in per cent; the axis spans eight points, so that a flat curve looks flat."""
+    """Return what to add below and above accuracies in per cent; the axis spans eight points, so
+    that a flat curve looks flat.
+    """
     return max(margin * (high - low), (8 - (high - low)) / 2)
 
 
@@ -177,7 +207,9 @@ def dashes(position: int) -> Any:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between `low` and `high`: the coarsest set with four of them, or else the finest set."""
+    """Return round numbers between `low` and `high`: the coarsest set with four of them, or else
+    the finest set.
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
@@ -207,7 +239,8 @@ def legend_label(name: str, others: Collection[str] = ()) -> str:
 
 
 def legend_below(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a legend below the axes: how many entries fit side by side, and small letters for many entries.
+    """Return the options of a legend below the axes: how many entries fit side by side, and small
+    letters for many entries.
 
     A line has about 107 letters of the usual size, a handle takes 11 of them.
     """
@@ -218,9 +251,13 @@ def legend_below(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) -> None:
-    """Put a title and small lines above a picture; long ones go on in a second line, are cut, and never squeeze the axes."""
+    """Put a title and small lines above a picture; long ones go on in a second line, are cut, and
+    never squeeze the axes.
+    """
     lines = [part for line in lines for part in wrap(shortened(line, 2 * longest - 10), longest)]
-    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0))
+    axes.set_title(
+        shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0)
+    )
     small = axes.annotate(
         "\n".join(lines),
         (0, 1),
@@ -237,7 +274,9 @@ def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) 
 
 
 def _short_heading(axes: Axes) -> None:
-    """Leave the title only, where callers expect it: they have panels, and captions of their own."""
+    """Leave the title only, where callers expect it: they have panels, and captions of their
+    own.
+    """
     for text in [text for text in axes.texts if text.get_gid() == _SMALL]:
         text.remove()
     axes.set_title(axes.get_title(loc="left"), loc="left", fontweight="bold", pad=6)

@@ -1,4 +1,6 @@
-"""Pictures of `feval.forecast.figures`: panels side by side with series of points, byte for byte the same every time."""
+"""Pictures of `feval.forecast.figures`: panels side by side with series of points, byte for byte
+the same every time.
+"""
 
 from __future__ import annotations
 
@@ -54,28 +56,41 @@ def _drawing(figure: Figure) -> Drawing:
         _frame(axes, panel)
     whose = f", {figure.llms[0]}" if len(figure.llms) == 1 else ""
     heading(
-        panels[0], f"{figure.title}: {figure.dataset}{whose}", figure.lines, longest=105 if count == 1 else 70 * count
+        panels[0],
+        f"{figure.title}: {figure.dataset}{whose}",
+        figure.lines,
+        longest=105 if count == 1 else 70 * count,
     )
     names: list[str] = []
     for label in handles:
         names.append(legend_label(label, names))
-    drawing.legend(handles.values(), names, **legend_below(names) | ({"ncols": 3} if count > 1 else {}))
+    drawing.legend(
+        handles.values(), names, **legend_below(names) | ({"ncols": 3} if count > 1 else {})
+    )
     return drawing
 
 
 def _labels(panels: Sequence[Panel]) -> Iterable[str]:
     """The labels of all series but clouds, which are grey, in the order in which they come."""
-    return dict.fromkeys(series.label for panel in panels for series in panel.series if series.look != "cloud")
+    return dict.fromkeys(
+        series.label for panel in panels for series in panel.series if series.look != "cloud"
+    )
 
 
 def _scales(panel: Panel) -> tuple[float, float]:
-    return (100.0 if "x" in panel.percent else 1.0), (100.0 if panel.points or "y" in panel.percent else 1.0)
+    return (100.0 if "x" in panel.percent else 1.0), (
+        100.0 if panel.points or "y" in panel.percent else 1.0
+    )
 
 
 def _draw(axes: Axes, series: Series, position: int, scales: tuple[float, float]) -> Any:
     colour, marker = look(position)
-    x, left, right = ([scales[0] * value for value in values] for values in (series.x, series.left, series.right))
-    y, low, high = ([scales[1] * value for value in values] for values in (series.y, series.low, series.high))
+    x, left, right = (
+        [scales[0] * value for value in values] for values in (series.x, series.left, series.right)
+    )
+    y, low, high = (
+        [scales[1] * value for value in values] for values in (series.y, series.low, series.high)
+    )
     if series.look == "cloud":
         return axes.scatter(x, y, s=7, color=_GREY, linewidths=0, zorder=1.5)
     if series.look == "points":
@@ -83,13 +98,21 @@ def _draw(axes: Axes, series: Series, position: int, scales: tuple[float, float]
             axes.vlines(x, low, high, color=colour, linewidth=1.3, alpha=0.7, zorder=3)
         if left:
             axes.hlines(y, left, right, color=colour, linewidth=1.3, alpha=0.7, zorder=3)
-        return axes.plot(x, y, color=colour, marker=marker, markersize=6, linestyle="none", zorder=4)[0]
+        return axes.plot(
+            x, y, color=colour, marker=marker, markersize=6, linestyle="none", zorder=4
+        )[0]
     if low:
         axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
     dashed = series.look == "dashed"
-    style: dict[str, Any] = {"linestyle": DASHED, "linewidth": 1.3} if dashed else {"linewidth": 1.6}
+    style: dict[str, Any] = (
+        {"linestyle": DASHED, "linewidth": 1.3} if dashed else {"linewidth": 1.6}
+    )
     if not dashed or len(x) <= _MOST_MARKERS:
-        style |= {"marker": marker, "markersize": 4, "markevery": max(1, math.ceil(len(x) / _MOST_MARKERS))}
+        style |= {
+            "marker": marker,
+            "markersize": 4,
+            "markevery": max(1, math.ceil(len(x) / _MOST_MARKERS)),
+        }
     return axes.plot(x, y, color=colour, zorder=3, **style)[0]
 
 

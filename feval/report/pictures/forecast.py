@@ -1,4 +1,6 @@
-"""`estimate.png`: estimated vote curves over the curve of the whole pool, byte for byte the same every time."""
+"""`estimate.png`: estimated vote curves over the curve of the whole pool, byte for byte the same
+every time.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,10 @@ _WHISKERS = 1.025
 def forecast_png(forecast: Forecast, *, dpi: int = 200) -> bytes:
     """Draw one estimate or more over votes M and return the PNG's bytes.
 
-    The pool's plurality is a thick black line, its majority of right calls a dashed one. Each estimate has a colour, and its
-    interval as a band or, if there are many, a whisker at its last point. The two-call bounds are two lines within the band of
-    their region. Points right of the dotted line at M = G are extrapolated.
+    The pool's plurality is a thick black line, its majority of right calls a dashed one. Each
+    estimate has a colour, and its interval as a band or, if there are many, a whisker at its last
+    point. The two-call bounds are two lines within the band of their region. Points right of the
+    dotted line at M = G are extrapolated.
     """
     return png(lambda: _figure(forecast), dpi)
 
@@ -52,7 +55,9 @@ def plot_forecast(forecast: Forecast, axes: Axes | None = None) -> Axes:
 
 
 def plot_budget(plan: BudgetPlan, axes: Axes | None = None) -> Axes:
-    """Draw accuracy over cost per question of the votes that a budget could buy; the vote to buy is a filled marker."""
+    """Draw accuracy over cost per question of the votes that a budget could buy; the vote to buy is
+    a filled marker.
+    """
     return on_axes(axes, _SIZE, partial(_draw_votes, plan=plan))
 
 
@@ -60,29 +65,53 @@ def _draw_votes(axes: Axes, plan: BudgetPlan) -> dict[str, Any]:
     colour, options = COLOURS[0], plan.options
     cost = [option.cost_per_question for option in options]
     plurality = [100 * option.plurality for option in options]
-    low, high = ([100 * getattr(option, f"plurality_{end}") for option in options] for end in ("low", "high"))
+    low, high = (
+        [100 * getattr(option, f"plurality_{end}") for option in options] for end in ("low", "high")
+    )
     band = axes.fill_between(cost, low, high, color=colour, alpha=0.14, linewidth=0)
-    [line] = axes.plot(cost, plurality, color=colour, marker="o", markerfacecolor="white", markersize=4)
-    [bound] = axes.plot(cost, [_number(option.majority_low) for option in options], color=_INK, linestyle=DASHED)
+    [line] = axes.plot(
+        cost, plurality, color=colour, marker="o", markerfacecolor="white", markersize=4
+    )
+    [bound] = axes.plot(
+        cost, [_number(option.majority_low) for option in options], color=_INK, linestyle=DASHED
+    )
     bought = next(option for option in options if option.votes == plan.purchase.votes)
     [chosen] = axes.plot(
-        [bought.cost_per_question], [100 * bought.plurality], "o", color=colour, markersize=8, zorder=5
+        [bought.cost_per_question],
+        [100 * bought.plurality],
+        "o",
+        color=colour,
+        markersize=8,
+        zorder=5,
     )
     log_axis(axes, min(cost) / 1.1, max(cost) * 1.1, usd=plan.budget.unit == "usd")
-    bottom = min(*low, *(100 * option.majority_low for option in options if option.majority_low is not None))
+    bottom = min(
+        *low, *(100 * option.majority_low for option in options if option.majority_low is not None)
+    )
     room = vertical_room(bottom, max(high))
     axes.set_ylim(max(bottom - room, -1.0), min(max(high) + room, 101.0))
     accuracy_axis(axes)
     unit = plan.budget.unit.replace("usd", "USD")
     axes.set_xlabel(f"mean {unit} per question (log scale)")
-    pilot = f"pilot: {counted(plan.pilot_questions, 'question')}, {counted(plan.pilot_calls, 'call')} each"
+    pilot = (
+        f"pilot: {counted(plan.pilot_questions, 'question')}, {counted(plan.pilot_calls, 'call')}"
+        " each"
+    )
     heading(
         axes,
         f"What {plan.budget.amount:g} {unit} buy on {plan.dataset}, {plan.llm}",
-        (f"for {counted(plan.questions, 'question')}; {pilot}", f"to buy: {counted(bought.votes, 'vote')}"),
+        (
+            f"for {counted(plan.questions, 'question')}; {pilot}",
+            f"to buy: {counted(bought.votes, 'vote')}",
+        ),
     )
     interval = interval_name(plan.confidence)
-    return {"plurality of M calls": line, interval: band, "to buy": chosen, "lower bound of a majority": bound}
+    return {
+        "plurality of M calls": line,
+        interval: band,
+        "to buy": chosen,
+        "lower bound of a majority": bound,
+    }
 
 
 def _figure(forecast: Forecast) -> Figure:
@@ -105,9 +134,13 @@ def _draw_on(axes: Axes, forecast: Forecast) -> dict[str, Any]:
 
 
 def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:
-    colour, marker = look(position if position < len(COLOURS) - 1 else position + 1)  # the pool is black
+    # the pool is black
+    colour, marker = look(position if position < len(COLOURS) - 1 else position + 1)
     m = [point.m for point in curve.points]
-    low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in curve.points), strict=True))
+    low, high = (
+        [_number(end) for end in ends]
+        for ends in zip(*((p.low, p.high) for p in curve.points), strict=True)
+    )
     bounds = curve.method == "two-call"
     if len(m) == 1 and bounds:  # a band at a single M is invisible
         axes.vlines(m, low, high, color=colour, linewidth=6, alpha=0.35, zorder=1.5)
@@ -119,15 +152,27 @@ def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any
             at = m[last] * _WHISKERS ** (1 + (position if last == len(m) - 1 else 0))
             axes.vlines(at, low[last], high[last], color=colour, linewidth=1.6, alpha=0.8, zorder=4)
     if bounds:
-        lower, upper = [_number(p.bound_low) for p in curve.points], [_number(p.bound_high) for p in curve.points]
+        lower, upper = (
+            [_number(p.bound_low) for p in curve.points],
+            [_number(p.bound_high) for p in curve.points],
+        )
         for end in (lower, upper):
-            axes.plot(m, end, color=colour, linewidth=1.1, marker="_" if len(m) == 1 else None, zorder=3)
+            axes.plot(
+                m, end, color=colour, linewidth=1.1, marker="_" if len(m) == 1 else None, zorder=3
+            )
         return Patch(facecolor=colour, alpha=0.35, edgecolor=colour, linewidth=1.1)
     values = [_number(point.accuracy) for point in curve.points]
     every = max(1, math.ceil(len(m) / _POINTS))
     offset = position % every
     [line] = axes.plot(
-        m, values, color=colour, marker=marker, markersize=3.6, markevery=(offset, every), linewidth=1.5, zorder=4
+        m,
+        values,
+        color=colour,
+        marker=marker,
+        markersize=3.6,
+        markevery=(offset, every),
+        linewidth=1.5,
+        zorder=4,
     )
     return line
 
@@ -135,10 +180,18 @@ def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any
 def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
     pool, handles = forecast.pool, {}
     kinds = {estimate.of for estimate in forecast.estimates}
-    for kind, values, style in (("plurality", pool.plurality, "-"), ("majority", pool.majority, DASHED)):
+    for kind, values, style in (
+        ("plurality", pool.plurality, "-"),
+        ("majority", pool.majority, DASHED),
+    ):
         if (kind in kinds or kind == "plurality") and any(value is not None for value in values):
             [line] = axes.plot(
-                forecast.m, [_number(v) for v in values], color=_INK, linestyle=style, linewidth=2.2, zorder=5
+                forecast.m,
+                [_number(v) for v in values],
+                color=_INK,
+                linestyle=style,
+                linewidth=2.2,
+                zorder=5,
             )
             if sum(value is not None for value in values) == 1:
                 line.set_marker("o")
@@ -176,7 +229,9 @@ def _vertical(forecast: Forecast) -> tuple[float, float]:
     for curve in forecast.estimates:
         for point in curve.points:
             values += [
-                v for v in (point.accuracy, point.bound_low, point.bound_high, point.low, point.high) if v is not None
+                v
+                for v in (point.accuracy, point.bound_low, point.bound_high, point.low, point.high)
+                if v is not None
             ]
     if not values:
         return 0.0, 103.0

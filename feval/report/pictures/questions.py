@@ -10,7 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from feval.report.pictures.drawing import DASHED, accuracy_axis, heading, legend_label, look, on_axes
+from feval.report.pictures.drawing import (
+    DASHED,
+    accuracy_axis,
+    heading,
+    legend_label,
+    look,
+    on_axes,
+)
 
 if TYPE_CHECKING:
     from feval.methods.arrays import Floats
@@ -30,17 +37,25 @@ def plot_questions(
         lines: small ones below the title.
         label: of the vertical axis.
     """
-    return on_axes(axes, _SIZE, partial(_draw, shares=shares, title=title, lines=lines, label=label))
+    return on_axes(
+        axes, _SIZE, partial(_draw, shares=shares, title=title, lines=lines, label=label)
+    )
 
 
-def _draw(axes: Axes, shares: Mapping[str, Floats], title: str, lines: Sequence[str], label: str) -> dict[str, Any]:
+def _draw(
+    axes: Axes, shares: Mapping[str, Floats], title: str, lines: Sequence[str], label: str
+) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for position, (name, values) in enumerate(shares.items()):
         colour, _ = look(position)
         known = np.sort(100 * values[~np.isnan(values)])[::-1]
-        [line] = axes.plot(np.arange(1, len(known) + 1), known, color=colour, linewidth=1.8, drawstyle="steps-mid")
+        [line] = axes.plot(
+            np.arange(1, len(known) + 1), known, color=colour, linewidth=1.8, drawstyle="steps-mid"
+        )
         if len(known):
-            axes.axhline(float(known.mean()), color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.7)
+            axes.axhline(
+                float(known.mean()), color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.7
+            )
         entries[legend_label(name, entries)] = line
     axes.set_xlabel("questions, sorted; dashed: mean")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

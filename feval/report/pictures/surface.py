@@ -1,4 +1,6 @@
-"""`surface.png` and `surface.svg`: accuracy over width and depth as a heat map, byte for byte the same every time."""
+"""`surface.png` and `surface.svg`: accuracy over width and depth as a heat map, byte for byte the
+same every time.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ _FRONTIER = COLOURS[1]
 def surface_png(surface: Surface, *, dpi: int = 200) -> bytes:
     """Draw accuracy over tokens per trace and traces, and return the PNG's bytes.
 
-    White lines join points of equal cost, in USD where it is known, else in output tokens; dots are the Pareto frontier. Traces
-    without a limit stand apart at the right.
+    White lines join points of equal cost, in USD where it is known, else in output tokens; dots are
+    the Pareto frontier. Traces without a limit stand apart at the right.
     """
     return png(lambda: _figure(surface), dpi)
 
@@ -44,12 +46,16 @@ def surface_svg(surface: Surface) -> bytes:
 def _figure(surface: Surface) -> Figure:
     figure = new_figure(_WIDTH, 0.72 * _WIDTH)
     widths, limits = surface.widths, [depth for depth in surface.depths if depth is not None]
-    accuracy = 100 * np.array([point.accuracy for point in surface.points]).reshape(-1, len(widths)).T
+    accuracy = (
+        100 * np.array([point.accuracy for point in surface.points]).reshape(-1, len(widths)).T
+    )
     low = min(float(accuracy.min()), 99.0)  # a scale of a point or more, none of it above 100 %
     scale = Normalize(low, max(float(accuracy.max()), low + 1.0))
     unlimited = None in surface.depths
     parts: list[list[Any]] = [part for part in (limits, [None] * unlimited) if part]
-    panels = figure.subplots(1, len(parts), sharey=True, width_ratios=(14, 1)[: len(parts)], squeeze=False)[0].tolist()
+    panels = figure.subplots(
+        1, len(parts), sharey=True, width_ratios=(14, 1)[: len(parts)], squeeze=False
+    )[0].tolist()
     mesh: Any = None
     for axes, part in zip(panels, parts, strict=True):
         first = 0 if part is limits else len(limits)
@@ -62,17 +68,26 @@ def _figure(surface: Surface) -> Figure:
     bar.set_label("accuracy")
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     bar.outline.set_visible(False)
-    heading(panels[0], f"Width and depth on {surface.dataset}, {surface.llm}", surface_notes(surface))
+    heading(
+        panels[0], f"Width and depth on {surface.dataset}, {surface.llm}", surface_notes(surface)
+    )
     unit = "USD" if _known(surface) else "output tokens"
     handles = [
         Line2D([], [], color="#8A8A8A", linewidth=1.0),
         Line2D([], [], color=_FRONTIER, marker="o", markersize=4, linewidth=0),
     ]
-    figure.legend(handles, [f"equal cost, {unit} per question", "Pareto frontier"], loc="outside lower center", ncols=2)
+    figure.legend(
+        handles,
+        [f"equal cost, {unit} per question", "Pareto frontier"],
+        loc="outside lower center",
+        ncols=2,
+    )
     return figure
 
 
-def _draw(axes: Axes, widths: list[int], depths: list[Any], accuracy: Floats, scale: Normalize) -> Any:
+def _draw(
+    axes: Axes, widths: list[int], depths: list[Any], accuracy: Floats, scale: Normalize
+) -> Any:
     x = [0.5, 1.5] if depths == [None] else _edges(depths)
     mesh = axes.pcolormesh(x, _edges(widths), accuracy, cmap=_MAP, norm=scale, rasterized=True)
     axes.grid(visible=False)
@@ -85,7 +100,9 @@ def _edges(values: list[int]) -> Floats:
     if len(logs) == 1:
         return np.exp([logs[0] - 0.3, logs[0] + 0.3])
     middle = (logs[1:] + logs[:-1]) / 2
-    edges: Floats = np.exp(np.concatenate([[2 * logs[0] - middle[0]], middle, [2 * logs[-1] - middle[-1]]]))
+    edges: Floats = np.exp(
+        np.concatenate([[2 * logs[0] - middle[0]], middle, [2 * logs[-1] - middle[-1]]])
+    )
     return edges
 
 
@@ -99,23 +116,40 @@ def _cost_lines(axes: Axes, surface: Surface, widths: list[int], limits: list[in
         return
     field = "usd_per_question" if _known(surface) else "output_tokens"
     shown = surface.points[: len(limits) * len(widths)]
-    costs = np.array([getattr(point, field) for point in shown], np.float64).reshape(-1, len(widths)).T
+    costs = (
+        np.array([getattr(point, field) for point in shown], np.float64).reshape(-1, len(widths)).T
+    )
     if not float(costs.min()) > 0:
         return
     low, high = float(costs.min()), float(costs.max())
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    levels = [level for decade in decades for level in (10.0**decade, 3 * 10.0**decade) if low < level < high]
+    levels = [
+        level
+        for decade in decades
+        for level in (10.0**decade, 3 * 10.0**decade)
+        if low < level < high
+    ]
     if not levels:
         return
-    # Costs are linear in widths, and nearly so between neighbouring depths: lines of the costs themselves are true.
-    lines = axes.contour(limits, widths, costs, levels=levels, colors="white", linewidths=0.9, alpha=0.85)
+    # Costs are linear in widths, and nearly so between neighbouring depths: lines of the costs
+    # themselves are true.
+    lines = axes.contour(
+        limits, widths, costs, levels=levels, colors="white", linewidths=0.9, alpha=0.85
+    )
     first, last = np.log([(limits[0], widths[0]), (limits[-1], widths[-1])])
-    for level, line in zip(levels, lines.get_paths(), strict=True):  # its name stands where it crosses the diagonal
+    # its name stands where it crosses the diagonal
+    for level, line in zip(levels, lines.get_paths(), strict=True):
         places = np.asarray(line.vertices)
         off_diagonal = np.abs(np.diff((np.log(places) - first) / (last - first)).ravel())
         x, y = places[off_diagonal.argmin()].tolist()
         name = axes.text(
-            x, y, _written(level, usd=_known(surface)), fontsize=7, color="white", ha="center", va="center"
+            x,
+            y,
+            _written(level, usd=_known(surface)),
+            fontsize=7,
+            color="white",
+            ha="center",
+            va="center",
         )
         name.set_path_effects([withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)])
 
@@ -125,7 +159,13 @@ def _written(cost: float, *, usd: bool) -> str:
 
 
 def _frontier(panels: list[Axes], surface: Surface, limits: int) -> None:
-    look: dict[str, Any] = {"color": _FRONTIER, "marker": "o", "markersize": 4, "linestyle": "none", "zorder": 5}
+    look: dict[str, Any] = {
+        "color": _FRONTIER,
+        "marker": "o",
+        "markersize": 4,
+        "linestyle": "none",
+        "zorder": 5,
+    }
     look |= {"markeredgecolor": "white", "markeredgewidth": 0.5, "clip_on": False}
 
     def place(point: SurfacePoint) -> tuple[float, int]:
@@ -164,7 +204,9 @@ def _frame(panels: list[Axes], widths: list[int], limits: list[int], *, unlimite
 
 
 def _whole_ticks(values: list[int]) -> list[float]:
-    """Return ticks at doublings of the first value, and at the last, which has room for its name."""
+    """Return ticks at doublings of the first value, and at the last, which has room for its
+    name.
+    """
     ticks: list[float] = []
     tick = float(values[0])
     while tick * max((values[-1] / values[0]) ** 0.1, 1.3) < values[-1]:

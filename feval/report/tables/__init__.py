@@ -1,4 +1,6 @@
-"""Results as plain-text tables, CSV and Parquet. PyArrow and rich are loaded on first use: `tables.curve_parquet(...)`."""
+"""Results as plain-text tables, CSV and Parquet. PyArrow and rich are loaded on first use:
+`tables.curve_parquet(...)`.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,25 @@ if TYPE_CHECKING:
     )
     from feval.report.tables.rich_tables import rich_table
 
-__all__ = ["curve_parquet", "questions_parquet", "results_parquet", "rich_table", "surface_parquet", "table_bytes"]
+__all__ = [
+    "curve_parquet",
+    "questions_parquet",
+    "results_parquet",
+    "rich_table",
+    "surface_parquet",
+    "table_bytes",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "parquet": ("curve_parquet", "questions_parquet", "results_parquet", "surface_parquet", "table_bytes"),
+        "parquet": (
+            "curve_parquet",
+            "questions_parquet",
+            "results_parquet",
+            "surface_parquet",
+            "table_bytes",
+        ),
         "rich_tables": ("rich_table",),
     },
 )

@@ -13,16 +13,36 @@ _NONE = "-"
 
 
 def changes_tables(extraction: Extraction) -> list[Table]:
-    """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed answers."""
-    return [table for table in (_counts(extraction), _golds(extraction), _examples(extraction)) if table.rows]
+    """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed
+    answers.
+    """
+    return [
+        table
+        for table in (_counts(extraction), _golds(extraction), _examples(extraction))
+        if table.rows
+    ]
 
 
 def _counts(extraction: Extraction) -> Table:
-    names = ("dataset", "LLM", "#CoTs", "#gained", "#lost", "#changed", "#right before", "#right now")
-    rows = [(changes.dataset, llm.llm, *_numbers(llm)) for changes in extraction.datasets for llm in changes.llms]
+    names = (
+        "dataset",
+        "LLM",
+        "#CoTs",
+        "#gained",
+        "#lost",
+        "#changed",
+        "#right before",
+        "#right now",
+    )
+    rows = [
+        (changes.dataset, llm.llm, *_numbers(llm))
+        for changes in extraction.datasets
+        for llm in changes.llms
+    ]
     notes = [
-        f"{changes.dataset}: {_was_is('answer kind', changes.answer_kind_before, changes.answer_kind)}, "
-        f"{_was_is('extractor', changes.extractor_before, changes.extractor)}."
+        f"{changes.dataset}:"
+        f" {_was_is('answer kind', changes.answer_kind_before, changes.answer_kind)},"
+        f" {_was_is('extractor', changes.extractor_before, changes.extractor)}."
         for changes in extraction.datasets
     ]
     return Table("answers", columns(*names), tuple(rows), tuple(notes))
@@ -50,7 +70,9 @@ def _golds(extraction: Extraction) -> Table:
         for gold in changes.gold_examples
     ]
     number = sum(changes.golds_changed for changes in extraction.datasets)
-    return Table(f"golds that changed: {number:,}, the first of each dataset", columns(*names), tuple(rows))
+    return Table(
+        f"golds that changed: {number:,}, the first of each dataset", columns(*names), tuple(rows)
+    )
 
 
 def _examples(extraction: Extraction) -> Table:

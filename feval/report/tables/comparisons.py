@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
 RESULT_COLUMNS = (
-    "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
-    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier", "output_tokens_per_question",
+    "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high",
+    "usd_per_question",
+    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",
+    "output_tokens_per_question",
     "sequential_tokens_per_question", "token_counter",
 )  # fmt: skip
 """Columns of `results.csv` and `results.parquet`.
@@ -49,13 +51,16 @@ One row per point of a method, per single call of an LLM, and per point of its p
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """All tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of methods, and what is missing.
+    """All tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of
+    methods, and what is missing.
 
     Where there are too many pairs to read, only those with the strongest method are shown.
     """
     tables = [
-        _results(comparison), frontier_table(comparison), _ranking(comparison), differences_table(comparison),
-        _unequal_costs(comparison), _savings(comparison), _reaches(comparison), _missing(comparison),
+        _results(comparison), frontier_table(comparison), _ranking(comparison),
+        differences_table(comparison),
+        _unequal_costs(comparison), _savings(comparison), _reaches(comparison),
+        _missing(comparison),
     ]  # fmt: skip
     return [marked_costs(comparison, table) for table in tables if table.rows]
 
@@ -63,25 +68,33 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 def marked_costs(comparison: Comparison, table: Table) -> Table:
     """A table with an asterisk at its costs where the LLMs' token counters differ."""
     own = ("cost", "cost of other", "ratio", "AIQ %", "its interval")
-    return marked(table, comparison.counters, own if cost_mark(per_question(comparison), comparison.counters) else ())
+    return marked(
+        table,
+        comparison.counters,
+        own if cost_mark(per_question(comparison), comparison.counters) else (),
+    )
 
 
 UNEQUAL_COSTS = "Difference in accuracy, not at equal cost"
 NO_SHARED_COST = (
-    "These pairs share no cost: each method is at its most expensive point, and one may win by spending more."
+    "These pairs share no cost: each method is at its most expensive point, and one may win by"
+    " spending more."
 )
 
 _MOST_ROWS = 30
 _Pair = TypeVar("_Pair", "AccuracyDifference", "Saving")
 
 
-def _readable(comparison: Comparison, rows: Sequence[_Pair]) -> tuple[Sequence[_Pair], tuple[str, ...]]:
+def _readable(
+    comparison: Comparison, rows: Sequence[_Pair]
+) -> tuple[Sequence[_Pair], tuple[str, ...]]:
     """The rows that a terminal shows, and a note on the others."""
     if len(rows) <= _MOST_ROWS or not comparison.ranking:
         return rows, ()
     best = comparison.ranking[0].label
     note = (
-        f"pairs with {best}, the first of the ranking; all {len(rows):,} lines: comparison.json and report.html (--out)"
+        f"pairs with {best}, the first of the ranking; all {len(rows):,} lines: comparison.json and"
+        " report.html (--out)"
     )
     return [row for row in rows if best in (row.a, row.b)], (note,)
 
@@ -93,14 +106,22 @@ def _results(comparison: Comparison) -> Table:
     first = rows[0][-1]
     own = comparison.plan.cost if comparison.plan.cost in OTHER_COSTS else None
     costs = [
-        Column(f"{cost_words(cost, comparison.timing)[1]}/question", number=True, spare=cost != comparison.plan.cost)
+        Column(
+            f"{cost_words(cost, comparison.timing)[1]}/question",
+            number=True,
+            spare=cost != comparison.plan.cost,
+        )
         for cost in ("usd", "tokens", "samples", "calls", *((own,) if own else ()))
     ]
-    decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
+    decimals = (
+        1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
+    )
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
     return Table(
-        title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
+        title=(
+            f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}"
+        ),
         columns=(
             *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
             Column(interval_name(comparison.plan.confidence), number=True),
@@ -126,8 +147,15 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
     first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
     usd = (point.usd_per_question for curve in comparison.curves for point in curve.points)
-    split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
-    draws = f"; seeded points average {comparison.plan.replicates} draws of each question, seed {comparison.plan.seed}"
+    split = (
+        f"; {first.train_questions:,} other questions were learnt from"
+        if first.train_questions
+        else ""
+    )
+    draws = (
+        f"; seeded points average {comparison.plan.replicates} draws of each question, seed"
+        f" {comparison.plan.seed}"
+    )
     return (
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
         f"billing {first.billing}; {price_words(first.prices, usd)}",
@@ -141,7 +169,10 @@ def _points(comparison: Comparison) -> Iterator[tuple[str, str, int, str, Evalua
     for role, curves in (("method", comparison.curves), ("ceiling", comparison.ceilings)):
         for curve in curves:
             label = curve.label if role == "method" else f"pass@n of {curve.label}"
-            yield from ((role, label, i, curve.budget_text(i), point) for i, point in enumerate(curve.points))
+            yield from (
+                (role, label, i, curve.budget_text(i), point)
+                for i, point in enumerate(curve.points)
+            )
     for point in comparison.baselines:
         yield "baseline", f"single call of {point.llms[0]}", 0, "", point
 
@@ -154,24 +185,33 @@ def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evalua
 
 
 def within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:
-    """The settings that may be as good as the best, by method; the first `most` methods, more settings of one as a number."""
+    """The settings that may be as good as the best, by method; the first `most` methods, more
+    settings of one as a number.
+    """
     settings: dict[str, list[str]] = {}
     for close in best.close:
         settings.setdefault(close[0], []).append(named_point(comparison, close)[1])
     listed = {
-        label: counted(len(budgets), "setting") if most and len(budgets) > most else ", ".join(filter(None, budgets))
+        label: (
+            counted(len(budgets), "setting")
+            if most and len(budgets) > most
+            else ", ".join(filter(None, budgets))
+        )
         for label, budgets in settings.items()
     }
     named = [f"{label} ({budgets})" if budgets else label for label, budgets in listed.items()]
-    more = f"; and {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
+    more = (
+        f"; and {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
+    )
     return "; ".join(named[:most]) + more if named else "none"
 
 
 def chosen_note(comparison: Comparison) -> str:
     """How the best points were chosen, and what is within noise of one."""
     return (
-        "Chosen on the questions that it is judged on, which flatters its accuracy; with "
-        f"{100 * comparison.plan.confidence:g} % confidence, the truly best setting is this one or one within noise of it."
+        "Chosen on the questions that it is judged on, which flatters its accuracy; with"
+        f" {100 * comparison.plan.confidence:g} % confidence, the truly best setting is this one or"
+        " one within noise of it."
     )
 
 
@@ -181,40 +221,71 @@ def frontier_table(comparison: Comparison) -> Table:
     cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
-        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"),
+        columns=columns(
+            "method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"
+        ),
         rows=tuple(
-            (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
+            (
+                p.label,
+                curves[p.label].budget_text(p.point) or "-",
+                cost(p.cost),
+                percent(p.accuracy),
+                percent(p.stays),
+            )
             for p in comparison.frontier
         ),
-        notes=("frontier %: share of resampled question sets in which no other point is as cheap and as good",),
+        notes=(
+            (
+                "frontier %: share of resampled question sets in which no other point is as cheap"
+                " and as good"
+            ),
+        ),
     )
 
 
 def differences_table(
-    comparison: Comparison, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
+    comparison: Comparison,
+    selection: Sequence[AccuracyDifference] | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Table:
-    """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a terminal, explained."""
+    """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a
+    terminal, explained.
+    """
     rows, rest = _readable(comparison, comparison.differences)
     cost = cost_writer(comparison, (row.cost_a for row in comparison.differences))
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=_difference_columns(comparison, *columns(f"#{per_question(comparison)}")),
-        rows=tuple(_difference_cells(row, cost(row.cost_a)) for row in (rows if selection is None else selection)),
-        notes=(*rest, *_difference_notes(comparison, rows, comparison.differences)) if selection is None else notes,
+        rows=tuple(
+            _difference_cells(row, cost(row.cost_a))
+            for row in (rows if selection is None else selection)
+        ),
+        notes=(
+            (*rest, *_difference_notes(comparison, rows, comparison.differences))
+            if selection is None
+            else notes
+        ),
     )
 
 
 def _unequal_costs(comparison: Comparison) -> Table:
     rows, rest = _readable(comparison, comparison.unequal_costs)
-    cost = cost_writer(comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b)))
+    cost = cost_writer(
+        comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b))
+    )
     unit = per_question(comparison)
     return Table(
         title=f"{UNEQUAL_COSTS}, in percentage points",
         columns=_difference_columns(
-            comparison, *(Column(name, number=True, spare=True) for name in (unit, f"{unit} of other"))
+            comparison,
+            *(Column(name, number=True, spare=True) for name in (unit, f"{unit} of other")),
         ),
         rows=tuple(_difference_cells(row, cost(row.cost_a), cost(row.cost_b)) for row in rows),
-        notes=(*rest, NO_SHARED_COST, *_difference_notes(comparison, rows, comparison.unequal_costs)),
+        notes=(
+            *rest,
+            NO_SHARED_COST,
+            *_difference_notes(comparison, rows, comparison.unequal_costs),
+        ),
     )
 
 
@@ -248,16 +319,28 @@ def _difference_notes(
 ) -> tuple[str, ...]:
     tests = sum(row.p_value is not None for row in family)
     least = comparison.least_p(tests)
-    floor = f", on {counted(*comparison.evidence)} it cannot be less than {least:.2g}" if least >= 0.001 else ""
+    floor = (
+        f", on {counted(*comparison.evidence)} it cannot be less than {least:.2g}"
+        if least >= 0.001
+        else ""
+    )
     return (
-        f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals are not adjusted",
-        *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
+        (
+            f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals are"
+            " not adjusted"
+        ),
+        *(
+            f"no p value: {reason}"
+            for reason in dict.fromkeys(row.untested for row in rows if row.untested)
+        ),
     )
 
 
 def _savings(comparison: Comparison) -> Table:
     rows, rest = _readable(comparison, comparison.savings)
-    cost = cost_writer(comparison, (value for row in comparison.savings for value in (row.cost_a, row.cost_b)))
+    cost = cost_writer(
+        comparison, (value for row in comparison.savings for value in (row.cost_a, row.cost_b))
+    )
     return Table(
         title="Cost at equal accuracy",
         columns=(
@@ -274,7 +357,11 @@ def _savings(comparison: Comparison) -> Table:
                 cost(row.cost_a) if row.cost_a is not None else "never",
                 cost(row.cost_b) if row.cost_b is not None else "never",
                 fixed(row.ratio, 3),
-                "-" if row.ratio_low is None else f"{row.ratio_low:.3f} to {_or_more(row.ratio_high)}",
+                (
+                    "-"
+                    if row.ratio_low is None
+                    else f"{row.ratio_low:.3f} to {_or_more(row.ratio_high)}"
+                ),
                 percent(row.never_a),
                 percent(row.never_b),
             )
@@ -282,7 +369,10 @@ def _savings(comparison: Comparison) -> Table:
         ),
         notes=(
             *rest,
-            "never: share of resampled question sets in which no budget of the method reaches the accuracy",
+            (
+                "never: share of resampled question sets in which no budget of the method reaches"
+                " the accuracy"
+            ),
             *(
                 ("to any: the first fails to reach it so often that the ratio has no upper end",)
                 if any(row.ratio_low is not None and row.ratio_high is None for row in rows)
@@ -298,7 +388,8 @@ def _or_more(high: float | None) -> str:
 
 def _reaches(comparison: Comparison) -> Table:
     cost = cost_writer(
-        comparison, (value for row in comparison.reaches for value in (row.cost, row.cost_low, row.cost_high))
+        comparison,
+        (value for row in comparison.reaches for value in (row.cost, row.cost_low, row.cost_high)),
     )
     numbers = (
         "#accuracy %",
@@ -340,14 +431,25 @@ def _ranking(comparison: Comparison) -> Table:
         columns=(
             *columns("#", "method"),
             Column(per_question(comparison), number=True, spare=True),
-            *columns("#accuracy %", "#strength", f"#{interval_name(comparison.plan.confidence)}", "#first %", "#AIQ %"),
+            *columns(
+                "#accuracy %",
+                "#strength",
+                f"#{interval_name(comparison.plan.confidence)}",
+                "#first %",
+                "#AIQ %",
+            ),
             Column("its interval", number=True, spare=True),
         ),
         rows=tuple(map(cells, comparison.ranking)),
         notes=(
             *((f"ranking: {ranked_at(comparison)}",) if comparison.ranking else ()),
             *(
-                (f"AIQ: mean height of the hull {area_range(comparison, cost, per_question(comparison))}",)
+                (
+                    (
+                        "AIQ: mean height of the hull"
+                        f" {area_range(comparison, cost, per_question(comparison))}"
+                    ),
+                )
                 if comparison.areas
                 else ()
             ),
@@ -394,7 +496,9 @@ def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Calla
 
 def result_columns(comparison: Comparison) -> tuple[str, ...]:
     """`RESULT_COLUMNS`, and the seconds where they were asked for."""
-    return RESULT_COLUMNS if comparison.timing is None else (*RESULT_COLUMNS, "seconds_per_question")
+    return (
+        RESULT_COLUMNS if comparison.timing is None else (*RESULT_COLUMNS, "seconds_per_question")
+    )
 
 
 def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
@@ -402,7 +506,8 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
     on = {(point.label, point.point) for point in comparison.frontier}
     for role, label, place, budget, point in _points(comparison):
         numbers = (
-            point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question, point.tokens_per_question,
+            point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question,
+            point.tokens_per_question,
             point.calls_per_question, point.samples_per_question,
         )  # fmt: skip
         plain = (None if number is None else float(number) for number in numbers)
@@ -410,13 +515,26 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
         counter = " > ".join(dict.fromkeys(point.counters))
         more = [point.output_tokens_per_question, point.sequential_tokens_per_question, counter]
         more += [point.seconds_per_question] if comparison.timing is not None else []
-        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier, *more
+        yield (
+            role,
+            label,
+            place,
+            budget,
+            " > ".join(point.llms),
+            point.kind,
+            *plain,
+            frontier,
+            *more,
+        )
 
 
 def results_csv(comparison: Comparison) -> str:
-    """CSV text with `result_columns`, floats in full, an empty cell for what is not known, LF line ends."""
+    """CSV text with `result_columns`, floats in full, an empty cell for what is not known, LF line
+    ends.
+    """
     frontier = RESULT_COLUMNS.index("frontier")
     rows = (
-        [*row[:frontier], "yes" if row[frontier] else "no", *row[frontier + 1 :]] for row in result_rows(comparison)
+        [*row[:frontier], "yes" if row[frontier] else "no", *row[frontier + 1 :]]
+        for row in result_rows(comparison)
     )
     return csv_text(result_columns(comparison), rows)

@@ -18,8 +18,14 @@ def short_names(llms: Sequence[str]) -> dict[str, str]:
 
 
 def coupling_tables(coupling: Coupling) -> list[Table]:
-    """Tables of pairs and of what coupling saves (both only with golds), and of ranks under both schemes."""
-    return [_pairs(coupling), _savings(coupling), _ranks(coupling)] if coupling.pairs else [_ranks(coupling)]
+    """Tables of pairs and of what coupling saves (both only with golds), and of ranks under both
+    schemes.
+    """
+    return (
+        [_pairs(coupling), _savings(coupling), _ranks(coupling)]
+        if coupling.pairs
+        else [_ranks(coupling)]
+    )
 
 
 def coupling_csv(coupling: Coupling) -> str:
@@ -30,7 +36,8 @@ def coupling_csv(coupling: Coupling) -> str:
 
 def _pairs(coupling: Coupling) -> Table:
     numbers = (
-        "#questions", "#difference", "#covariance", "#interval", "#of answer laws", "#coupled", "#independent", "#ratio",
+        "#questions", "#difference", "#covariance", "#interval", "#of answer laws", "#coupled",
+        "#independent", "#ratio",
     )  # fmt: skip
     source = (
         "recordings with noise of their own"
@@ -38,19 +45,33 @@ def _pairs(coupling: Coupling) -> Table:
         else "other calls of the same recordings"
     )
     return Table(
-        title=f"Variance of the difference in being right on {coupling.dataset}, noise {coupling.noise[0]} {coupling.noise[1]}",
+        title=(
+            f"Variance of the difference in being right on {coupling.dataset}, noise"
+            f" {coupling.noise[0]} {coupling.noise[1]}"
+        ),
         columns=columns("LLMs", "area", *numbers),
         rows=tuple((_names(pair, coupling), *_variance_row(pair)) for pair in coupling.pairs),
         notes=(
-            "difference: of accuracies; covariance: of being right, within a question, under shared noise",
-            "of answer laws: the covariance if each answer were one token; the variances are over questions and noise",
-            f"independent pairs: {source}; intervals: {100 * coupling.confidence:g} %, over questions",
+            (
+                "difference: of accuracies; covariance: of being right, within a question, under"
+                " shared noise"
+            ),
+            (
+                "of answer laws: the covariance if each answer were one token; the variances are"
+                " over questions and noise"
+            ),
+            (
+                f"independent pairs: {source}; intervals: {100 * coupling.confidence:g} %, over"
+                " questions"
+            ),
         ),
     )
 
 
 def _variance_row(pair: CoupledPair) -> tuple[str, ...]:
-    ratio = pair.variance_coupled / pair.variance_independent if pair.variance_independent > 0 else None
+    ratio = (
+        pair.variance_coupled / pair.variance_independent if pair.variance_independent > 0 else None
+    )
     return (
         pair.area or "all",
         f"{pair.questions:,}",
@@ -71,7 +92,10 @@ def _savings(coupling: Coupling) -> Table:
         columns=columns("LLMs", "area", *pairs, "#same answer %", "#independent %"),
         rows=tuple((_names(pair, coupling), *_saving_row(pair)) for pair in coupling.pairs),
         notes=(
-            "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled for each independent pair",
+            (
+                "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled"
+                " for each independent pair"
+            ),
         ),
     )
 
@@ -96,16 +120,26 @@ def _ranks(coupling: Coupling) -> Table:
     numbers = ("#rank", "#win-rate %", "#interval", "#ties %", "#Bradley-Terry")
     count = len(coupling.llms)
     halves = coupling.ranking[:count], coupling.ranking[count:]
-    order = sorted(range(count), key=lambda place: (halves[0][place].rank, -halves[0][place].winrate))
+    order = sorted(
+        range(count), key=lambda place: (halves[0][place].rank, -halves[0][place].winrate)
+    )
     if coupling.changes:
-        moved = "; ".join(f"{first} and {second} (p = {p:.3g})" for first, second, p in coupling.changes)
-        change = f"change places between the two: {moved}; Holm's p over {counted(count * (count - 1) // 2, 'pair')}"
+        moved = "; ".join(
+            f"{first} and {second} (p = {p:.3g})" for first, second, p in coupling.changes
+        )
+        change = (
+            f"change places between the two: {moved}; Holm's p over"
+            f" {counted(count * (count - 1) // 2, 'pair')}"
+        )
     else:
         change = "no two LLMs change places between the two"
     return Table(
         title=f"Average win-rates by {coupling.compared_by}: coupled, then independent",
         columns=columns("LLM", *numbers, *numbers),
-        rows=tuple((coupling.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place])) for place in order),
+        rows=tuple(
+            (coupling.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place]))
+            for place in order
+        ),
         notes=(
             "ranks: LLMs whose intervals overlap share one; a span is the interval of the rank",
             f"win-rate: share of comparisons won, averaged over the other LLMs; {change}",
@@ -114,7 +148,9 @@ def _ranks(coupling: Coupling) -> Table:
 
 
 def _rank(entry: RankedLLM) -> tuple[str, ...]:
-    rank = str(entry.rank) if entry.rank == entry.worst_rank else f"{entry.rank} to {entry.worst_rank}"
+    rank = (
+        str(entry.rank) if entry.rank == entry.worst_rank else f"{entry.rank} to {entry.worst_rank}"
+    )
     interval = percents(entry.low, entry.high)
     return rank, percent(entry.winrate), interval, percent(entry.ties), fixed(entry.strength, 3)
 

@@ -1,4 +1,6 @@
-"""A comparison on one screen: the best method at three budgets, the frontier, significant differences, and what failed."""
+"""A comparison on one screen: the best method at three budgets, the frontier, significant
+differences, and what failed.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,34 @@ _LONGEST_REASON = 160
 
 
 def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Table]:
-    """What `feval compare` prints first, in at most 40 lines; where all tables follow (`complete`), without a hint at them."""
+    """What `feval compare` prints first, in at most 40 lines; where all tables follow (`complete`),
+    without a hint at them.
+    """
     first = comparison.curves[0].points[0]
     title = f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}"
-    pieces: list[str | Table] = [title, *(f"  {note}" for note in results_notes(comparison)), "", _best(comparison), ""]
+    pieces: list[str | Table] = [
+        title,
+        *(f"  {note}" for note in results_notes(comparison)),
+        "",
+        _best(comparison),
+        "",
+    ]
     pieces += [_frontier(comparison), "", *_significant(comparison), *_missing(comparison)]
     if not complete:
-        pieces += ["", "All points, differences, savings and the ranking: --all, or report.html with --out DIR."]
+        pieces += [
+            "",
+            (
+                "All points, differences, savings and the ranking: --all, or report.html with --out"
+                " DIR."
+            ),
+        ]
     # what the marks mean is among the notes at the top
     tables = (
-        replace(marked_costs(comparison, piece), notes=piece.notes) if isinstance(piece, Table) else piece
+        (
+            replace(marked_costs(comparison, piece), notes=piece.notes)
+            if isinstance(piece, Table)
+            else piece
+        )
         for piece in pieces
     )
     return list(tables)
@@ -54,9 +74,14 @@ def _best(comparison: Comparison) -> Table:
             continue
         point, budget = named_point(comparison, best.chosen)
         ends = percents(point.accuracy_low, point.accuracy_high)
-        rows.append((cost(best.budget), best.chosen[0], budget or "-", percent(point.accuracy), ends))
+        rows.append(
+            (cost(best.budget), best.chosen[0], budget or "-", percent(point.accuracy), ends)
+        )
         near = within_noise(comparison, best, _CLOSE)
-        notes.append(f"up to {cost(best.budget)}: of {counted(best.settings, 'setting')}; within noise of it: {near}")
+        notes.append(
+            f"up to {cost(best.budget)}: of {counted(best.settings, 'setting')}; within noise of"
+            f" it: {near}"
+        )
     names = ("method", "budget", "#accuracy %", f"#{interval_name(comparison.plan.confidence)}")
     return Table(
         title="Best at three budgets" if len(rows) == 3 else "Best",
@@ -78,7 +103,9 @@ def _frontier(comparison: Comparison) -> Table:
 
 
 def _significant(comparison: Comparison) -> list[str | Table]:
-    """The clearest significant difference of each pair, the strongest method first; or a sentence that there is none."""
+    """The clearest significant difference of each pair, the strongest method first; or a sentence
+    that there is none.
+    """
     apart = _apart(comparison)
     if not comparison.differences:
         return apart
@@ -86,15 +113,25 @@ def _significant(comparison: Comparison) -> list[str | Table]:
     rows = [row for row in comparison.differences if row.p_holm is not None and row.p_holm <= level]
     tests = counted(comparison.tests, "comparison")
     if not rows:
-        sentence = f"No difference in accuracy at equal cost is significant: p (Holm) is above {level:.2g} in {tests}."
+        sentence = (
+            f"No difference in accuracy at equal cost is significant: p (Holm) is above {level:.2g}"
+            f" in {tests}."
+        )
         if comparison.smallest_p > level:
-            sentence += f" On {counted(*comparison.evidence)} it cannot be less than {comparison.smallest_p:.2g}."
+            sentence += (
+                f" On {counted(*comparison.evidence)} it cannot be less than"
+                f" {comparison.smallest_p:.2g}."
+            )
         return [sentence, *apart]
     best = comparison.ranking[0].label
     rows.sort(key=lambda row: (best not in (row.a, row.b), row.p_holm, -abs(row.difference)))
     pairs = list({(row.a, row.b): row for row in reversed(rows)}.values())[::-1]
     note = f"{len(rows):,} of {tests} have p (Holm) up to {level:.2g}"
-    notes = (f"{note}; shown: one of each pair, those with {best} first",) if len(pairs) > _DIFFERENCE_ROWS else (note,)
+    notes = (
+        (f"{note}; shown: one of each pair, those with {best} first",)
+        if len(pairs) > _DIFFERENCE_ROWS
+        else (note,)
+    )
     return [differences_table(comparison, pairs[:_DIFFERENCE_ROWS], notes=notes), *apart]
 
 
@@ -109,7 +146,9 @@ def _missing(comparison: Comparison) -> list[str | Table]:
     if not comparison.missing:
         return []
     more = len(comparison.missing) - _MISSING_ROWS
-    lines = [f"  {one.label}: {_cut(one.reason)}" for one in islice(comparison.missing, _MISSING_ROWS)]
+    lines = [
+        f"  {one.label}: {_cut(one.reason)}" for one in islice(comparison.missing, _MISSING_ROWS)
+    ]
     return ["", "Missing", *lines, *([f"  and {more:,} more (--all)"] if more > 0 else [])]
 
 

@@ -37,8 +37,9 @@ _MANIFEST_KEYS = (
 def info_dict(recording: Recording) -> dict[str, Any]:
     """Return a recording's manifest as one JSON object, without the lists of files and leaves.
 
-    Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate` (shares of its CoTs; null
-    without CoTs, the first also of steps) and `questions` (of its dataset).
+    Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and
+    `empty_replies_rate` (shares of its CoTs; null without CoTs, the first also of steps) and
+    `questions` (of its dataset).
     """
     raw = recording.manifest.raw
     return {
@@ -57,9 +58,11 @@ def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
     cots = pair["cots"]
     counts = {name: pair.get(name, missing) for name, missing in _SHARES.items()}
     rates = {
-        f"{name}_rate": count / cots if cots and isinstance(count, int) else None for name, count in counts.items()
+        f"{name}_rate": count / cots if cots and isinstance(count, int) else None
+        for name, count in counts.items()
     }
-    if _kind(pair) == "steps":  # only those that end a solution answer, and the manifest does not count them
+    # only those that end a solution answer, and the manifest does not count them
+    if _kind(pair) == "steps":
         rates["no_answer_rate"] = None
     dataset = recording.manifest.datasets.get(pair["dataset"], {})
     return {**pair, **rates, "questions": dataset.get("questions")}
@@ -73,7 +76,11 @@ def info_headline(recording: Recording) -> str:
         sum(pair.get("turns", 0) for pair in pairs),
         sum(pair["cots"] for pair in pairs if _kind(pair) == "steps"),
     )
-    counts = {"CoT": sum(pair["cots"] for pair in pairs) - turns - steps, "turn": turns, "step": steps}
+    counts = {
+        "CoT": sum(pair["cots"] for pair in pairs) - turns - steps,
+        "turn": turns,
+        "step": steps,
+    }
     kinds = [counted(count, noun) for noun, count in counts.items() if count] or [counted(0, "CoT")]
     return (
         f"{recording.path}: {', '.join(kinds)}, {counted(len(manifest.llms), 'LLM')}, "
@@ -105,10 +112,16 @@ def _facts(info: Mapping[str, Any]) -> Table:
         ("recording", str(info["path"])),
         ("hash", str(info["recording_hash"])),
         ("size", size(info["bytes"])),
-        ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
+        (
+            "created",
+            f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}",
+        ),
         ("made by", _operation(info["operation"])),
         ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
-        *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
+        *(
+            (f"licence of {what}", str(licence or "not stated"))
+            for what, licence in licences.items()
+        ),
         *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
         *(("served model", sentence) for sentence in info["served"]),
         *(("note", str(note)) for note in _listed(info["notes"])),
@@ -124,7 +137,16 @@ def _prices(named: str, llms: Sequence[str]) -> str:
 
 
 def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
-    names = ("dataset", "#questions", "#with gold", "answer kind", "equality", "extractor", "licence", "title")
+    names = (
+        "dataset",
+        "#questions",
+        "#with gold",
+        "answer kind",
+        "equality",
+        "extractor",
+        "licence",
+        "title",
+    )
     rows = (
         (
             *(_value(record.get(key)) for key in ("id", "questions", "with_gold", "answer_kind")),
@@ -137,7 +159,9 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _equality(dataset: Mapping[str, Any]) -> str:
-    """Name of the equality of answers, with the number of pairs without a verdict, which count as different."""
+    """Name of the equality of answers, with the number of pairs without a verdict, which count as
+    different.
+    """
     equality = dataset["equality"]
     if equality is None:
         return NORMAL_FORM
@@ -148,7 +172,11 @@ def _equality(dataset: Mapping[str, Any]) -> str:
 
 def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
-    shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
+    shown = [
+        name
+        for name, missing in _SHARES.items()
+        if missing is None or any(pair.get(name) for pair in pairs)
+    ]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
     names = ("dataset", "LLM", f"#{pool_kinds(pairs)}", "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
@@ -156,7 +184,9 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
 
 def pool_kinds(pairs: Iterable[Mapping[str, Any]]) -> str:
     """Return what the pools of some of a manifest's pairs consist of: CoTs, steps, turns."""
-    return ", ".join(sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})) or "CoTs"
+    return (
+        ", ".join(sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})) or "CoTs"
+    )
 
 
 def _kind(pair: Mapping[str, Any]) -> str:
@@ -169,19 +199,31 @@ def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:
     size = _value(smallest) if smallest == largest else f"{_value(smallest)} to {_value(largest)}"
     rates = (pair[f"{name}_rate"] for name in shown)
     shares = ("-" if rate is None else f"{100 * rate:.2f}" for rate in rates)
-    return (pair["dataset"], pair["llm"], _value(pair["cots"]), size, *shares, _value(pair.get("counter")))
+    return (
+        pair["dataset"],
+        pair["llm"],
+        _value(pair["cots"]),
+        size,
+        *shares,
+        _value(pair.get("counter")),
+    )
 
 
 def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
     """The decoding of each LLM, if any is stated."""
     keys = ("name", "temperature", "max_tokens", "decoding")
-    rows = [tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys) for record in llms]
+    rows = [
+        tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys)
+        for record in llms
+    ]
     if all(cell == "-" for row in rows for cell in row[1:]):
         return []
     return [Table("decoding", columns("LLM", "#temperature", "#max tokens", "other"), tuple(rows))]
 
 
-def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]) -> list[Table]:
+def _scores(
+    scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]
+) -> list[Table]:
     """The scores of each LLM and the scorers' parameters, if there are any."""
     numbers = ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")
     keys = ("dataset", "llm", "scorer", *numbers)
@@ -189,7 +231,10 @@ def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, 
     if not rows:
         return []
     counts = ("#CoTs", "#with score", "#with steps", "#prompt tokens", "#output tokens")
-    about = tuple(tuple(_value(record.get(key)) for key in ("name", "kind", "parameters")) for record in scorers)
+    about = tuple(
+        tuple(_value(record.get(key)) for key in ("name", "kind", "parameters"))
+        for record in scorers
+    )
     return [
         Table("scores", columns("dataset", "LLM", "scorer", *counts), rows),
         Table("scorers", columns("scorer", "kind", "parameters"), about),
@@ -197,11 +242,22 @@ def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, 
 
 
 def _probes(probes: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """The probes of each LLM, if there are any; a dash is an irregular interval, an unknown cue, or tokens not counted."""
+    """The probes of each LLM, if there are any; a dash is an irregular interval, an unknown cue, or
+    tokens not counted.
+    """
     keys = ("dataset", "llm", "traces", "probes", "interval", "no_answer", "output_tokens", "cue")
     shown = [{**record, "output_tokens": record.get("output_tokens") or None} for record in probes]
     rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in shown)
-    names = ("dataset", "LLM", "#CoTs", "#probes", "#interval", "#without answer", "#output tokens", "cue")
+    names = (
+        "dataset",
+        "LLM",
+        "#CoTs",
+        "#probes",
+        "#interval",
+        "#without answer",
+        "#output tokens",
+        "cue",
+    )
     return [Table("probes", columns(*names), rows)] if rows else []
 
 
@@ -216,7 +272,10 @@ def _value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_nested(item)}" for key, item in value.items() if item is not None) or "-"
+        return (
+            ", ".join(f"{key} {_nested(item)}" for key, item in value.items() if item is not None)
+            or "-"
+        )
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -1,4 +1,6 @@
-"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) for `feval ls`, and questions."""
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) for `feval
+ls`, and questions.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,17 @@ Row = dict[str, Any]
 
 def _datasets() -> list[Row]:
     fields = ("id", "title", "group", "questions", "answer_kind", "licence")
-    return [{field: getattr(card, field) for field in fields} for card in map(dataset_card, dataset_ids())]
+    return [
+        {field: getattr(card, field) for field in fields}
+        for card in map(dataset_card, dataset_ids())
+    ]
 
 
 def _llms() -> list[Row]:
     fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
-    return [{field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())]
+    return [
+        {field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())
+    ]
 
 
 def _prices() -> list[Row]:
@@ -46,14 +53,21 @@ def _prices() -> list[Row]:
 
 def _methods() -> list[Row]:
     return [
-        {"name": name, "description": (inspect.getdoc(method) or "").partition("\n")[0], "fields": method_fields(name)}
+        {
+            "name": name,
+            "description": (inspect.getdoc(method) or "").partition("\n")[0],
+            "fields": method_fields(name),
+        }
         for name, method in METHODS.items()
     ]
 
 
 def _formats() -> list[Row]:
     rows = [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
-    layouts = [{"name": f"table --layout {name}", "description": layout_of(name).title} for name in layout_names()]
+    layouts = [
+        {"name": f"table --layout {name}", "description": layout_of(name).title}
+        for name in layout_names()
+    ]
     return rows + layouts
 
 
@@ -69,7 +83,9 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "formats": _formats,
     "answer-kinds": _answer_kinds,
 }
-"""Name of a list -> its rows (JSON values; all rows of a list have the same keys; lists within rows are for JSON only)."""
+"""Name of a list -> its rows (JSON values; all rows of a list have the same keys; lists within rows
+are for JSON only).
+"""
 
 
 def known_table(rows: list[Row]) -> Table:
@@ -85,7 +101,9 @@ def _header(name: str) -> str:
 
 def _is_number(rows: list[Row], name: str) -> bool:
     values = [row[name] for row in rows if row[name] is not None]
-    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return bool(values) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    )
 
 
 def _cell(value: Any) -> str:
@@ -101,7 +119,10 @@ _QUESTION_WIDTH = 80
 
 def questions_table(questions: Sequence[Question]) -> Table:
     """Return questions as a table: id, gold, number of options, and the beginning of the text."""
-    rows = ((q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text)) for q in questions)
+    rows = (
+        (q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text))
+        for q in questions
+    )
     return Table("", columns("id", "gold", "#options", "question"), tuple(rows))
 
 

@@ -28,7 +28,11 @@ def curve_parquet(curve: Curve) -> bytes:
     whole = all(isinstance(point.n, int) for point in curve.points)
     types = {"n": pa.int64() if whole else pa.float64(), "kind": pa.string()}
     columns = zip(names, zip(*rows, strict=True), strict=True)
-    return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
+    return table_bytes(
+        pa.table(
+            {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}
+        )
+    )
 
 
 def surface_parquet(surface: Surface) -> bytes:
@@ -36,7 +40,12 @@ def surface_parquet(surface: Surface) -> bytes:
     types = {"n": pa.int32(), "tokens": pa.int64(), "frontier": pa.bool_()}
     columns = {name: [getattr(point, name) for point in surface.points] for name in SURFACE_COLUMNS}
     return table_bytes(
-        pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
+        pa.table(
+            {
+                name: pa.array(values, types.get(name, pa.float64()))
+                for name, values in columns.items()
+            }
+        )
     )
 
 
@@ -44,12 +53,20 @@ def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
     texts = dict.fromkeys(("role", "label", "budget", "llms", "kind", "token_counter"), pa.string())
     types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
-    columns = zip(result_columns(comparison), zip(*result_rows(comparison), strict=True), strict=True)
-    return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
+    columns = zip(
+        result_columns(comparison), zip(*result_rows(comparison), strict=True), strict=True
+    )
+    return table_bytes(
+        pa.table(
+            {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}
+        )
+    )
 
 
 def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
-    """Write `questions.parquet`, the columns of `Comparison.per_question`: some points in a row group, or a point in several."""
+    """Write `questions.parquet`, the columns of `Comparison.per_question`: some points in a row
+    group, or a point in several.
+    """
     points = [(curve, place) for curve in comparison.curves for place in range(len(curve.points))]
     ids = comparison.curves[0].points[0].question_ids
     blocks = [slice(start, start + _ROW_GROUP) for start in range(0, len(ids), _ROW_GROUP)]
@@ -68,7 +85,9 @@ def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
 
 
 def _question_table(columns: dict[str, Any], block: slice, ids: pa.DictionaryArray) -> pa.Table:
-    """The rows of a block of questions at one point. Ids, labels and LLMs repeat; dictionaries keep them small."""
+    """The rows of a block of questions at one point. Ids, labels and LLMs repeat; dictionaries keep
+    them small.
+    """
     first = pa.array(np.zeros(len(ids), np.int32))
     arrays = {}
     for name, value in columns.items():

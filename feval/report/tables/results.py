@@ -38,7 +38,10 @@ ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong
 """Columns of a table of errors, in the order of `evaluation.ERRORS`."""
 
 ERROR_NOTES = (
-    "stopped early: with more CoTs of an LLM it asked, all that it might have drawn, the vote is right (1/m where m answers tie)",
+    (
+        "stopped early: with more CoTs of an LLM it asked, all that it might have drawn, the vote"
+        " is right (1/m where m answers tie)"
+    ),
     "routed wrong: all CoTs of an LLM it did not ask would vote right; wrong vote: the rest",
 )
 """What three of the columns mean."""
@@ -53,35 +56,55 @@ _KINDS = {
 def label(evaluation: Evaluation) -> str:
     """A method with its fields that differ from their defaults, on one line."""
     usual = _defaults(evaluation.method)
-    fields = [f"{name}={_written(value)}" for name, value in evaluation.fields.items() if value != usual.get(name)]
+    fields = [
+        f"{name}={_written(value)}"
+        for name, value in evaluation.fields.items()
+        if value != usual.get(name)
+    ]
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
 
 
 def _defaults(method: str) -> dict[str, object]:
-    return {f.name: f.default for f in dataclasses.fields(METHODS[method])} if method in METHODS else {}
+    return (
+        {f.name: f.default for f in dataclasses.fields(METHODS[method])}
+        if method in METHODS
+        else {}
+    )
 
 
 def _written(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(_written, value))})"
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
-    """A table of results, one row per evaluation on the same questions, and one of the kinds of errors where they are known."""
+    """A table of results, one row per evaluation on the same questions, and one of the kinds of
+    errors where they are known.
+    """
     first = evaluations[0]
     decimals = decimals_for(evaluation.usd_per_question or 0.0 for evaluation in evaluations)
     by_round = per_round_column((evaluation.billing, evaluation) for evaluation in evaluations)
-    tokens = any(evaluation.tokens is None or evaluation.probe_calls.any() for evaluation in evaluations)
+    tokens = any(
+        evaluation.tokens is None or evaluation.probe_calls.any() for evaluation in evaluations
+    )
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
         columns=(
             *_columns("method", first.confidence),
             *(columns("#output tokens", "#sequential tokens") if tokens else ()),
-            *(columns(f"#{cost_words('seconds', first.timing)[1]}/question") if first.timing is not None else ()),
+            *(
+                columns(f"#{cost_words('seconds', first.timing)[1]}/question")
+                if first.timing is not None
+                else ()
+            ),
             *(columns(f"#{by_round}") if by_round else ()),
         ),
-        rows=tuple(_row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations),
+        rows=tuple(
+            _row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations
+        ),
         notes=_notes(evaluations),
     )
     results = marked(results, [name for evaluation in evaluations for name in evaluation.counters])
@@ -94,8 +117,14 @@ def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
     return columns(name, "LLMs", "#accuracy %", f"#{interval_name(confidence)}", *costs)
 
 
-def _row(evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens: bool) -> tuple[str, ...]:
-    generated = (evaluation.output_tokens_per_question, evaluation.sequential_tokens_per_question) if tokens else ()
+def _row(
+    evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens: bool
+) -> tuple[str, ...]:
+    generated = (
+        (evaluation.output_tokens_per_question, evaluation.sequential_tokens_per_question)
+        if tokens
+        else ()
+    )
     return (
         label(evaluation),
         " > ".join(evaluation.llms),
@@ -116,12 +145,19 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
         title="How wrong answers came about",
         columns=columns("method", *(f"#{name}" for name in ERROR_COLUMNS)),
         rows=tuple(
-            (label(each), *("-" if share is None else percent(share) for share in each.errors().values()))
+            (
+                label(each),
+                *("-" if share is None else percent(share) for share in each.errors().values()),
+            )
             for each in evaluations
         ),
         notes=(
             *ERROR_NOTES,
-            *(estimate_note(label(each), each.errors_estimate) for each in evaluations if each.errors_estimate),
+            *(
+                estimate_note(label(each), each.errors_estimate)
+                for each in evaluations
+                if each.errors_estimate
+            ),
         ),
     )
 
@@ -129,8 +165,9 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
 def estimate_note(name: str, part: MonteCarloPart) -> str:
     """A note on the part of an evaluation's error breakdown that is estimated by Monte Carlo."""
     return (
-        f"{name}: the share stopped early is estimated on {counted(part.questions, 'question')}, from "
-        f"{counted(part.replicates, 'seeded draw')} of each; its standard error is {percent(part.standard_error)} points"
+        f"{name}: the share stopped early is estimated on {counted(part.questions, 'question')},"
+        f" from {counted(part.replicates, 'seeded draw')} of each; its standard error is"
+        f" {percent(part.standard_error)} points"
     )
 
 
@@ -138,7 +175,11 @@ def grade_table(grade: Grade) -> Table:
     """A table of a graded run, laid out like that of an evaluation."""
     values = grade.to_dict()
     usd = values["usd_per_question"]
-    draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
+    draws = (
+        "recorded order"
+        if grade.replicate is None
+        else f"replicate {grade.replicate}, seed {grade.seed}"
+    )
     prices = price_words(grade.prices, [usd])
     table = Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
@@ -162,24 +203,40 @@ def grade_table(grade: Grade) -> Table:
 
 
 def _settings(evaluation: Evaluation) -> list[str]:
-    return [f"{name} {_written(value)}" for name, value in evaluation.fields.items() if value is not None]
+    return [
+        f"{name} {_written(value)}"
+        for name, value in evaluation.fields.items()
+        if value is not None
+    ]
 
 
 def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
-    kinds = dict.fromkeys((evaluation.kind, evaluation.replicates, evaluation.seed) for evaluation in evaluations)
+    kinds = dict.fromkeys(
+        (evaluation.kind, evaluation.replicates, evaluation.seed) for evaluation in evaluations
+    )
     notes = [
         f"{kind}: {_KINDS[kind].format(draws=counted(replicates or 1, 'seeded draw'), seed=seed)}"
         for kind, replicates, seed in kinds
     ]
     notes += [
-        f"{evaluation.method}: {', '.join(_settings(evaluation))}" for evaluation in evaluations if evaluation.fields
+        f"{evaluation.method}: {', '.join(_settings(evaluation))}"
+        for evaluation in evaluations
+        if evaluation.fields
     ]
     first = evaluations[0]
     prices = price_words(first.prices, (evaluation.usd_per_question for evaluation in evaluations))
-    counters = ", ".join(dict.fromkeys(counter for evaluation in evaluations for counter in evaluation.counters))
+    counters = ", ".join(
+        dict.fromkeys(counter for evaluation in evaluations for counter in evaluation.counters)
+    )
     learnt = max(evaluation.train_questions for evaluation in evaluations)
-    split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []
-    warnings = dict.fromkeys(warning for evaluation in evaluations for warning in evaluation.warnings)
+    split = (
+        [f"{counted(learnt, 'other question')} were set aside for training and are not judged"]
+        if learnt
+        else []
+    )
+    warnings = dict.fromkeys(
+        warning for evaluation in evaluations for warning in evaluation.warnings
+    )
     return (
         *notes,
         *split,

@@ -1,4 +1,6 @@
-"""Tables for terminals, drawn by rich. A module of its own, so that plain tables do not import rich."""
+"""Tables for terminals, drawn by rich. A module of its own, so that plain tables do not import
+rich.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
 
 
 def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> RichTable:
-    """Return the table as a rich one. Cells are plain text objects, so markup in them is never interpreted.
+    """Return the table as a rich one. Cells are plain text objects, so markup in them is never
+    interpreted.
 
-    A `narrow` table has headers broken into lines and one blank between columns; a `folded` one wraps words, never numbers.
+    A `narrow` table has headers broken into lines and one blank between columns; a `folded` one
+    wraps words, never numbers.
     """
     result = RichTable(
         title=Text(visible(table.title)) if table.title else None,
@@ -39,7 +43,9 @@ def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> R
         justify: Literal["left", "right"] = "right" if column.number else "left"
         if column.number or (i < last and not folded):
             # Without a minimum width, rich would break cells at blanks.
-            least = max(len(line) for line in (*name.split("\n"), *(visible(row[i]) for row in table.rows)))
+            least = max(
+                len(line) for line in (*name.split("\n"), *(visible(row[i]) for row in table.rows))
+            )
             result.add_column(Text(name), justify=justify, no_wrap=True, min_width=least)
         else:
             result.add_column(Text(name), justify=justify, overflow="fold")

@@ -1,4 +1,6 @@
-"""The width x depth surface as a table of its Pareto frontier, and `surface.csv` with all points."""
+"""The width x depth surface as a table of its Pareto frontier, and `surface.csv` with all
+points.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,19 @@ SURFACE_COLUMNS = (
     "n", "tokens", "accuracy", "accuracy_low", "accuracy_high", "output_tokens", "probe_tokens",
     "tokens_per_question", "usd_per_question", "frontier",
 )  # fmt: skip
-"""The columns of `surface.csv`, in order; an empty cell is an unknown number, or no limit of tokens."""
+"""The columns of `surface.csv`, in order; an empty cell is an unknown number, or no limit of
+tokens.
+"""
 
 _STEPS = 20
 
 
 def surface_csv(surface: Surface) -> str:
     """Return the CSV text of all points."""
-    return csv_text(SURFACE_COLUMNS, [[getattr(point, name) for name in SURFACE_COLUMNS] for point in surface.points])
+    return csv_text(
+        SURFACE_COLUMNS,
+        [[getattr(point, name) for name in SURFACE_COLUMNS] for point in surface.points],
+    )
 
 
 def surface_table(surface: Surface) -> Table:
@@ -41,9 +48,9 @@ def surface_table(surface: Surface) -> Table:
     shown = _spread(surface.frontier)
     decimals = decimals_for(point.usd_per_question or 0.0 for point in shown)
     others = len(surface.frontier) - len(shown)
-    left_out = [f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"] * (
-        others > 0
-    )
+    left_out = [
+        f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"
+    ] * (others > 0)
     return Table(
         title=f"width x depth on {surface.dataset}, {surface.llm}: the Pareto frontier",
         columns=columns(
@@ -70,7 +77,9 @@ def surface_table(surface: Surface) -> Table:
 
 
 def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:
-    """Return the ends of the frontier and, between them, points whose accuracy is a twentieth of its range further on."""
+    """Return the ends of the frontier and, between them, points whose accuracy is a twentieth of
+    its range further on.
+    """
     step = (frontier[-1].accuracy - frontier[0].accuracy) / _STEPS
     shown = [frontier[0]]
     for point in frontier[1:-1]:
@@ -85,8 +94,12 @@ def depth_name(point: SurfacePoint) -> str:
 
 
 def surface_notes(surface: Surface) -> tuple[str, str]:
-    """Return two lines on what a surface rests on: kind, questions and probes; billing, prices and token counter."""
-    probed = "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
+    """Return two lines on what a surface rests on: kind, questions and probes; billing, prices and
+    token counter.
+    """
+    probed = (
+        "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
+    )
     questions = counted_questions(surface.questions, surface.left_out)
     grid = f"{counted(len(surface.widths), 'width')} x {counted(len(surface.depths), 'depth')}"
     prices = price_words(surface.prices, (point.usd_per_question for point in surface.points[:1]))

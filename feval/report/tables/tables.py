@@ -1,4 +1,6 @@
-"""Tables for people as plain aligned text, and the tables of curves. `rich_tables` draws them on a terminal."""
+"""Tables for people as plain aligned text, and the tables of curves. `rich_tables` draws them on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare columns."""
+    """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare
+    columns.
+    """
 
     name: str
     number: bool = False
@@ -39,12 +43,16 @@ _TOKEN_COSTS = ("USD", "tokens", "modelled seconds")
 
 
 def cost_mark(words: str, counters: Iterable[str]) -> str:
-    """Return an asterisk for a cost that rests on counts of tokens, where token counters differ; else nothing."""
+    """Return an asterisk for a cost that rests on counts of tokens, where token counters differ;
+    else nothing.
+    """
     return " *" if any(word in words for word in _TOKEN_COSTS) and mixed_counters(counters) else ""
 
 
 Line = tuple[tuple[str, str], ...]
-"""Pieces of a line that is safe to print, each with its style, a word of `rich` such as "bold" or "green"; "" for none."""
+"""Pieces of a line that is safe to print, each with its style, a word of `rich` such as "bold" or
+"green"; "" for none.
+"""
 
 
 def columns(*names: str) -> tuple[Column, ...]:
@@ -67,12 +75,15 @@ class Table:
     def __post_init__(self) -> None:
         cells = zip(*self.rows, strict=True)
         unknown = [
-            column.name.startswith("USD") and {*own} == {"-"} for column, own in zip(self.columns, cells, strict=False)
+            column.name.startswith("USD") and {*own} == {"-"}
+            for column, own in zip(self.columns, cells, strict=False)
         ]
         if any(unknown):
             known = [place for place, left_out in enumerate(unknown) if not left_out]
             object.__setattr__(self, "columns", tuple(self.columns[place] for place in known))
-            object.__setattr__(self, "rows", tuple(tuple(row[place] for place in known) for row in self.rows))
+            object.__setattr__(
+                self, "rows", tuple(tuple(row[place] for place in known) for row in self.rows)
+            )
 
 
 def plain(table: Table) -> str:
@@ -90,7 +101,11 @@ def plain(table: Table) -> str:
 def plain_text(pieces: Iterable[Line | Table]) -> str:
     """Return lines and tables without styles, with a line end after each."""
     return "".join(
-        plain(piece) if isinstance(piece, Table) else "".join(text for text, _ in piece).rstrip() + "\n"
+        (
+            plain(piece)
+            if isinstance(piece, Table)
+            else "".join(text for text, _ in piece).rstrip() + "\n"
+        )
         for piece in pieces
     )
 
@@ -100,13 +115,23 @@ def _justified(cell: str, width: int, column: Column) -> str:
 
 
 def marked(table: Table, counters: Iterable[str], also: Sequence[str] = ()) -> Table:
-    """Return the table with an asterisk at costs that rest on tokens, and columns `also`, where token counters differ."""
+    """Return the table with an asterisk at costs that rest on tokens, and columns `also`, where
+    token counters differ.
+    """
     counters = list(counters)
-    marks = [" *" if column.name in also else cost_mark(column.name, counters) for column in table.columns]
+    marks = [
+        " *" if column.name in also else cost_mark(column.name, counters)
+        for column in table.columns
+    ]
     if not mixed_counters(counters) or not any(marks):
         return table
-    named = tuple(replace(column, name=column.name + mark) for column, mark in zip(table.columns, marks, strict=True))
-    return replace(table, columns=named, notes=tuple(dict.fromkeys((*table.notes, *mixed_counters(counters)))))
+    named = tuple(
+        replace(column, name=column.name + mark)
+        for column, mark in zip(table.columns, marks, strict=True)
+    )
+    return replace(
+        table, columns=named, notes=tuple(dict.fromkeys((*table.notes, *mixed_counters(counters))))
+    )
 
 
 def without_spares(table: Table) -> Table:
@@ -121,7 +146,9 @@ def without_spares(table: Table) -> Table:
 
 
 def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
-    """Return the name of a column with costs billed per round, given each row's billing and costs; `None` if no row needs it."""
+    """Return the name of a column with costs billed per round, given each row's billing and costs;
+    `None` if no row needs it.
+    """
     flattered = [costs for billing, costs in billed if round_ratio(billing, costs) is not None]
     if not flattered:
         return None
@@ -136,7 +163,9 @@ def per_round_cell(costs: Costs, usd_decimals: int) -> str:
 
 
 def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
-    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per question."""
+    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per
+    question.
+    """
     return (
         percent(point.accuracy),
         percents(point.accuracy_low, point.accuracy_high),
@@ -159,7 +188,9 @@ def curve_table(curve: Curve) -> Table:
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
-    """Return one table of curves of one method on one dataset, at least one, with the LLM in the first column."""
+    """Return one table of curves of one method on one dataset, at least one, with the LLM in the
+    first column.
+    """
     decimals, first = _usd_decimals(curves), curves[0]
     table = Table(
         title=f"{first.method} on {first.dataset}",
@@ -171,8 +202,16 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
-    names = ["accuracy %", interval_name(curve.confidence), "USD/question", "tokens/question", "pass@n %"]
-    names += [f"{cost_words(curve.cost, curve.timing)[1]}/question"] if curve.cost in MORE_COSTS else []
+    names = [
+        "accuracy %",
+        interval_name(curve.confidence),
+        "USD/question",
+        "tokens/question",
+        "pass@n %",
+    ]
+    names += (
+        [f"{cost_words(curve.cost, curve.timing)[1]}/question"] if curve.cost in MORE_COSTS else []
+    )
     names += [by_round] if (by_round := _by_round(curve)) else []
     return tuple(Column(name, number=True) for name in (curve.field, *names))
 
@@ -187,7 +226,11 @@ def _usd_decimals(curves: Sequence[Curve]) -> int:
 
 def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
     by_round = _by_round(curve)
-    decimals = 1 if curve.cost is None else cost_decimals(curve.cost, (point.cost for point in curve.points))
+    decimals = (
+        1
+        if curve.cost is None
+        else cost_decimals(curve.cost, (point.cost for point in curve.points))
+    )
     return tuple(
         (
             str(point.n),
@@ -216,7 +259,9 @@ def timing_notes(timing: Timing | None) -> tuple[str, ...]:
 
 
 def subtitles(curve: Curve) -> tuple[str, ...]:
-    """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter; seconds."""
+    """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token
+    counter; seconds.
+    """
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = price_words(curve.prices, (point.usd_per_question for point in curve.points))

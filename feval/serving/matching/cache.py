@@ -12,7 +12,9 @@ _Value = TypeVar("_Value")
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """A cache that drops the least recently used values once their sizes exceed `max_bytes`. Safe to use from many threads."""
+    """A cache that drops the least recently used values once their sizes exceed `max_bytes`. Safe
+    to use from many threads.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -33,7 +35,9 @@ class BoundedCache(Generic[_Key, _Value]):
             return entry[0]
 
     def put(self, key: _Key, value: _Value, size: int) -> None:
-        """Store a value, which is not `None`, and about how many bytes it and its key take; too large a one is not stored."""
+        """Store a value, which is not `None`, and about how many bytes it and its key take; too
+        large a one is not stored.
+        """
         with self._lock:
             _, old_size = self._entries.pop(key, (None, 0))
             self._bytes -= old_size

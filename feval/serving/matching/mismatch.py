@@ -1,7 +1,9 @@
-"""Requests that hold a recorded question but that no recorded CoT can answer: judges' prompts, follow-ups, other formats.
+"""Requests that hold a recorded question but that no recorded CoT can answer: judges' prompts,
+follow-ups, other formats.
 
-A judge reads a question with a CoT and replies with a score; a follow-up shows a model its own reply. Both quote CoTs of the
-question, or go on after it. A recorded CoT would be mistaken for the verdict, and nobody would notice.
+A judge reads a question with a CoT and replies with a score; a follow-up shows a model its own
+reply. Both quote CoTs of the question, or go on after it. A recorded CoT would be mistaken for the
+verdict, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -28,50 +30,65 @@ _MAX_ROLE = 40  # characters between a question and the reply to it, such as "as
 _SHOWN = 60
 _CACHE_BYTES = 4 << 20
 _VERDICT_BYTES = 250
-_OTHER_QUESTIONS = 3  # words that stood around so many other questions are exemplars that a CoT imitates, not a quote
+# words that stood around so many other questions are exemplars that a CoT imitates, not a quote
+_OTHER_QUESTIONS = 3
 _OPPOSITES = ({"yes", "no"}, {"true", "false"})
-_ADVICE = "Ask a live LLM, or start the server with --allow-mismatch (allow_mismatch=True in Python) to get recorded CoTs anyway."
+_ADVICE = (
+    "Ask a live LLM, or start the server with --allow-mismatch (allow_mismatch=True in Python) to"
+    " get recorded CoTs anyway."
+)
 
 _Messages = Sequence[tuple[str, str]]
 
 
 class Mismatches:
-    """Finds requests that no recorded CoT can answer, by the texts of the CoTs of an LLM on a question (by its row)."""
+    """Finds requests that no recorded CoT can answer, by the texts of the CoTs of an LLM on a
+    question (by its row).
+    """
 
-    def __init__(self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False) -> None:
+    def __init__(
+        self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False
+    ) -> None:
         self._texts, self._allowed = texts, allowed
         self._clean: BoundedCache[tuple[str, int, str], bool] = BoundedCache(_CACHE_BYTES)
         # Dataset and template -> rows of some questions whose CoTs it does not quote.
         self._around: BoundedCache[tuple[str, str], set[int]] = BoundedCache(_CACHE_BYTES)
 
     def check(self, request: CompletionRequest, match: Match) -> str | None:
-        """Return `None`, or the field of a request that no recorded CoT answers; `MissError` unless that is allowed."""
+        """Return `None`, or the field of a request that no recorded CoT answers; `MissError` unless
+        that is allowed.
+        """
         error = self._format_error(request, match) or _tail_error(match) or self._quote_error(match)
         if error is not None and not self._allowed:
             raise error
         return None if error is None else error.parameter
 
     def warnings(self, match: Match) -> Iterator[IgnoredSetting]:
-        """Yield a warning if a checked request has an answer of a recorded CoT beside the question, as verifiers' prompts do."""
+        """Yield a warning if a checked request has an answer of a recorded CoT beside the question,
+        as verifiers' prompts do.
+        """
         answer = None if match.how == "request" or self._is_usual(match) else _quoted_answer(match)
         if answer is not None:
             yield IgnoredSetting(
                 "answer",
-                f"puts {answer[:_SHOWN]!r}, the answer of a recorded CoT, beside the question {match.question[:_SHOWN]!r} of "
-                f"{match.llm.dataset}, as verifiers do; but a recorded CoT solves the question, and is no verdict on an answer.",
+                f"puts {answer[:_SHOWN]!r}, the answer of a recorded CoT, beside the question"
+                f" {match.question[:_SHOWN]!r} of {match.llm.dataset}, as verifiers do; but a"
+                " recorded CoT solves the question, and is no verdict on an answer.",
             )
 
     def _format_error(self, request: CompletionRequest, match: Match) -> MissError | None:
         field = other_format(request.settings, match.llm.info)
-        if field is None or (field in SCHEMAS and all(map(_is_object, self._texts(match.llm, match.row)))):
+        if field is None or (
+            field in SCHEMAS and all(map(_is_object, self._texts(match.llm, match.row)))
+        ):
             return None
         value = request.settings[field]
         kind = value.get("type") if isinstance(value, dict) else value
         shown = f"{field} {brief(kind)}" if isinstance(kind, str) else field
         what = "demands a reply in JSON" if field in SCHEMAS else "forces a tool call"
         return _error(
-            f"The request {what} ({shown}), but the CoTs of {match.llm.name} on {match.llm.dataset} were recorded without that "
-            f"demand. Leave {field} out to get one of them.",
+            f"The request {what} ({shown}), but the CoTs of {match.llm.name} on {match.llm.dataset}"
+            f" were recorded without that demand. Leave {field} out to get one of them.",
             field,
         )
 
@@ -81,7 +98,8 @@ class Mismatches:
         size = sum(len(text) for _, text in match.conversation.messages)
         if size > MAX_SEARCHED:
             return _error(
-                f"The messages have {size:,} characters; only up to {MAX_SEARCHED:,} are searched for quotes of recorded CoTs.",
+                f"The messages have {size:,} characters; only up to {MAX_SEARCHED:,} are searched"
+                " for quotes of recorded CoTs.",
                 "messages",
             )
         if match.template is None:
@@ -95,8 +113,9 @@ class Mismatches:
             return None
         place = f"{match.question[:_SHOWN]!r} of {match.llm.dataset}"
         return _error(
-            f"The request asks the question {place} and quotes a recorded CoT of it, {quote[:_SHOWN]!r}, as judges' prompts and "
-            "follow-ups do. What an LLM replies to that was not recorded, and another CoT would be mistaken for it.",
+            f"The request asks the question {place} and quotes a recorded CoT of it,"
+            f" {quote[:_SHOWN]!r}, as judges' prompts and follow-ups do. What an LLM replies to"
+            " that was not recorded, and another CoT would be mistaken for it.",
             "messages",
         )
 
@@ -133,29 +152,42 @@ class Mismatches:
                 rows.add(match.row)
 
     def _is_usual(self, match: Match) -> bool:
-        """Whether the same words stood around several other questions without quoting their CoTs."""
-        rows = None if match.template is None else self._around.get((match.llm.dataset, match.template.digest))
+        """Whether the same words stood around several other questions without quoting their
+        CoTs.
+        """
+        rows = (
+            None
+            if match.template is None
+            else self._around.get((match.llm.dataset, match.template.digest))
+        )
         return rows is not None and len(rows - {match.row}) >= _OTHER_QUESTIONS
 
 
 def _tail_error(match: Match) -> MissError | None:
-    """Why a request is refused that goes on after its question where the recorded prompt does not."""
+    """Why a request is refused that goes on after its question where the recorded prompt does
+    not.
+    """
     tail = [] if match.how == "request" else _tail(match, match.conversation)
     if not tail:
         return None
     recorded = match.shelf.conversation(match.llm, match.row)
     if recorded is not None and tail == _tail(match, recorded):
         return None
-    shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (len(tail) > 2)
+    shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (
+        len(tail) > 2
+    )
     return _error(
-        f"After the question {match.question[:_SHOWN]!r} of {match.llm.dataset} the request goes on ({shown}), as follow-ups and "
-        f"prefilled replies do, and the prompt of {match.llm.name} did not. What an LLM replies to that was not recorded.",
+        f"After the question {match.question[:_SHOWN]!r} of {match.llm.dataset} the request goes on"
+        f" ({shown}), as follow-ups and prefilled replies do, and the prompt of {match.llm.name}"
+        " did not. What an LLM replies to that was not recorded.",
         "messages",
     )
 
 
 def _tail(match: Match, conversation: Conversation) -> _Messages:
-    """The messages after the one that asks the question for the first time; users may repeat it at once."""
+    """The messages after the one that asks the question for the first time; users may repeat it at
+    once.
+    """
     messages = [(role, normal(text)) for role, text in conversation.messages]
     question = match.shelf.texts[match.row]
     asks = [role == "user" and bool(question_spans(text, question)) for role, text in messages]
@@ -194,16 +226,22 @@ def _replies(match: Match, messages: _Messages) -> Iterator[str]:
 
 
 def _directly_after(match: Match, messages: _Messages, cots: Iterable[str]) -> Iterator[str]:
-    """The short CoTs that stand right after the question, where a conversation written as text has the reply."""
+    """The short CoTs that stand right after the question, where a conversation written as text has
+    the reply.
+    """
     short = [text for text in cots if _MIN_REPLY <= len(text) < MIN_QUOTE]
     for _, text in messages:
-        for _, stop in question_spans(text, match.shelf.texts[match.row], match.shelf.choices[match.row]):
+        for _, stop in question_spans(
+            text, match.shelf.texts[match.row], match.shelf.choices[match.row]
+        ):
             after = _one_line(text[stop : stop + 2 * (_MAX_ROLE + MIN_QUOTE)])  # room for wrapping
             yield from (cot for cot in short if after.find(cot, 0, _MAX_ROLE + len(cot)) >= 0)
 
 
 def _words(match: Match, messages: _Messages) -> str:
-    """The texts of all messages without recorded questions, the options after the one that is asked, and exemplars."""
+    """The texts of all messages without recorded questions, the options after the one that is
+    asked, and exemplars.
+    """
     question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
     pieces = []
     for place, (_, text) in enumerate(messages):
@@ -214,15 +252,23 @@ def _words(match: Match, messages: _Messages) -> str:
 
 
 def _quoted_answer(match: Match) -> str | None:
-    """The answer of a recorded CoT that stands beside the question, and not in its recorded prompt; `None` without one."""
+    """The answer of a recorded CoT that stands beside the question, and not in its recorded prompt;
+    `None` without one.
+    """
     recorded = match.shelf.conversation(match.llm, match.row)
     usual = [] if recorded is None else _beside(match, recorded)
     own = _beside(match, match.conversation, match.first)
     labels = {label.lower() for label, _ in match.shelf.dataset[match.row].choices}
     codes = {llm: set(llm.pool.codes[match.row].tolist()) for llm in match.shelf.llms}
-    texts = [text for llm, own_codes in codes.items() for text in llm.answer_texts(match.row, list(own_codes)) if text]
+    texts = [
+        text
+        for llm, own_codes in codes.items()
+        for text in llm.answer_texts(match.row, list(own_codes))
+        if text
+    ]
     for answer in dict.fromkeys(normal(text).strip().lower() for text in texts):
-        # "Answer with A or B" and "Is it true or false?" name the answers that there are, and quote none.
+        # "Answer with A or B" and "Is it true or false?" name the answers that there are, and quote
+        # none.
         options = next((options for options in (labels, *_OPPOSITES) if answer in options), set())
         others = any(_stands(option, own) for option in options if option != answer)
         if _stands(answer, own) and not others and not _stands(answer, usual):
@@ -235,9 +281,11 @@ def _stands(answer: str, pieces: Iterable[str]) -> bool:
 
 
 def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[str]:
-    """The texts before, between and after the recorded questions in the last user message, in lower case.
+    """The texts before, between and after the recorded questions in the last user message, in lower
+    case.
 
-    Of what is before, the last paragraph: those before it may be exemplars with answers of their own.
+    Of what is before, the last paragraph: those before it may be exemplars with answers of their
+    own.
     """
     text = normal(conversation.last_user_text)[first:]
     question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
@@ -248,7 +296,9 @@ def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[st
 
 
 def _prompts(match: Match) -> list[str]:
-    """What a request may hold without quoting a CoT: the question, and the prompts it was recorded with."""
+    """What a request may hold without quoting a CoT: the question, and the prompts it was recorded
+    with.
+    """
     recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
     prompts = [normal(text) for each in recorded if each is not None for _, text in each.messages]
     return [_one_line(text) for text in (normal(match.shelf.texts[match.row]), *prompts)]
@@ -257,4 +307,10 @@ def _prompts(match: Match) -> list[str]:
 def _recorded_replies(match: Match) -> set[str]:
     """The texts of assistant messages in the prompts that the question was recorded with."""
     recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
-    return {_one_line(normal(text)) for each in recorded if each for role, text in each.messages if role == "assistant"}
+    return {
+        _one_line(normal(text))
+        for each in recorded
+        if each
+        for role, text in each.messages
+        if role == "assistant"
+    }

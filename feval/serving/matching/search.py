@@ -1,8 +1,9 @@
 """Search of a message for thousands of texts at once.
 
-Every text is indexed by its first characters (its anchor). Anchors of one length are searched together: all windows of that
-length in the message are hashed as arrays, a table of 64 K bits rejects nearly every window that begins no text, and the rest
-are compared character by character. So the time grows with the message and hardly with the number of texts.
+Every text is indexed by its first characters (its anchor). Anchors of one length are searched
+together: all windows of that length in the message are hashed as arrays, a table of 64 K bits
+rejects nearly every window that begins no text, and the rest are compared character by character.
+So the time grows with the message and hardly with the number of texts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ UInt64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class TextHit:
-    """An occurrence of the texts with these numbers in a normalised message, from `start` to `stop` in characters."""
+    """An occurrence of the texts with these numbers in a normalised message, from `start` to `stop`
+    in characters.
+    """
 
     start: int
     stop: int
@@ -45,7 +48,9 @@ def normal(text: str) -> str:
 
 
 class TextIndex:
-    """Texts (numbered from 0) to find in messages, each without white space at its ends; empty ones are never found."""
+    """Texts (numbered from 0) to find in messages, each without white space at its ends; empty ones
+    are never found.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         numbers: defaultdict[str, list[int]] = defaultdict(list)
@@ -53,7 +58,9 @@ class TextIndex:
             if stripped := normal(text).strip():
                 numbers[stripped].append(number)
         self._numbers = {text: tuple(equal) for text, equal in numbers.items()}
-        self._anchors = [_AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()]
+        self._anchors = [
+            _AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()
+        ]
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -65,12 +72,17 @@ class TextIndex:
     def outermost(self, message: str) -> list[TextHit]:
         """Return the texts that occur in a message, in order; none inside a longer one.
 
-        A text that begins or ends with an ASCII letter or digit is not found inside a longer word or number. One of fewer than
-        16 characters, such as "2+2", is found only where white space, quotes, brackets or punctuation enclose it.
+        A text that begins or ends with an ASCII letter or digit is not found inside a longer word
+        or number. One of fewer than 16 characters, such as "2+2", is found only where white space,
+        quotes, brackets or punctuation enclose it.
         """
         message = normal(message)
         hits = sorted(
-            ((start, start + len(text), text) for table in self._anchors for start, text in table.find(message)),
+            (
+                (start, start + len(text), text)
+                for table in self._anchors
+                for start, text in table.find(message)
+            ),
             key=lambda hit: (hit[0], -hit[1]),
         )
         outer: list[TextHit] = []
@@ -88,7 +100,9 @@ def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
 
 
 def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of every occurrence of a stripped text in a message, both normal, as `TextIndex` finds it."""
+    """Yield (start, stop) of every occurrence of a stripped text in a message, both normal, as
+    `TextIndex` finds it.
+    """
     start = message.find(text) if text else -1
     while start >= 0:
         stop = start + len(text)
@@ -98,9 +112,11 @@ def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator[str]:
-    """Yield passages of `length` characters that a normal message shares with normal texts; none reaches across a NUL.
+    """Yield passages of `length` characters that a normal message shares with normal texts; none
+    reaches across a NUL.
 
-    Every shared passage contains a window of a text that begins at a multiple of `step`, so only these are looked up.
+    Every shared passage contains a window of a text that begins at a multiple of `step`, so only
+    these are looked up.
     """
     joined = "\0".join(texts)
     if min(len(message), len(joined)) < length:
@@ -123,7 +139,9 @@ class _AnchorTable:
         for text in texts:
             self._texts[text[:length]].append(text)
         self._table = np.zeros(1 << _TABLE_BITS, np.bool_)
-        self._table[_windows("".join(self._texts), length)[::length] >> np.uint64(64 - _TABLE_BITS)] = True
+        self._table[
+            _windows("".join(self._texts), length)[::length] >> np.uint64(64 - _TABLE_BITS)
+        ] = True
 
     def find(self, message: str) -> Iterator[tuple[int, str]]:
         """Yield (start, text) of every occurrence of a text in a message."""
@@ -132,12 +150,16 @@ class _AnchorTable:
         passed = self._table[_windows(message, self._length) >> np.uint64(64 - _TABLE_BITS)]
         for start in np.flatnonzero(passed).tolist():
             for text in self._texts.get(message[start : start + self._length], ()):
-                if message.startswith(text, start) and _stands_alone(message, start, start + len(text)):
+                if message.startswith(text, start) and _stands_alone(
+                    message, start, start + len(text)
+                ):
                     yield start, text
 
 
 def _windows(text: str, length: int) -> UInt64:
-    """Hash of every window of `length` characters: the sum of characters times powers of an odd number, modulo 2^64."""
+    """Hash of every window of `length` characters: the sum of characters times powers of an odd
+    number, modulo 2^64.
+    """
     hashes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
     hashes += np.uint64(1)
     reach, power = 1, _MULTIPLIER
@@ -152,7 +174,9 @@ def _stands_alone(message: str, start: int, stop: int) -> bool:
     before, after = message[max(start - 1, 0) : start], message[stop : stop + 2]
     if stop - start < _SHORT:
         return (not before or before.isspace() or before in _OPENING) and (
-            not after or after[0].isspace() or (after[0] in _CLOSING and (len(after) == 1 or not after[1].isalnum()))
+            not after
+            or after[0].isspace()
+            or (after[0] in _CLOSING and (len(after) == 1 or not after[1].isalnum()))
         )
     return not (_in_word(before) and _in_word(message[start])) and not (
         _in_word(after[:1]) and _in_word(message[stop - 1])

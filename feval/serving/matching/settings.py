@@ -13,8 +13,10 @@ _SHOWN = 60
 
 # The defaults of every server, which are the same as no value.
 _NEUTRAL: Mapping[str, Any] = {
-    "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [], "tools": [], "functions": [],
-    "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"],
+    "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [],
+    "tools": [], "functions": [],
+    "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"},
+    "modalities": ["text"],
     "best_of": 1, "suffix": "",
 }  # fmt: skip
 LIMITS = ("max_completion_tokens", "max_tokens")
@@ -24,7 +26,8 @@ ENDS = (*LIMITS, "stop")
 """Fields of requests that end CoTs before they would end by themselves."""
 
 _SAMPLING = (*ENDS, "temperature", "top_p")
-_STOP_NAMES = ("stop", "until", "stop_seqs", "stop_tokens")  # of OpenAI's API, lm-eval, inspect-ai, lighteval
+# of OpenAI's API, lm-eval, inspect-ai, lighteval
+_STOP_NAMES = ("stop", "until", "stop_seqs", "stop_tokens")
 OFFERS = ("tools", "functions")
 """Fields of requests that offer tools."""
 
@@ -38,7 +41,8 @@ class IgnoredSetting(NamedTuple):
     """Something that a request asks for and replies do not reflect.
 
     Attributes:
-        kind: "temperature", "limit", "system prompt", "tools", ...; a run is warned once of each kind.
+        kind: "temperature", "limit", "system prompt", "tools", ...; a run is warned once of each
+            kind.
         what: the rest of a sentence whose subject is the run.
     """
 
@@ -47,11 +51,13 @@ class IgnoredSetting(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What ends the CoTs of a request earlier, or would have ended them later, than it was recorded.
+    """What ends the CoTs of a request earlier, or would have ended them later, than it was
+    recorded.
 
     Attributes:
         stops: texts that end a reply; only those that were not among the recorded ones.
-        limit: most output tokens; `None` unless it is below the recorded limit, or none was recorded.
+        limit: most output tokens; `None` unless it is below the recorded limit, or none was
+            recorded.
         field: the field of the request that says so.
         is_longer: whether the limit asked for is above the recorded one, or none is known.
     """
@@ -63,24 +69,40 @@ class Bounds(NamedTuple):
 
 
 def bounds(settings: Mapping[str, Any], info: LLMInfo) -> Bounds | None:
-    """Return what ends the CoTs of a request elsewhere than the recording has it; `None` if nothing does."""
-    field = min((name for name in LIMITS if name in settings), key=settings.__getitem__, default=LIMITS[1])
+    """Return what ends the CoTs of a request elsewhere than the recording has it; `None` if nothing
+    does.
+    """
+    field = min(
+        (name for name in LIMITS if name in settings), key=settings.__getitem__, default=LIMITS[1]
+    )
     asked, known = settings.get(field), info.max_tokens
-    stops = tuple(dict.fromkeys(each for each in _stops(settings.get("stop")) if each not in _recorded_stops(info)))
+    stops = tuple(
+        dict.fromkeys(
+            each for each in _stops(settings.get("stop")) if each not in _recorded_stops(info)
+        )
+    )
     limit = asked if asked is not None and (known is None or asked < known) else None
     is_longer = asked is not None and (known is None or asked > known)
-    return Bounds(stops, limit, field, is_longer) if stops or limit is not None or is_longer else None
+    return (
+        Bounds(stops, limit, field, is_longer) if stops or limit is not None or is_longer else None
+    )
 
 
 def _stops(value: Any) -> list[str]:
-    return [text for text in (value if isinstance(value, list | tuple) else [value]) if isinstance(text, str)]
+    return [
+        text
+        for text in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(text, str)
+    ]
 
 
 def _recorded_stops(info: LLMInfo) -> list[str]:
     return _stops(recorded(info, "stop"))
 
 
-def ignored(request: CompletionRequest, info: LLMInfo, conversation: Conversation) -> tuple[str, ...]:
+def ignored(
+    request: CompletionRequest, info: LLMInfo, conversation: Conversation
+) -> tuple[str, ...]:
     """Return the fields of a request without effect, because other values were recorded."""
     fields = [name for name in request.settings if not _heeded(request.settings, name, info)]
     if conversation.messages and not conversation.text_only and request.kind == "chat":
@@ -98,27 +120,42 @@ def warnings(
 ) -> Iterator[IgnoredSetting]:
     """Yield the settings without effect that a reader of the replies would expect to have had one.
 
-    `fields` are those of `ignored`; a system prompt is empty for none, and the recorded one is `None` if it is not known.
+    `fields` are those of `ignored`; a system prompt is empty for none, and the recorded one is
+    `None` if it is not known.
     """
     for field in fields:
         if field in _SAMPLING:
             value = recorded(info, field)
             but = (
-                f"the recording of {name} states none" if value is None else f"{name} was recorded with {brief(value)}"
+                f"the recording of {name} states none"
+                if value is None
+                else f"{name} was recorded with {brief(value)}"
             )
             kind = "limit" if field in LIMITS else field
-            yield IgnoredSetting(kind, f"asks for {field} {brief(request.settings[field])}, but {but}.")
+            yield IgnoredSetting(
+                kind, f"asks for {field} {brief(request.settings[field])}, but {but}."
+            )
         elif field in OFFERS:
-            yield IgnoredSetting("tools", f"offers tools, but {name} was recorded without them, and calls none.")
+            yield IgnoredSetting(
+                "tools", f"offers tools, but {name} was recorded without them, and calls none."
+            )
     if system and recorded_system is not None and system != recorded_system:
         how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
-        yield IgnoredSetting("system prompt", f"sends a system prompt of its own, but {name} was recorded {how}.")
+        yield IgnoredSetting(
+            "system prompt", f"sends a system prompt of its own, but {name} was recorded {how}."
+        )
 
 
 def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
-    """Return the field of a request that demands JSON or a tool call, if that was not demanded of the recorded CoTs."""
+    """Return the field of a request that demands JSON or a tool call, if that was not demanded of
+    the recorded CoTs.
+    """
     for name in SCHEMAS:
-        if name in settings and _demands_json(name, settings[name], info) and differs(settings, name, info):
+        if (
+            name in settings
+            and _demands_json(name, settings[name], info)
+            and differs(settings, name, info)
+        ):
             return name
     for name in _CALLS:
         if name in settings and _is_forced(settings[name]) and differs(settings, name, info):
@@ -156,25 +193,44 @@ def _heeded(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
 
 
 def telling(settings: Mapping[str, Any], infos: Sequence[LLMInfo]) -> list[str]:
-    """Return the fields by which a request can tell variants of an LLM apart: those that were recorded with several values."""
+    """Return the fields by which a request can tell variants of an LLM apart: those that were
+    recorded with several values.
+    """
     names = {*settings, *_SAMPLING, *_NEUTRAL, *SCHEMAS, *_CALLS}
-    names = names.union(*(extra for info in infos if isinstance(extra := info.decoding.get("extra_body"), Mapping)))
+    names = names.union(
+        *(extra for info in infos if isinstance(extra := info.decoding.get("extra_body"), Mapping))
+    )
     limits = [name for name in LIMITS if name in settings] or ["max_tokens"]
     names -= {"seed", *LIMITS}.difference(limits)  # a pool has CoTs of many seeds
-    return [name for name in sorted(names) if any(differs({name: recorded(infos[0], name)}, name, o) for o in infos)]
+    return [
+        name
+        for name in sorted(names)
+        if any(differs({name: recorded(infos[0], name)}, name, o) for o in infos)
+    ]
 
 
-def differences(settings: Mapping[str, Any], info: LLMInfo, names: Sequence[str], *, cuts: bool) -> list[str]:
+def differences(
+    settings: Mapping[str, Any], info: LLMInfo, names: Sequence[str], *, cuts: bool
+) -> list[str]:
     """Return those of some fields in which a request differs from what was recorded.
 
     With `cuts`, a stop or a limit that a recorded CoT can be cut to is no difference.
     """
-    return [name for name in names if differs(settings, name, info) and not (cuts and _heeded(settings, name, info))]
+    return [
+        name
+        for name in names
+        if differs(settings, name, info) and not (cuts and _heeded(settings, name, info))
+    ]
 
 
 def excess(settings: Mapping[str, Any], info: LLMInfo) -> tuple[float, int]:
-    """Return how far recorded CoTs go beyond a request: by how many tokens at most, and beyond how many of its stops."""
-    asked, stops = [settings[name] for name in LIMITS if name in settings], set(_stops(settings.get("stop")))
+    """Return how far recorded CoTs go beyond a request: by how many tokens at most, and beyond how
+    many of its stops.
+    """
+    asked, stops = (
+        [settings[name] for name in LIMITS if name in settings],
+        set(_stops(settings.get("stop"))),
+    )
     tokens = (math.inf if info.max_tokens is None else info.max_tokens) - min(asked) if asked else 0
     return tokens, len(stops.difference(_recorded_stops(info)))
 
@@ -182,13 +238,18 @@ def excess(settings: Mapping[str, Any], info: LLMInfo) -> tuple[float, int]:
 def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     """Whether a field of a request differs from what was recorded."""
     values = [_canonical(name, value) for value in (settings.get(name), recorded(info, name))]
-    value, expected = (_canonical(name, _NEUTRAL.get(name)) if each is None else each for each in values)
+    value, expected = (
+        _canonical(name, _NEUTRAL.get(name)) if each is None else each for each in values
+    )
     return bool(value != expected)
 
 
 def both_sides(settings: Mapping[str, Any], names: Sequence[str], info: LLMInfo) -> str:
     """Return the values of some fields of a request, and the recorded ones, in words."""
-    return ", ".join(f"{name} {brief(settings.get(name))} (recorded: {brief(recorded(info, name))})" for name in names)
+    return ", ".join(
+        f"{name} {brief(settings.get(name))} (recorded: {brief(recorded(info, name))})"
+        for name in names
+    )
 
 
 def _canonical(name: str, value: Any) -> Any:
@@ -200,7 +261,9 @@ def _canonical(name: str, value: Any) -> Any:
 
 
 def recorded(info: LLMInfo, name: str) -> Any:
-    """Return the recorded value of a field; `None` if none was sent or the recording does not say."""
+    """Return the recorded value of a field; `None` if none was sent or the recording does not
+    say.
+    """
     if name == "temperature":
         return info.temperature
     if name in LIMITS:
@@ -208,13 +271,19 @@ def recorded(info: LLMInfo, name: str) -> Any:
     extra = info.decoding.get("extra_body")
     extra = extra if isinstance(extra, Mapping) else {}
     names = _STOP_NAMES if name == "stop" else (name,)
-    return next((where[each] for where in (info.decoding, extra) for each in names if each in where), None)
+    return next(
+        (where[each] for where in (info.decoding, extra) for each in names if each in where), None
+    )
 
 
 def decoding(info: LLMInfo) -> str:
     """Return temperature and limit in words."""
-    temperature = "temperature not known" if info.temperature is None else f"temperature {info.temperature:g}"
-    return temperature if info.max_tokens is None else f"{temperature}, max_tokens {info.max_tokens}"
+    temperature = (
+        "temperature not known" if info.temperature is None else f"temperature {info.temperature:g}"
+    )
+    return (
+        temperature if info.max_tokens is None else f"{temperature}, max_tokens {info.max_tokens}"
+    )
 
 
 def brief(value: object) -> str:

@@ -24,12 +24,16 @@ _SYSTEM_ROLES = ("system", "developer")
 
 
 class Shelf:
-    """One dataset of a library with its LLMs; questions and prompts are read, under the lock, when they are first needed."""
+    """One dataset of a library with its LLMs; questions and prompts are read, under the lock, when
+    they are first needed.
+    """
 
     def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
         self.dataset, self.llms, self._lock = dataset, llms, lock
         self._prompts: dict[str, _Prompts] = {}
-        self._conversations: BoundedCache[tuple[str, int], Conversation] = BoundedCache(_CONVERSATION_BYTES)
+        self._conversations: BoundedCache[tuple[str, int], Conversation] = BoundedCache(
+            _CONVERSATION_BYTES
+        )
         self._read: _Questions | None = None
 
     @cached_property
@@ -67,7 +71,9 @@ class Shelf:
 
     @cached_property
     def words(self) -> list[frozenset[str]]:
-        """The words of each question, to name the nearest one; only of the first 20,000 questions."""
+        """The words of each question, to name the nearest one; only of the first 20,000
+        questions.
+        """
         return [frozenset(text.lower().split()) for text in self.texts[:_MAX_COMPARED]]
 
     def prompts(self, llm: LLM) -> Mapping[bytes, tuple[int, ...]]:
@@ -75,7 +81,9 @@ class Shelf:
         return self._prompts_of(llm).rows
 
     def system_text(self, llm: LLM, row: int) -> str | None:
-        """Return the recorded system prompt of a question (by its row): empty without one, `None` if no prompt was recorded."""
+        """Return the recorded system prompt of a question (by its row): empty without one, `None`
+        if no prompt was recorded.
+        """
         return self._prompts_of(llm).systems[row]
 
     def conversation(self, llm: LLM, row: int) -> Conversation | None:
@@ -88,7 +96,9 @@ class Shelf:
             for place, prompt in enumerate(llm.prompts()):  # reading one reads them all
                 recorded = None if prompt is None else _recorded(prompt)
                 if recorded is not None:
-                    self._conversations.put((llm.name, place), recorded, len(prompt or "") + _OVERHEAD)
+                    self._conversations.put(
+                        (llm.name, place), recorded, len(prompt or "") + _OVERHEAD
+                    )
                 if place == row:
                     conversation = recorded
         return conversation
@@ -111,12 +121,16 @@ class _Questions:
     def of(cls, dataset: Dataset) -> _Questions:
         entries = [entry for _, entry in dataset]
         texts = [entry.question for entry in entries]
-        return cls(texts, [tuple(text for _, text in entry.choices) for entry in entries], TextIndex(texts))
+        return cls(
+            texts, [tuple(text for _, text in entry.choices) for entry in entries], TextIndex(texts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
-    """The rows of each digest of a conversation, and each row's system prompt; equal ones are the same object."""
+    """The rows of each digest of a conversation, and each row's system prompt; equal ones are the
+    same object.
+    """
 
     rows: Mapping[bytes, tuple[int, ...]]
     systems: Sequence[str | None]

@@ -20,7 +20,9 @@ _MIN_KEPT = 16
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:
-    """A request for the next n CoTs of a pool, or for one recorded `sample`; `use` is `None` when a ledger file is read back."""
+    """A request for the next n CoTs of a pool, or for one recorded `sample`; `use` is `None` when a
+    ledger file is read back.
+    """
 
     llm: LLM
     row: int
@@ -34,7 +36,11 @@ class PoolRequest:
         if self.sample is not None:
             return (self.sample,)
         size, end = len(order), place + self.n
-        return tuple(order[place:end] if end <= size else [order[number % size] for number in range(place, end)])
+        return tuple(
+            order[place:end]
+            if end <= size
+            else [order[number % size] for number in range(place, end)]
+        )
 
 
 class Handout(NamedTuple):
@@ -70,7 +76,8 @@ Taken = tuple[int, int | None]
 
 
 class _Cursor:
-    """A run's place in one pool; `others` were the pools of other questions begun when it was asked last, in pass `last`.
+    """A run's place in one pool; `others` were the pools of other questions begun when it was asked
+    last, in pass `last`.
 
     `start` counts how often all that asked had gone before.
     """
@@ -97,7 +104,9 @@ class _Cursor:
 
 
 def tokens_if_cut(cot: ServedCot) -> int | None:
-    """Return the tokens of a CoT that is cut; `None` of a whole one, for as many as were recorded."""
+    """Return the tokens of a CoT that is cut; `None` of a whole one, for as many as were
+    recorded.
+    """
     return cot.tokens if cot.is_cut else None
 
 
@@ -107,7 +116,9 @@ class _Counts:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
-        self.questions = self.recycled = self.asked_again = self.cut = self.limited = self.unknown_prompts = 0
+        self.questions = self.recycled = self.asked_again = self.cut = self.limited = (
+            self.unknown_prompts
+        ) = 0
 
     def add(self, handout: Handout, prompt_tokens: int) -> None:
         """Count a request; `prompt_tokens` is -1 where it was not recorded."""
@@ -126,12 +137,14 @@ class _Counts:
 class Account:
     """What one run has consumed: its place in every pool, its counts per LLM, its prompts.
 
-    A program that is run twice under one name asks again what it had left for other questions: another pass begins, in which
-    every question that was asked before gets other CoTs, and is paid for again. A program that asks several questions at once
-    comes back to them, too, after others: from the thread or task that asks nothing else, or after a few from each of its
-    connections. So a pass begins when a question is asked again by a sender that has asked others since, after more than eight
-    others were begun for each other sender that is still there: after one, where there is none. Where all senders had gone
-    before, it begins with any question but the one that was asked last.
+    A program that is run twice under one name asks again what it had left for other questions:
+    another pass begins, in which every question that was asked before gets other CoTs, and is paid
+    for again. A program that asks several questions at once comes back to them, too, after others:
+    from the thread or task that asks nothing else, or after a few from each of its connections. So
+    a pass begins when a question is asked again by a sender that has asked others since, after more
+    than eight others were begun for each other sender that is still there: after one, where there
+    is none. Where all senders had gone before, it begins with any question but the one that was
+    asked last.
     """
 
     def __init__(self, name: RunName) -> None:
@@ -141,7 +154,8 @@ class Account:
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
         self._counts: dict[LLM, _Counts] = {}
         self._pass = 1
-        self._begun: dict[tuple[str, int], int] = {}  # question -> its pools that were begun, once in each pass
+        # question -> its pools that were begun, once in each pass
+        self._begun: dict[tuple[str, int], int] = {}
         self._all_begun = 0
         self._senders: dict[Sender, Sequence[PoolRequest]] = {}  # and what each asked last
         self._kept = _MIN_KEPT
@@ -161,14 +175,18 @@ class Account:
         billing: str,
         again: bool,
     ) -> list[Handout]:
-        """Hand out the next CoTs of questions from their whole draws; `cots` are what is sent of those of each question.
+        """Hand out the next CoTs of questions from their whole draws; `cots` are what is sent of
+        those of each question.
 
         `again` where another pass begins.
         """
         self._pass += again
         cursors = [self._cursor(each) for each in requests]
-        handouts = [self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)]
-        for request, cursor in zip(requests, cursors, strict=True):  # those of one request are asked together
+        handouts = [
+            self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)
+        ]
+        # those of one request are asked together
+        for request, cursor in zip(requests, cursors, strict=True):
             cursor.others, cursor.start = self._others(request), self._starts
         self._latest = requests
         return handouts
@@ -203,7 +221,9 @@ class Account:
         return others > _LEEWAY * len(self._senders.keys() - {sender})
 
     def is_in_pass(self, request: PoolRequest, visit: int) -> bool:
-        """Return whether a request of a ledger file, in the pass `visit` that asks its question, belongs to the present pass."""
+        """Return whether a request of a ledger file, in the pass `visit` that asks its question,
+        belongs to the present pass.
+        """
         cursor = self._cursors.get((request.llm, request.row))
         return cursor is None or cursor.last < self._pass or cursor.visits == visit
 
@@ -212,7 +232,12 @@ class Account:
         return self._all_begun - self._begun.get((request.llm.dataset, request.row), 0)
 
     def _take(
-        self, request: PoolRequest, order: Sequence[int], cursor: _Cursor, cots: Sequence[ServedCot], billing: str
+        self,
+        request: PoolRequest,
+        order: Sequence[int],
+        cursor: _Cursor,
+        cots: Sequence[ServedCot],
+        billing: str,
     ) -> Handout:
         llm, row = request.llm, request.row
         counts = self._counts.get(llm)
@@ -225,12 +250,22 @@ class Account:
             self._all_begun += 1
             counts.asked_again += cursor.visits == 2
         samples = request.samples(order, cursor.place)
-        prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
+        prompts = (
+            1
+            if billing == "per_round"
+            else len(samples)
+            if billing == "per_sample"
+            else int(not cursor.rounds)
+        )
         counts.questions += not cursor.rounds
         cursor.pass_by(request, cots)
         handout = Handout(
             samples,
-            recycled=0 if request.sample is not None else min(request.n, max(cursor.place - len(order), 0)),
+            recycled=(
+                0
+                if request.sample is not None
+                else min(request.n, max(cursor.place - len(order), 0))
+            ),
             remaining=max(len(order) - cursor.place, 0),
             round=cursor.rounds,
             prompts=prompts,
@@ -247,7 +282,10 @@ class Account:
     def saved(self, requests: Sequence[PoolRequest]) -> Callable[[], None]:
         """Return a function that undoes some requests, which are taken after this call."""
         templates = deepcopy(self.templates)
-        cursors = {key: deepcopy(self._cursors.get(key)) for key in {(each.llm, each.row) for each in requests}}
+        cursors = {
+            key: deepcopy(self._cursors.get(key))
+            for key in {(each.llm, each.row) for each in requests}
+        }
         counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
         passes = self._pass, self._begun.copy(), self._all_begun
 
@@ -260,7 +298,9 @@ class Account:
         return undo
 
     def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int], dict[Taken, int]]]:
-        """Return LLM, row, requests, passes, place, tokens of cut CoTs by number in the draw, and chosen CoTs, by question."""
+        """Return LLM, row, requests, passes, place, tokens of cut CoTs by number in the draw, and
+        chosen CoTs, by question.
+        """
         return [
             (llm, row, c.rounds, c.visits, c.place, dict(c.cut or {}), dict(c.chosen or {}))
             for (llm, row), c in self._cursors.items()
@@ -309,7 +349,9 @@ def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
         "cut",
         "limited",
     )
-    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {"usd": dollars}
+    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {
+        "usd": dollars
+    }
     return totals if missing is None else totals | {"usd_missing": missing}
 
 
@@ -323,6 +365,9 @@ def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
         if price is None:
             return None, f"The price list {prices.id!r} has no price for the LLM {each.llm.name!r}."
         if each.unknown_prompts:
-            return None, f"The prompt tokens of {each.llm.name} were not recorded for every question."
+            return (
+                None,
+                f"The prompt tokens of {each.llm.name} were not recorded for every question.",
+            )
         total += usd(price, each.prompt_tokens, each.output_tokens)
     return total, None

@@ -1,4 +1,6 @@
-"""The ledger file: one JSON line for what is served, then one for every request. Lines are only ever appended."""
+"""The ledger file: one JSON line for what is served, then one for every request. Lines are only
+ever appended.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,17 @@ _PINNED = ("recordings", "seed", "order", "billing", "prices")
 
 
 class LedgerFile:
-    """A ledger file open for appending; its header says what is served, `entries` are the requests that it held before.
+    """A ledger file open for appending; its header says what is served, `entries` are the requests
+    that it held before.
 
-    Entries reach the operating system at most 0.2 s later. What could not be written is kept, and tried again then and
-    at the end.
+    Entries reach the operating system at most 0.2 s later. What could not be written is kept, and
+    tried again then and at the end.
 
     Raises:
-        StorageError: the file exists and `resume` is false, another process appends to it, or it cannot be written.
-        ConflictError: an existing file belongs to other recordings, seeds, orders, billings or prices.
+        StorageError: the file exists and `resume` is false, another process appends to it, or it
+            cannot be written.
+        ConflictError: an existing file belongs to other recordings, seeds, orders, billings or
+            prices.
         SourceError: an existing file is not a ledger.
     """
 
@@ -47,12 +52,15 @@ class LedgerFile:
         self._has_failed = False
         if (holder := recording_around(self.path.absolute().parent)) is not None:
             raise StorageError(
-                f"The ledger {self.path} would lie inside the recording {holder}, which never changes. Name another file."
+                f"The ledger {self.path} would lie inside the recording {holder}, which never"
+                " changes. Name another file."
             )
         try:
             self._file = open_private(self.path, os.O_APPEND)
         except OSError as error:
-            raise StorageError(f"The ledger {self.path} cannot be opened: {error.strerror or error}.") from error
+            raise StorageError(
+                f"The ledger {self.path} cannot be opened: {error.strerror or error}."
+            ) from error
         try:
             self._claim()
             self._begin({"format": FORMAT, "version": 1, **header}, resume=resume)
@@ -64,12 +72,18 @@ class LedgerFile:
 
     @property
     def is_late(self) -> bool:
-        """Whether requests have to be on the disk before they are answered: a write has failed, or the disk is far behind."""
+        """Whether requests have to be on the disk before they are answered: a write has failed, or
+        the disk is far behind.
+        """
         return self._has_failed or len(self._waiting) > _MOST_WAITING
 
     def add(self, entries: Sequence[Mapping[str, Any]], *, at_once: bool) -> None:
-        """Append requests, `at_once` or soon; `StorageError` if they cannot be written at once, and then none of them is."""
-        lines = b"".join([orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries])
+        """Append requests, `at_once` or soon; `StorageError` if they cannot be written at once, and
+        then none of them is.
+        """
+        lines = b"".join(
+            [orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries]
+        )
         if self._closing.is_set():
             raise StorageError(f"The ledger {self.path} is closed, so no more CoTs are handed out.")
         if at_once:
@@ -79,7 +93,9 @@ class LedgerFile:
                 self._waiting += lines
 
     def close(self) -> None:
-        """Write what is left and close the file; `StorageError` if not everything could be written."""
+        """Write what is left and close the file; `StorageError` if not everything could be
+        written.
+        """
         if self._closing.is_set():
             return
         self._closing.set()
@@ -88,7 +104,9 @@ class LedgerFile:
             self._write()
         except StorageError as error:
             lost = self._waiting.count(b"\n")
-            raise StorageError(f"{error} Requests that were answered and are not in it: {lost:,}.") from error
+            raise StorageError(
+                f"{error} Requests that were answered and are not in it: {lost:,}."
+            ) from error
         finally:
             os.close(self._file)
 
@@ -111,14 +129,16 @@ class LedgerFile:
             return
         if not resume:
             raise StorageError(
-                f"The ledger {self.path} exists already. Name another file, or continue this one with --resume."
+                f"The ledger {self.path} exists already. Name another file, or continue this one"
+                " with --resume."
             )
         existing, self.entries, whole = _read(self.path)
         for name in _PINNED:
             if existing and existing.get(name) != header.get(name):
                 raise ConflictError(
-                    f"The ledger {self.path} has {name} {_shown(existing.get(name))}, but what is served now has "
-                    f"{_shown(header.get(name))}. Serve the same, or start another ledger."
+                    f"The ledger {self.path} has {name} {_shown(existing.get(name))}, but what is"
+                    f" served now has {_shown(header.get(name))}. Serve the same, or start another"
+                    " ledger."
                 )
         os.ftruncate(self._file, whole)  # a line that was being written when the process was killed
         if not existing:
@@ -138,12 +158,14 @@ class LedgerFile:
                 raise
         except OSError as error:
             raise StorageError(
-                f"The ledger {self.path} cannot be written ({error.strerror or error}). Make room; until then, no CoTs are "
-                "handed out."
+                f"The ledger {self.path} cannot be written ({error.strerror or error}). Make room;"
+                " until then, no CoTs are handed out."
             ) from error
 
     def _write(self, lines: bytes = b"") -> None:
-        """Write what waits, then some lines; if that fails, what waits is kept, and the lines are not."""
+        """Write what waits, then some lines; if that fails, what waits is kept, and the lines are
+        not.
+        """
         with self._writing:
             with self._lock:
                 waiting, self._waiting = self._waiting, bytearray()
@@ -165,7 +187,8 @@ class LedgerFile:
 
 
 def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the header and the requests of a ledger file, without an incomplete last line; docs/serving.md describes them.
+    """Return the header and the requests of a ledger file, without an incomplete last line;
+    docs/serving.md describes them.
 
     Raises:
         StorageError: the file cannot be read.
@@ -194,7 +217,9 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
                     entries.append(record)
                 whole += len(line)
     except OSError as error:
-        raise StorageError(f"The ledger {path} cannot be read: {error.strerror or error}.") from error
+        raise StorageError(
+            f"The ledger {path} cannot be read: {error.strerror or error}."
+        ) from error
     return header, entries, whole
 
 
@@ -203,12 +228,17 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise SourceError(
-            f"Line {number} of the ledger {path} is not valid JSON; the file was changed or damaged."
+            f"Line {number} of the ledger {path} is not valid JSON; the file was changed or"
+            " damaged."
         ) from error
     if not isinstance(record, dict) or (number == 1 and record.get("format") != FORMAT):
-        raise SourceError(f'{path} is not a ledger of `feval serve`: its first line lacks "format": "{FORMAT}".')
+        raise SourceError(
+            f'{path} is not a ledger of `feval serve`: its first line lacks "format": "{FORMAT}".'
+        )
     if number > 1 and not _is_entry(record):
-        raise SourceError(f"Line {number} of the ledger {path} is not a request; the file was changed or damaged.")
+        raise SourceError(
+            f"Line {number} of the ledger {path} is not a request; the file was changed or damaged."
+        )
     return record
 
 
@@ -223,14 +253,18 @@ def _is_entry(record: Mapping[str, Any]) -> bool:
         and record.get("n") == len(samples) > 0
         and is_tokens(record.get("tokens"), len(samples))
         and isinstance(record.get("limited", []), list)
-        and all(isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch"))
+        and all(
+            isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch")
+        )
         and is_example(record.get("example"))
         and type(record.get("pass", 1)) is int
     )
 
 
 def is_tokens(value: object, size: int) -> bool:
-    """Whether a JSON value says how many tokens of each CoT were handed out, null for all of them; or is null for all CoTs."""
+    """Whether a JSON value says how many tokens of each CoT were handed out, null for all of them;
+    or is null for all CoTs.
+    """
     return value is None or (
         isinstance(value, list)
         and len(value) == size

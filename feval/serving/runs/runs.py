@@ -1,6 +1,7 @@
 """Every run's place in every pool, and its ledger.
 
-Runs with the same replicate see the same draws, whatever their names: two methods are compared on the same CoTs.
+Runs with the same replicate see the same draws, whatever their names: two methods are compared on
+the same CoTs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ Find = Callable[[str, str, str], tuple[LLM, int] | None]
 class Runs:
     """Every run's place in every pool, and its ledger. Safe to use from many threads.
 
-    With a ledger file, whose (dataset, LLM, question) `find` looks up, the runs continue where its requests end.
+    With a ledger file, whose (dataset, LLM, question) `find` looks up, the runs continue where its
+    requests end.
 
     Raises:
         UnknownNameError: no such order.
@@ -81,7 +83,8 @@ class Runs:
         reads: Sequence[Callable[[Sequence[int]], list[ServedCot]]],
         sender: Sender | None = None,
     ) -> list[Handout]:
-        """Hand out CoTs: for every one of some requests, or for none; `sender` is what they come from.
+        """Hand out CoTs: for every one of some requests, or for none; `sender` is what they come
+        from.
 
         `reads` return what is sent of the CoTs of each.
 
@@ -105,7 +108,7 @@ class Runs:
             if again and not run.is_warned:
                 run.is_warned = True
                 _LOG.warning(
-                    "The run %r asks again after it had gone on to other questions, and pays again. %s",
+                    "The run %r asks again after it had gone on to other questions, and pays again. %s",  # noqa: E501
                     run.name.label, _how_to_start_again(run.name.label),
                 )  # fmt: skip
             is_late = self._file is not None and self._file.is_late
@@ -137,13 +140,19 @@ class Runs:
             del self._runs[name.label]
 
     def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
-        """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked nothing."""
+        """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked
+        nothing.
+        """
         with self._lock:
             run = self._runs.get(label)
             if run is None:
                 raise self._unknown(label)
             summary, questions = run.summary(), run.questions() if detail else []
-        return summary | {"asked": [self._detail(run.name, *each) for each in questions]} if detail else summary
+        return (
+            summary | {"asked": [self._detail(run.name, *each) for each in questions]}
+            if detail
+            else summary
+        )
 
     def labels(self) -> list[str]:
         """Return the names of the runs, in the order of their first requests."""
@@ -151,7 +160,9 @@ class Runs:
             return list(self._runs)
 
     def _example(self, templates: PromptCounts, request: PoolRequest) -> Sequence[str] | None:
-        """Where a template that is new to a run begins to differ from its first one; `None` for the first one."""
+        """Where a template that is new to a run begins to differ from its first one; `None` for the
+        first one.
+        """
         if request.template is None:
             return None
         dataset, template = request.llm.dataset, request.template
@@ -166,14 +177,19 @@ class Runs:
 
     def _unknown(self, label: str) -> NotRecordedError:
         names = list(self._runs)
-        known = f"Runs that have: {', '.join(names[-10:])}." if names else "No other run has, either."
+        known = (
+            f"Runs that have: {', '.join(names[-10:])}." if names else "No other run has, either."
+        )
         return NotRecordedError(f"The run {label!r} has asked nothing so far. {known}")
 
     def _run(self, name: RunName) -> Account:
         run = self._runs.get(name.label)
         if run is None:
             if len(self._runs) >= _MAX_RUNS:
-                raise RequestError(f"This server has {_MAX_RUNS:,} runs, the most that it keeps. Start another server.")
+                raise RequestError(
+                    f"This server has {_MAX_RUNS:,} runs, the most that it keeps. Start another"
+                    " server."
+                )
             run = Account(name)
         return run
 
@@ -182,11 +198,14 @@ class Runs:
         if request.sample is not None:
             if request.sample >= size:
                 raise RequestError(
-                    f"{_pool(request, size)}, numbered from 0; sample {request.sample:,} was asked for.",
+                    f"{_pool(request, size)}, numbered from 0; sample {request.sample:,} was asked"
+                    " for.",
                     parameter="feval.sample",
                 )
             return 0
-        if request.n > size - place and not (self.recycle and size and request.n <= max(size, _MAX_RECYCLED)):
+        if request.n > size - place and not (
+            self.recycle and size and request.n <= max(size, _MAX_RECYCLED)
+        ):
             raise _used_up(name, request, size, min(place, size), recycle=self.recycle)
         return request.n
 
@@ -196,27 +215,37 @@ class Runs:
         if entry.get("reset"):
             self._runs.pop(name.label, None)
             return
-        where = f"The ledger says that run {name.label!r} was given CoTs of {entry['llm']} on {entry['question']!r}"
+        where = (
+            f"The ledger says that run {name.label!r} was given CoTs of {entry['llm']} on"
+            f" {entry['question']!r}"
+        )
         match = find(entry["dataset"], entry["llm"], entry["question"])
         if match is None:
-            raise ConflictError(f"{where}, which is not served now. Serve the same datasets and LLMs as before.")
+            raise ConflictError(
+                f"{where}, which is not served now. Serve the same datasets and LLMs as before."
+            )
         llm, row = match
         draw = self._draws.of(llm, row, name.replicate)
         if not len(draw) or max(entry["samples"]) >= len(draw):
             raise ConflictError(
-                f"{where} that this recording does not have. Continue with the recording that it was made with."
+                f"{where} that this recording does not have. Continue with the recording that it"
+                " was made with."
             )
         chosen = entry["samples"][0] if entry.get("chosen") else None
         run = self._runs[name.label] = self._run(name)
         request = PoolRequest(llm, row, entry["n"], chosen)
         again = not run.is_in_pass(request, entry.get("pass", 1))
         cots = _read_back(
-            entry, llm.pool.output_tokens[row, list(request.samples(draw, run.place((llm, row))))].tolist()
+            entry,
+            llm.pool.output_tokens[
+                row, list(request.samples(draw, run.place((llm, row))))
+            ].tolist(),
         )
         [handout] = run.take([request], [draw], [cots], self.billing, again=again)
         if list(handout.samples) != entry["samples"]:
             raise ConflictError(
-                f"{where} in another order than these draws. The file was changed, or another version of feval wrote it."
+                f"{where} in another order than these draws. The file was changed, or another"
+                " version of feval wrote it."
             )
         count_entry(run.templates, entry)
 
@@ -249,10 +278,14 @@ class DrawCache:
     """Whole draws of questions: every recorded CoT, in the order in which a replicate sees them."""
 
     def __init__(self) -> None:
-        self._cache: BoundedCache[tuple[LLM, int, int], list[array[int]]] = BoundedCache(_DRAW_BYTES)
+        self._cache: BoundedCache[tuple[LLM, int, int], list[array[int]]] = BoundedCache(
+            _DRAW_BYTES
+        )
 
     def of(self, llm: LLM, row: int, replicate: int | None) -> Sequence[int]:
-        """Return the draw of a question as recorded positions; recorded order for replicate `None`."""
+        """Return the draw of a question as recorded positions; recorded order for replicate
+        `None`.
+        """
         if replicate is None:
             return range(llm.pool.sizes[row])
         width = max(int(llm.pool.codes.shape[1]), 1)
@@ -260,8 +293,15 @@ class DrawCache:
         key = llm, replicate, row // rows
         block = self._cache.get(key)
         if block is None:
-            block = _drawn(llm, replicate, range(key[2] * rows, min((key[2] + 1) * rows, len(llm.pool.sizes))), width)
-            self._cache.put(key, block, sum(draw.itemsize * len(draw) + _DRAW_OVERHEAD for draw in block))
+            block = _drawn(
+                llm,
+                replicate,
+                range(key[2] * rows, min((key[2] + 1) * rows, len(llm.pool.sizes))),
+                width,
+            )
+            self._cache.put(
+                key, block, sum(draw.itemsize * len(draw) + _DRAW_OVERHEAD for draw in block)
+            )
         return block[row % rows]
 
 
@@ -273,21 +313,30 @@ def _drawn(llm: LLM, replicate: int, rows: range, width: int) -> list[array[int]
 
 def _how_to_start_again(label: str) -> str:
     return (
-        "A run that asks again continues with the next CoTs. To start again with the first ones, take a new name, such as "
-        f"{next_name(label)!r}, or reset the run: POST /run/{label}/feval/reset (in process: reset() of the HTTP client)."
+        "A run that asks again continues with the next CoTs. To start again with the first ones,"
+        f" take a new name, such as {next_name(label)!r}, or reset the run: POST"
+        f" /run/{label}/feval/reset (in process: reset() of the HTTP client)."
     )
 
 
 def _pool(request: PoolRequest, size: int) -> str:
     llm = request.llm
     question = llm.question_ids[request.row]
-    return f"{llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of {llm.dataset}"
+    return (
+        f"{llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of"
+        f" {llm.dataset}"
+    )
 
 
-def _used_up(name: RunName, request: PoolRequest, size: int, used: int, *, recycle: bool) -> UsedUpError:
+def _used_up(
+    name: RunName, request: PoolRequest, size: int, used: int, *, recycle: bool
+) -> UsedUpError:
     left, n = size - used, request.n
     sentences = [
-        f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,} are left, and {n:,} were asked for."
+        (
+            f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,} are"  # noqa: E501
+            f" left, and {n:,} were asked for."
+        )
     ]
     if used and n <= size:
         sentences.append(_how_to_start_again(name.label))
@@ -301,7 +350,9 @@ def _used_up(name: RunName, request: PoolRequest, size: int, used: int, *, recyc
     return UsedUpError(" ".join(sentences), parameter="n")
 
 
-def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Sequence[str] | None) -> dict[str, Any]:
+def _entry(
+    name: RunName, request: PoolRequest, handout: Handout, example: Sequence[str] | None
+) -> dict[str, Any]:
     entry = {
         "run": name.label,
         "dataset": request.llm.dataset,
@@ -316,9 +367,14 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
         if request.use.mismatch is not None:
             entry["mismatch"] = request.use.mismatch
     if handout.cut:
-        entry |= {"tokens": [tokens_if_cut(cot) for cot in handout.cots], "answers": [c.answer for c in handout.cots]}
+        entry |= {
+            "tokens": [tokens_if_cut(cot) for cot in handout.cots],
+            "answers": [c.answer for c in handout.cots],
+        }
     if handout.limited:
-        entry["limited"] = [s for s, cot in zip(handout.samples, handout.cots, strict=True) if cot.is_limited]
+        entry["limited"] = [
+            s for s, cot in zip(handout.samples, handout.cots, strict=True) if cot.is_limited
+        ]
     if handout.visit > 1:
         entry["pass"] = handout.visit
     if request.sample is not None:
@@ -329,10 +385,20 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
 
 
 def _read_back(entry: Mapping[str, Any], recorded: Sequence[int]) -> list[ServedCot]:
-    """What the CoTs of a request in a ledger file cost; `recorded` are the tokens of the whole ones."""
+    """What the CoTs of a request in a ledger file cost; `recorded` are the tokens of the whole
+    ones.
+    """
     tokens, limited = entry.get("tokens") or [None] * len(recorded), entry.get("limited", ())
     return [
-        ServedCot(None, None, "unknown", whole if cut is None else cut, None, cut is not None, sample in limited)
+        ServedCot(
+            None,
+            None,
+            "unknown",
+            whole if cut is None else cut,
+            None,
+            cut is not None,
+            sample in limited,
+        )
         for sample, cut, whole in zip(entry["samples"], tokens, recorded, strict=True)
     ]
 

@@ -8,8 +8,9 @@
         ├── AmbiguousError      400: several recorded things match equally well
         └── UsedUpError         400: the pool has fewer CoTs left than were asked for
 
-Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change. After a 404, LiteLLM's router
-asks a model nothing for a while, so a question that was not recorded is a 400.
+Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change.
+After a 404, LiteLLM's router asks a model nothing for a while, so a question that was not recorded
+is a 400.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 
 
 class ServingError(FevalError):
-    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at fault and a word for programs."""
+    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at
+    fault and a word for programs.
+    """
 
     default_status = 400
     default_code: str | None = None

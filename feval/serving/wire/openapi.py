@@ -27,13 +27,17 @@ def description(models: Sequence[str] = ()) -> dict[str, Any]:
             "version": __version__,
             "summary": "Recorded chains of thought in OpenAI's dialect.",
             "description": (
-                "Identical requests walk through the recorded CoTs of a question without replacement. Every run (path prefix, "
-                "header X-Feval-Run, or API key) has its own place in every pool and its own ledger."
+                "Identical requests walk through the recorded CoTs of a question without"
+                " replacement. Every run (path prefix, header X-Feval-Run, or API key) has its own"
+                " place in every pool and its own ledger."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": _schemas(models), "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "schemas": _schemas(models),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
         "security": [{}, {"key": []}],
     }
 
@@ -46,12 +50,37 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, An
     grade = _content("Graded", "The grade, and a receipt that `feval verify` computes again.")
     reset = "Start a run again: its draws, its place in every pool and its ledger."
     return [
-        ("/v1/chat/completions", "post", "createChatCompletion", _completion("Chat", "ChatRequest", "ChatCompletion")),
-        ("/v1/completions", "post", "createCompletion", _completion("Text", "CompletionRequest", "TextCompletion")),
-        ("/v1/models", "get", "listModels", _operation("The LLMs that are served.", _result("Models"))),
-        ("/v1/models/{model}", "get", "readModel", _operation("One of these LLMs.", _result("Model"), [model])),
+        (
+            "/v1/chat/completions",
+            "post",
+            "createChatCompletion",
+            _completion("Chat", "ChatRequest", "ChatCompletion"),
+        ),
+        (
+            "/v1/completions",
+            "post",
+            "createCompletion",
+            _completion("Text", "CompletionRequest", "TextCompletion"),
+        ),
+        (
+            "/v1/models",
+            "get",
+            "listModels",
+            _operation("The LLMs that are served.", _result("Models")),
+        ),
+        (
+            "/v1/models/{model}",
+            "get",
+            "readModel",
+            _operation("One of these LLMs.", _result("Model"), [model]),
+        ),
         ("/feval/health", "get", "readHealth", _operation(up, _result("Health"))),
-        ("/feval/ledger", "get", "readLedger", _operation(ledger, _result("LedgerOrLedgers"), _LEDGER_QUERY)),
+        (
+            "/feval/ledger",
+            "get",
+            "readLedger",
+            _operation(ledger, _result("LedgerOrLedgers"), _LEDGER_QUERY),
+        ),
         (
             "/feval/grade",
             "post",
@@ -59,15 +88,26 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, An
             _operation("Accuracy and cost of a run's final answers.", grade, body="Answers"),
         ),
         ("/feval/reset", "post", "resetRun", _operation(reset, _result("Anything"), _HEADERS[:1])),
-        ("/openapi.json", "get", "readDescription", _operation("This description.", _result("Anything"))),
+        (
+            "/openapi.json",
+            "get",
+            "readDescription",
+            _operation("This description.", _result("Anything")),
+        ),
     ]
 
 
 def _completion(what: str, request: str, reply: str) -> dict[str, Any]:
     ok = {
         "description": "Recorded CoTs; as events where the request says `stream`.",
-        "headers": {name: {"schema": {"type": "string"}, "description": text} for name, text in _REPLY_HEADERS.items()},
-        "content": {"application/json": {"schema": _ref(reply)}, "text/event-stream": {"schema": _ref("Event")}},
+        "headers": {
+            name: {"schema": {"type": "string"}, "description": text}
+            for name, text in _REPLY_HEADERS.items()
+        },
+        "content": {
+            "application/json": {"schema": _ref(reply)},
+            "text/event-stream": {"schema": _ref("Event")},
+        },
     }
     return _operation(f"{what} completions from the recording.", ok, _HEADERS, body=request)
 
@@ -77,9 +117,16 @@ def _operation(
 ) -> dict[str, Any]:
     statuses = ("400", "404", "401", "403", "405", *(["413"] if body else []))
     errors = {status: _content("Error", _STATUSES[status]) for status in statuses}
-    operation = {"summary": summary, "parameters": list(parameters), "responses": {"200": reply} | errors}
+    operation = {
+        "summary": summary,
+        "parameters": list(parameters),
+        "responses": {"200": reply} | errors,
+    }
     if body:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(body)}},
+        }
     return operation
 
 
@@ -92,7 +139,10 @@ def _content(schema: str, text: str) -> dict[str, Any]:
 
 
 _STATUSES = {
-    "400": "The request is wrong, was not recorded, matches several things, or asks for more CoTs than are left.",
+    "400": (
+        "The request is wrong, was not recorded, matches several things, or asks for more CoTs than"
+        " are left."
+    ),
     "401": "The server requires its token.",
     "403": "The request came from a web page, or for another host.",
     "404": "There is no such model, run or path.",
@@ -109,7 +159,10 @@ _REPLY_HEADERS = {
     "X-Feval-Remaining": "CoTs of the pool that the run has not got yet.",
     "X-Feval-Match": "How the question was found: request, question, few-shot or id.",
     "X-Feval-Ignored": "Fields of the request without effect.",
-    "X-Feval-Pass": "In which pass of the run the question is asked, if not in the first; another run starts again.",
+    "X-Feval-Pass": (
+        "In which pass of the run the question is asked, if not in the first; another run starts"
+        " again."
+    ),
     "X-Feval-Recycled": "How many of the CoTs the run had got before.",
     "X-Feval-Cut": "How many of the CoTs `stop` or the limit of the request cut.",
     "X-Feval-Limited": "How many of the CoTs ended at a recorded limit below the one asked for.",
@@ -120,7 +173,11 @@ _RUN_IN_PATH = {
     "in": "path",
     "required": True,
     "description": "Name of the run, with @R for replicate R or @recorded for recorded order.",
-    "schema": {"type": "string", "pattern": RUN_PATTERN, "examples": ["my-run", "my-run@3", "my-run@recorded"]},
+    "schema": {
+        "type": "string",
+        "pattern": RUN_PATTERN,
+        "examples": ["my-run", "my-run@3", "my-run@recorded"],
+    },
 }
 
 
@@ -132,8 +189,14 @@ def _or_null(schema: _Schema) -> _Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _object(required: Mapping[str, _Schema], optional: Mapping[str, _Schema] | None = None) -> _Schema:
-    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
+def _object(
+    required: Mapping[str, _Schema], optional: Mapping[str, _Schema] | None = None
+) -> _Schema:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
+    }
 
 
 _TEXT: _Schema = {"type": "string"}
@@ -156,7 +219,11 @@ _HEADERS: list[_Schema] = [
     {"name": "X-Feval-Run", "in": "header", "schema": {"type": "string", "pattern": RUN_PATTERN}},
     {"name": "X-Feval-Question", "in": "header", "schema": _ID_HEADER},
     {"name": "X-Feval-Dataset", "in": "header", "schema": _ID_HEADER},
-    {"name": "X-Feval-Sample", "in": "header", "schema": {"type": "string", "pattern": "^[0-9]{1,9}$"}},
+    {
+        "name": "X-Feval-Sample",
+        "in": "header",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,9}$"},
+    },
     {"name": "X-Feval-Few-Shot", "in": "header", "schema": {"enum": list(FEW_SHOT)}},
 ]
 _LEDGER_QUERY: list[_Schema] = [
@@ -166,7 +233,11 @@ _LEDGER_QUERY: list[_Schema] = [
 
 
 def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
-    model: _Schema = {"type": "string", "minLength": 1, "description": "Name of a recorded LLM; see /v1/models."}
+    model: _Schema = {
+        "type": "string",
+        "minLength": 1,
+        "description": "Name of a recorded LLM; see /v1/models.",
+    }
     if models:
         model |= {"examples": list(models[:8])}
     return _requests(model) | _replies() | _accounts()
@@ -196,7 +267,12 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
         "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
         "feval": _or_null(extension | {"additionalProperties": False}),
     }
-    part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
+    part = {
+        "oneOf": [
+            _object({"type": {"const": "text"}, "text": _TEXT}),
+            _object({"type": {"const": "image_url"}}),
+        ]
+    }
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
     chat = {
         "max_completion_tokens": _or_null(_N),
@@ -214,11 +290,19 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
     return {
         "Message": _object({"role": {"type": "string", "minLength": 1}}, {"content": content}),
         "ChatRequest": _object(
-            {"model": model, "messages": {"type": "array", "items": _ref("Message"), "minItems": 1}}, shared | chat
+            {
+                "model": model,
+                "messages": {"type": "array", "items": _ref("Message"), "minItems": 1},
+            },
+            shared | chat,
         ),
         "CompletionRequest": _object({"model": model, "prompt": prompt}, shared | text),
         "Answers": _object(
-            {"answers": {"anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]}},
+            {
+                "answers": {
+                    "anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]
+                }
+            },
             {name: {"type": ["string", "null"]} for name in ("run", "dataset")},
         ),
     }
@@ -229,12 +313,24 @@ def _replies() -> dict[str, _Schema]:
     logprobs: _Schema = {"type": ["object", "null"]}
     extra = {"feval": {"type": "object"}}
     message = _object(
-        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}},
+        {
+            "role": {"const": "assistant"},
+            "content": {"type": "string"},
+            "refusal": {"type": ["string", "null"]},
+        },
         {"reasoning": _TEXT, "reasoning_content": _TEXT},
     )
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
-    whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
-    model = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
+    whole = {
+        "id": _TEXT,
+        "created": _INTEGER,
+        "model": _TEXT,
+        "system_fingerprint": _TEXT,
+        "usage": _ref("Usage"),
+    }
+    model = _object(
+        {"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT}
+    )
     error = {
         "message": _TEXT,
         "type": _TEXT,
@@ -246,26 +342,39 @@ def _replies() -> dict[str, _Schema]:
             {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
             {
                 "prompt_tokens_details": {"type": "object"},
-                "completion_tokens_details": _object({"reasoning_tokens": {"type": ["integer", "null"], "minimum": 0}}),
+                "completion_tokens_details": _object(
+                    {"reasoning_tokens": {"type": ["integer", "null"], "minimum": 0}}
+                ),
             },
         ),
         "ChatCompletion": _object(
             whole
             | {
                 "object": {"const": "chat.completion"},
-                "choices": {"type": "array", "items": _object(choice | {"message": message}, extra), "minItems": 1},
+                "choices": {
+                    "type": "array",
+                    "items": _object(choice | {"message": message}, extra),
+                    "minItems": 1,
+                },
             }
         ),
         "TextCompletion": _object(
             whole
             | {
                 "object": {"const": "text_completion"},
-                "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, extra), "minItems": 1},
+                "choices": {
+                    "type": "array",
+                    "items": _object(choice | {"text": _TEXT}, extra),
+                    "minItems": 1,
+                },
             }
         ),
         "Model": model,
         "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": model}}),
-        "Error": _object({"error": _object(error) | {"additionalProperties": False}}) | {"additionalProperties": False},
+        "Error": (
+            _object({"error": _object(error) | {"additionalProperties": False}})
+            | {"additionalProperties": False}
+        ),
         "Anything": {"type": "object"},
         "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
         "Health": {"type": "object"},
@@ -294,7 +403,11 @@ def _accounts() -> dict[str, _Schema]:
     return {
         "Ledger": _object(run | counts, optional),
         "Graded": _object(
-            {"grade": {"type": "object"}, "remarks": {"type": "array", "items": _TEXT}, "receipt": {"type": "object"}}
+            {
+                "grade": {"type": "object"},
+                "remarks": {"type": "array", "items": _TEXT},
+                "receipt": {"type": "object"},
+            }
         ),
         "Ledgers": _object({"runs": {"type": "array", "items": _ref("Ledger")}}),
         "LedgerOrLedgers": {"anyOf": [_ref("Ledger"), _ref("Ledgers")]},

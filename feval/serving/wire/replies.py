@@ -1,4 +1,6 @@
-"""Calls and replies without a web framework, and replies in OpenAI's shape: completions, streams, errors."""
+"""Calls and replies without a web framework, and replies in OpenAI's shape: completions, streams,
+errors.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _WORD = re.compile(r"\s*\S+|\s+")
 
 
 Sender = tuple[Callable[[], bool], bool]
-"""What waits for a reply before it sends its next request, as a function, and what that returns once it has gone."""
+"""What waits for a reply before it sends its next request, as a function, and what that returns
+once it has gone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Call:
 
     Attributes:
         method: "GET", "POST", ...
-        path: percent-decoded once, without the query, such as "/v1/chat/completions" or "/run/NAME/v1/chat/completions".
+        path: percent-decoded once, without the query, such as "/v1/chat/completions" or
+            "/run/NAME/v1/chat/completions".
         query: as it was sent, without the question mark.
         headers: names in lower case; the last of repeated ones.
         body: its bytes.
@@ -70,9 +75,14 @@ def json_reply(value: object, status: int = 200, headers: Mapping[str, str] | No
 def error_reply(error: FevalError) -> Reply:
     """Return an error in OpenAI's shape; its text is the message."""
     status = status_of(error)
-    fields = (error.parameter, error.code, error.headers) if isinstance(error, ServingError) else (None, None, None)
+    fields = (
+        (error.parameter, error.code, error.headers)
+        if isinstance(error, ServingError)
+        else (None, None, None)
+    )
     content = {
-        "message": str(error).encode("utf-8", "replace").decode(),  # lone surrogates are not valid JSON
+        # lone surrogates are not valid JSON
+        "message": str(error).encode("utf-8", "replace").decode(),
         "type": "invalid_request_error" if status < 500 else "server_error",
         "param": fields[0],
         "code": fields[1],
@@ -80,33 +90,49 @@ def error_reply(error: FevalError) -> Reply:
     return json_reply({"error": content}, status, fields[2])
 
 
-def usage(prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0) -> dict[str, Any]:
-    """Return the usage of a completion; its reasoning tokens are null unless those of every part are known."""
+def usage(
+    prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0
+) -> dict[str, Any]:
+    """Return the usage of a completion; its reasoning tokens are null unless those of every part
+    are known.
+    """
     return {
         "prompt_tokens": prompt,
         "completion_tokens": output,
         "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": cached},
         "completion_tokens_details": {
-            "reasoning_tokens": None if None in reasoning else sum(count or 0 for count in reasoning)
+            "reasoning_tokens": (
+                None if None in reasoning else sum(count or 0 for count in reasoning)
+            )
         },
     }
 
 
 def completion_reply(
-    completion: Mapping[str, Any], *, stream: bool, with_usage: bool = True, headers: Mapping[str, str] | None = None
+    completion: Mapping[str, Any],
+    *,
+    stream: bool,
+    with_usage: bool = True,
+    headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """Return a chat or text completion as one object, or as the events of a stream, which may end with the usage."""
+    """Return a chat or text completion as one object, or as the events of a stream, which may end
+    with the usage.
+    """
     if not stream:
         return json_reply(completion, 200, headers)
     chunks = _text_chunks if completion["object"] == "text_completion" else _chat_chunks
     shared = {"content-type": _STREAM, "cache-control": "no-cache"}
     return Reply(
-        200, shared | dict(headers or {}), _events(chunks(completion), completion.get("usage"), with_usage=with_usage)
+        200,
+        shared | dict(headers or {}),
+        _events(chunks(completion), completion.get("usage"), with_usage=with_usage),
     )
 
 
-def _events(chunks: Iterator[dict[str, Any]], total: object, *, with_usage: bool) -> Iterator[bytes]:
+def _events(
+    chunks: Iterator[dict[str, Any]], total: object, *, with_usage: bool
+) -> Iterator[bytes]:
     chunk: dict[str, Any] = {}
     for chunk in chunks:
         yield b"data: %b\n\n" % orjson.dumps(chunk | {"usage": None} if with_usage else chunk)
@@ -116,13 +142,20 @@ def _events(chunks: Iterator[dict[str, Any]], total: object, *, with_usage: bool
 
 
 def _chat_chunks(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of each choice the role, the reasoning, the text token by token (or word by word), then the finish reason."""
+    """Of each choice the role, the reasoning, the text token by token (or word by word), then the
+    finish reason.
+    """
     base = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
     base["object"] = "chat.completion.chunk"
     for choice in completion["choices"]:
         extra = {name: choice[name] for name in ("feval",) if name in choice}
         for delta, logprobs, finish in _deltas(choice):
-            part = {"index": choice.get("index", 0), "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+            part = {
+                "index": choice.get("index", 0),
+                "delta": delta,
+                "logprobs": logprobs,
+                "finish_reason": finish,
+            }
             yield base | {"choices": [part | extra]}
 
 
@@ -131,7 +164,9 @@ def _text_chunks(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     base = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
     for choice in completion["choices"]:
         for word in _WORD.findall(choice["text"] or ""):
-            yield base | {"choices": [choice | {"text": word, "logprobs": None, "finish_reason": None}]}
+            yield base | {
+                "choices": [choice | {"text": word, "logprobs": None, "finish_reason": None}]
+            }
         yield base | {"choices": [choice | {"text": ""}]}
 
 
@@ -144,7 +179,11 @@ def _deltas(choice: Mapping[str, Any]) -> Iterator[_Delta]:
     reasoning = _pop_reasoning(message)
     if calls := message.pop("tool_calls", None):  # a stream numbers them
         message["tool_calls"] = [{"index": number} | call for number, call in enumerate(calls)]
-    yield {"role": "assistant"} | message | {"content": "" if isinstance(content, str) else content}, None, None
+    yield (
+        {"role": "assistant"} | message | {"content": "" if isinstance(content, str) else content},
+        None,
+        None,
+    )
     for word in _WORD.findall(next(iter(reasoning.values()), "")):
         yield dict.fromkeys(reasoning, word), None, None
     if isinstance(content, str):
@@ -154,7 +193,9 @@ def _deltas(choice: Mapping[str, Any]) -> Iterator[_Delta]:
 
 
 def _pop_reasoning(message: dict[str, Any]) -> dict[str, str]:
-    """Take the reasoning out of a message: the fields that hold the same text as the first of them."""
+    """Take the reasoning out of a message: the fields that hold the same text as the first of
+    them.
+    """
     fields = {name: message[name] for name in _REASONING if isinstance(message.get(name), str)}
     first = next(iter(fields.values()), "")
     return {name: message.pop(name) for name, text in fields.items() if text == first}
@@ -167,7 +208,8 @@ def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, dict[str, Any
         return
     texts = [token.get("token") if isinstance(token, dict) else None for token in tokens]
     if not all(isinstance(text, str) for text in texts) or "".join(map(str, texts)) != content:
-        yield content, {"content": tokens}  # a stop text was cut off, so the tokens do not add up to the content
+        # a stop text was cut off, so the tokens do not add up to the content
+        yield content, {"content": tokens}
         return
     for text, token in zip(texts, tokens, strict=True):
         yield str(text), {"content": [token]}

@@ -1,4 +1,6 @@
-"""Requests: what a client asks for, read from the body and checked. A wrong field is a `RequestError` that names it."""
+"""Requests: what a client asks for, read from the body and checked. A wrong field is a
+`RequestError` that names it.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,19 @@ FEW_SHOT = ("last", "none")
 # Fields that do not shape a CoT, or that are served.
 _APART = frozenset(
     (
-        "model", "messages", "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs", "user", "metadata", "store",
-        "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "feval", "echo",
+        "model", "messages", "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs",
+        "user", "metadata", "store",
+        "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "feval",
+        "echo",
     )
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a request as they are compared: (role, text) of each, text parts joined as when a recording is made."""
+    """The messages of a request as they are compared: (role, text) of each, text parts joined as
+    when a recording is made.
+    """
 
     messages: tuple[tuple[str, str], ...]
     not_text: frozenset[int] = frozenset()
@@ -44,7 +50,9 @@ class Conversation:
     @property
     def last_user_place(self) -> int:
         """Index of the last message whose role is "user"; -1 without one."""
-        return max((place for place, (role, _) in enumerate(self.messages) if role == "user"), default=-1)
+        return max(
+            (place for place, (role, _) in enumerate(self.messages) if role == "user"), default=-1
+        )
 
     @property
     def last_user_text(self) -> str:
@@ -55,9 +63,11 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat" or "completion").
+    """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat"
+    or "completion").
 
-    `question`, `dataset`, `sample` and `few_shot` are `None` unless the client chooses them; `settings` are all other fields.
+    `question`, `dataset`, `sample` and `few_shot` are `None` unless the client chooses them;
+    `settings` are all other fields.
     """
 
     kind: str
@@ -75,8 +85,11 @@ class CompletionRequest:
     settings: Mapping[str, Any]
 
 
-def parse(kind: str, body: bytes, headers: Mapping[str, str], *, models: str = "recorded LLM") -> CompletionRequest:
-    """Read a request. Of the headers, whose names are in lower case, those of `OWN_HEADERS` are read; ids may be percent-encoded.
+def parse(
+    kind: str, body: bytes, headers: Mapping[str, str], *, models: str = "recorded LLM"
+) -> CompletionRequest:
+    """Read a request. Of the headers, whose names are in lower case, those of `OWN_HEADERS` are
+    read; ids may be percent-encoded.
 
     Raises:
         RequestError: the body is not such a request; the message names the field.
@@ -99,10 +112,16 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str], *, models: str = "
         conversations=(_chat(fields),) if chat else _prompts(fields),
         n=_count(fields),
         stream=bool(_typed(fields, "stream", bool, "true or false")),
-        include_usage=bool(_typed(options, "include_usage", bool, "true or false", "stream_options.include_usage")),
+        include_usage=bool(
+            _typed(options, "include_usage", bool, "true or false", "stream_options.include_usage")
+        ),
         logprobs=logprobs,
         top_logprobs=top_logprobs or 0,
-        settings={name: value for name, value in fields.items() if name not in _APART and value is not None},
+        settings={
+            name: value
+            for name, value in fields.items()
+            if name not in _APART and value is not None
+        },
         **_extension(fields, headers),
     )
     if request.sample is not None and (request.n > 1 or len(request.conversations) > 1):
@@ -113,14 +132,17 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str], *, models: str = "
         )
     if not chat and fields.get("echo"):
         raise RequestError(
-            "A recording does not hold prompts token by token, so `echo` cannot be answered. Send echo=false.",
+            "A recording does not hold prompts token by token, so `echo` cannot be answered. Send"
+            " echo=false.",
             parameter="echo",
         )
     return request
 
 
 def conversation(messages: Sequence[Any]) -> Conversation:
-    """Return the messages of a request or of a recorded prompt as they are compared; `RequestError` if one is not a message."""
+    """Return the messages of a request or of a recorded prompt as they are compared; `RequestError`
+    if one is not a message.
+    """
     texts, not_text = [], set()
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
@@ -131,7 +153,9 @@ def conversation(messages: Sequence[Any]) -> Conversation:
             raise _wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
-        if not whole or any(value is not None for name, value in message.items() if name not in {"role", "content"}):
+        if not whole or any(
+            value is not None for name, value in message.items() if name not in {"role", "content"}
+        ):
             not_text.add(number)
     return Conversation(tuple(texts), frozenset(not_text))
 
@@ -141,11 +165,14 @@ def _fields(body: bytes) -> dict[str, Any]:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestError(
-            f"The body is not valid JSON: {_first_words(error)}. Send a JSON object in UTF-8, without NaN and Infinity.",
+            f"The body is not valid JSON: {_first_words(error)}. Send a JSON object in UTF-8,"
+            " without NaN and Infinity.",
             code="invalid_json",
         ) from error
     if not isinstance(fields, dict):
-        raise RequestError(f"The body is {_named(fields)}; a request is a JSON object with `model` and more.")
+        raise RequestError(
+            f"The body is {_named(fields)}; a request is a JSON object with `model` and more."
+        )
     return fields
 
 
@@ -153,10 +180,13 @@ def _extension(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
     """Read what only feval understands: question, dataset, sample and few_shot."""
     if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(OWN_HEADERS):
         return dict.fromkeys(_OWN_FIELDS)
-    extension = _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
+    extension = (
+        _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
+    )
     if strange := sorted(extension.keys() - set(_OWN_FIELDS)):
         raise RequestError(
-            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none of these.",
+            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none"
+            " of these.",
             parameter="feval",
         )
     metadata = _typed(fields, "metadata", dict, "an object") or {}
@@ -170,7 +200,8 @@ def _extension(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
         distinct = list(dict.fromkeys(value for value in names if value is not None))
         if len(distinct) > 1:
             raise RequestError(
-                f"The request names two {name}s, {distinct[0][:_SHOWN]!r} and {distinct[1][:_SHOWN]!r}; name one.",
+                f"The request names two {name}s, {distinct[0][:_SHOWN]!r} and"
+                f" {distinct[1][:_SHOWN]!r}; name one.",
                 parameter=f"feval.{name}",
             )
         values[name] = distinct[0] if distinct else None
@@ -184,7 +215,8 @@ def _few_shot(field: object, header: str | None) -> str | None:
         if value is not None and value not in FEW_SHOT:
             raise _wrong(
                 "feval.few_shot",
-                '"last" (the last question in the message is asked, the others are exemplars) or "none"',
+                '"last" (the last question in the message is asked, the others are exemplars) or'
+                ' "none"',
                 value,
             )
     return header if field is None else str(field)
@@ -194,10 +226,13 @@ def _sample(field: object, header: str | None) -> int | None:
     if header is not None:
         if not (header.isascii() and header.isdigit() and len(header) < 10):
             raise RequestError(
-                f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it must be the position of a recorded CoT: 0, 1, 2, ..."
+                f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it must be the position of a"
+                " recorded CoT: 0, 1, 2, ..."
             )
         if field is not None and field != int(header):
-            raise RequestError(f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one.")
+            raise RequestError(
+                f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one."
+            )
         return int(header)
     if field is not None and not (type(field) is int and field >= 0):
         raise _wrong("feval.sample", "the position of a recorded CoT: 0, 1, 2, ...", field)
@@ -229,11 +264,16 @@ def _chat(fields: Mapping[str, Any]) -> Conversation:
 def _prompts(fields: Mapping[str, Any]) -> tuple[Conversation, ...]:
     prompt = fields.get("prompt")
     prompts = [prompt] if isinstance(prompt, str) else prompt
-    if not isinstance(prompts, list) or not prompts or not all(isinstance(each, str) for each in prompts):
+    if (
+        not isinstance(prompts, list)
+        or not prompts
+        or not all(isinstance(each, str) for each in prompts)
+    ):
         raise _wrong("prompt", "text, or a list of texts (token ids cannot be matched)", prompt)
     if len(prompts) > _MAX_PROMPTS:
         raise RequestError(
-            f"{len(prompts):,} prompts were sent; at most {_MAX_PROMPTS:,} are answered at once.", parameter="prompt"
+            f"{len(prompts):,} prompts were sent; at most {_MAX_PROMPTS:,} are answered at once.",
+            parameter="prompt",
         )
     return tuple(Conversation((("user", each),)) for each in prompts)
 
@@ -261,14 +301,18 @@ def _text(content: object, where: str) -> tuple[str, bool]:
     for number, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if not isinstance(kind, str):
-            raise _wrong(f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part)
+            raise _wrong(
+                f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part
+            )
         if kind == "text" and not isinstance(part.get("text"), str):
             raise _wrong(f"{where}[{number}].text", "text", part.get("text"))
         texts.append(part["text"] if kind == "text" else None)
     return "".join(text for text in texts if text is not None), bool(texts) and None not in texts
 
 
-def _typed(fields: Mapping[str, Any], name: str, kind: type, what: str, shown: str | None = None) -> Any:
+def _typed(
+    fields: Mapping[str, Any], name: str, kind: type, what: str, shown: str | None = None
+) -> Any:
     value = fields.get(name)
     if value is not None and not isinstance(value, kind):
         raise _wrong(shown or name, what, value)
@@ -276,7 +320,9 @@ def _typed(fields: Mapping[str, Any], name: str, kind: type, what: str, shown: s
 
 
 def _wrong(name: str, what: str, value: object) -> RequestError:
-    return RequestError(f"`{name[:_SHOWN]}` must be {what}; {_named(value)} was sent.", parameter=name)
+    return RequestError(
+        f"`{name[:_SHOWN]}` must be {what}; {_named(value)} was sent.", parameter=name
+    )
 
 
 def _named(value: object) -> str:
@@ -308,7 +354,9 @@ def _is_number(value: object) -> bool:
 
 def _is_stop(value: object) -> bool:
     """Whether a value is one or more texts; an empty one would end every CoT at once."""
-    return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
+    return all(
+        isinstance(text, str) and text for text in (value if isinstance(value, list) else [value])
+    )
 
 
 _MAX_PROMPTS = 1024
@@ -323,7 +371,10 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_tokens": _POSITIVE,
     "max_completion_tokens": _POSITIVE,
     "seed": _INTEGER,
-    "top_logprobs": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
+    "top_logprobs": (
+        lambda value: type(value) is int and value >= 0,
+        "a whole number of at least 0",
+    ),
     "best_of": _INTEGER,
     "stop": (_is_stop, "text that is not empty, or a list of such texts"),
     "tools": (lambda value: isinstance(value, list), "a list"),

@@ -8,7 +8,9 @@ from lighteval.tasks.requests import Doc, SamplingMethod
 
 
 def prompt(line, task_name=None):
-    return Doc(task_name=task_name, query=line["question"], choices=[str(line["answer"])], gold_index=0)
+    return Doc(
+        task_name=task_name, query=line["question"], choices=[str(line["answer"])], gold_index=0
+    )
 
 
 def last_number(text):

@@ -1,4 +1,6 @@
-"""The engine: everything is asked for once, whatever goes wrong, and every early end says why and loses nothing."""
+"""The engine: everything is asked for once, whatever goes wrong, and every early end says why and
+loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +52,19 @@ def texts(folder: Path) -> dict[tuple[str, int], str]:
         }
 
 
-def go(folder: Path, wanted: SamplePlan, backend: Any, *, mode: str = "new_episodes", **options: Any) -> Outcome:
+def go(
+    folder: Path, wanted: SamplePlan, backend: Any, *, mode: str = "new_episodes", **options: Any
+) -> Outcome:
     clock = options.pop("clock", FakeClock())
     with Journal.open(folder, {}, mode=mode) as journal:
-        return clock.run(record_samples(wanted, backend, journal, clock=clock, now=lambda: NOW, **options))
+        return clock.run(
+            record_samples(wanted, backend, journal, clock=clock, now=lambda: NOW, **options)
+        )
 
 
 EQUAL = (
-    "On 4 of 4 questions all CoTs are equal word for word, though the temperature 0.7 was asked for; the server may ignore the "
-    "temperature, or a cache may answer."
+    "On 4 of 4 questions all CoTs are equal word for word, though the temperature 0.7 was asked"
+    " for; the server may ignore the temperature, or a cache may answer."
 )
 EVERYTHING = {(f"toy/{i}", s): reply(i, s).text for i in range(4) for s in range(5)}
 
@@ -111,7 +117,9 @@ FAULTS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     faults=st.lists(st.sampled_from([None, *FAULTS.values()]), max_size=12),
     per_request=st.sampled_from([None, 1, 2, 3]),
@@ -119,7 +127,11 @@ FAULTS: dict[str, Any] = {
     pause=st.integers(0, 3),
 )
 def test_any_mixture_of_faults_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, faults: list[Any], per_request: int | None, concurrency: int, pause: int
+    tmp_path_factory: pytest.TempPathFactory,
+    faults: list[Any],
+    per_request: int | None,
+    concurrency: int,
+    pause: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("j")
     backend = FakeBackend(faults, pause=pause)
@@ -149,7 +161,9 @@ def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path: Path) -> None:
     outcome = go(tmp_path, plan(2, 3, Decoding(seed=100)), backend)
     assert outcome.notes == ()
     with Journal.open(tmp_path, {}) as journal:
-        seeds = {(e.record["sample"], e.record["seed"]) for e in journal.entries() if e.kind == "cot"}
+        seeds = {
+            (e.record["sample"], e.record["seed"]) for e in journal.entries() if e.kind == "cot"
+        }
     assert seeds == {(0, 100), (1, 101), (2, 102)}
 
 
@@ -163,8 +177,9 @@ def test_what_a_server_ignores_is_noticed(tmp_path: Path) -> None:
     same = FakeBackend(answer=lambda _, __: Completion("4", "length"))
     notes = go(tmp_path, plan(4, 5, Decoding(logprobs=5)), same).notes
     at_limit = (
-        "20 of the first 20 CoTs end at the limit of 2,048 output tokens, so that their answers are not known. Stop, and record "
-        "into another folder with a higher limit, such as --max-tokens 4096."
+        "20 of the first 20 CoTs end at the limit of 2,048 output tokens, so that their answers are"
+        " not known. Stop, and record into another folder with a higher limit, such as --max-tokens"
+        " 4096."
     )
     assert notes == (
         at_limit,
@@ -197,20 +212,28 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
             sent.append(clock.now())
             return await super().complete(request, samples)
 
-    assert go(tmp_path, plan(4, 5), Watched([RateLimited(30.0)]), clock=clock, limits=Limits(1)).complete
+    assert go(
+        tmp_path, plan(4, 5), Watched([RateLimited(30.0)]), clock=clock, limits=Limits(1)
+    ).complete
     assert sent[0] == 0
     assert sent[1] >= 30
 
 
-@pytest.mark.parametrize("error", [RateLimited(601.0, "host said 429"), Transient("host said 429", 5400.0)])
-def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [RateLimited(601.0, "host said 429"), Transient("host said 429", 5400.0)]
+)
+def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(
+    tmp_path: Path, error: Exception
+) -> None:
     clock = FakeClock()
     outcome = go(tmp_path, plan(4, 5), FakeBackend([None, error]), clock=clock, limits=Limits(1))
     assert type(outcome.error) is StoppedError
     wait = "10 min" if isinstance(error, RateLimited) else "90 min"
-    assert str(outcome.error) == (
-        f"host said 429; it asks to wait {wait}, and feval waits 10 min at most. Recording stopped: 5 of 20 CoTs are recorded, "
-        f"in {tmp_path}, and the same command continues from there. Run it again when the time is over."
+    assert (
+        str(outcome.error)
+        == f"host said 429; it asks to wait {wait}, and feval waits 10 min at most. Recording"
+        f" stopped: 5 of 20 CoTs are recorded, in {tmp_path}, and the same command continues"
+        " from there. Run it again when the time is over."
     )
     assert clock.now() < 60
     assert go(tmp_path, plan(4, 5), FakeBackend()).complete
@@ -218,7 +241,9 @@ def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path: Pa
 
 def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path: Path) -> None:
     clock = FakeClock()
-    assert go(tmp_path, plan(4, 5), FakeBackend([RateLimited(600.0)]), clock=clock, limits=Limits(1)).complete
+    assert go(
+        tmp_path, plan(4, 5), FakeBackend([RateLimited(600.0)]), clock=clock, limits=Limits(1)
+    ).complete
     assert clock.now() >= 600
 
 
@@ -262,7 +287,9 @@ def test_requests_that_keep_failing_are_left_out_and_said(tmp_path: Path) -> Non
     outcome = go(tmp_path, plan(4, 5), FakeBackend(answer=of_question_2), limits=Limits(retries=3))
     assert (outcome.done, outcome.requests) == (15, 3 + 4)
     assert isinstance(outcome.error, StoppedError)
-    assert "1 request failed 4 times each (the reply is cut short): 15 of 20 CoTs" in str(outcome.error)
+    assert "1 request failed 4 times each (the reply is cut short): 15 of 20 CoTs" in str(
+        outcome.error
+    )
     assert go(tmp_path, plan(4, 5), FakeBackend()).new == 5
 
 
@@ -271,8 +298,8 @@ def test_a_server_that_is_down_ends_the_run(tmp_path: Path) -> None:
     outcome = go(tmp_path, plan(100, 5), backend, limits=Limits(4, retries=2))
     assert isinstance(outcome.error, Transient)
     assert (
-        "3 requests in a row failed 3 times each, the last one because a 503. Recording stopped: nothing is recorded yet."
-        in str(outcome.error)
+        "3 requests in a row failed 3 times each, the last one because a 503. Recording stopped:"
+        " nothing is recorded yet." in str(outcome.error)
     )
     assert len(backend.calls) < 20
 
@@ -288,9 +315,10 @@ def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
     backend = FakeBackend([None, None, Fatal("The key is wrong")])
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert isinstance(outcome.error, Fatal)
-    assert str(outcome.error) == (
-        f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and the same command continues from "
-        "there."
+    assert (
+        str(outcome.error)
+        == f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and"
+        " the same command continues from there."
     )
     assert len(backend.calls) == 3
     assert len(texts(tmp_path)) == 10
@@ -325,7 +353,12 @@ def test_a_refused_question_has_cots_without_answers(tmp_path: Path) -> None:
 
 
 def test_refusals_before_the_first_reply_wait_for_it(tmp_path: Path) -> None:
-    outcome = go(tmp_path, plan(4, 5), FakeBackend([Refused("too long"), Refused("too long")]), limits=Limits(1))
+    outcome = go(
+        tmp_path,
+        plan(4, 5),
+        FakeBackend([Refused("too long"), Refused("too long")]),
+        limits=Limits(1),
+    )
     assert outcome.complete
     assert sum(text == "" for text in texts(tmp_path).values()) == 10
 
@@ -365,7 +398,9 @@ def test_a_full_disk_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBackend, Control]:
-    """A backend during whose call number `replies` somebody presses Ctrl-C; later calls take very long."""
+    """A backend during whose call number `replies` somebody presses Ctrl-C; later calls take very
+    long.
+    """
     control = Control()
 
     def press(replies: list[Completion]) -> list[Completion]:
@@ -380,7 +415,9 @@ def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBacken
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_first_interrupt_waits_for_what_is_in_flight(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     backend, control = stop_after(3, lambda c: c.interrupt(number))
     outcome = go(tmp_path, plan(100, 5), backend, control=control)
     assert isinstance(outcome.error, InterruptedByUser)
@@ -397,7 +434,9 @@ def test_neither_a_second_interrupt_nor_sigterm_waits_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setattr("recorders.asking.control.GRACE_S", 0.01)
-    backend, control = stop_after(3, lambda c: [c.interrupt(number) for _ in range(1 + (number == signal.SIGINT))])
+    backend, control = stop_after(
+        3, lambda c: [c.interrupt(number) for _ in range(1 + (number == signal.SIGINT))]
+    )
     outcome = go(tmp_path, plan(100, 5), backend, control=control)
     assert isinstance(outcome.error, InterruptedByUser)
     assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
@@ -413,7 +452,12 @@ def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
 
     async def both(journal: Journal) -> Outcome:
         recording = record_samples(
-            plan(4, 5), FakeBackend([RateLimited(500.0)]), journal, clock=clock, control=control, limits=Limits(1)
+            plan(4, 5),
+            FakeBackend([RateLimited(500.0)]),
+            journal,
+            clock=clock,
+            control=control,
+            limits=Limits(1),
         )
         return (await asyncio.gather(recording, press()))[0]
 
@@ -434,7 +478,12 @@ def test_a_stop_before_the_start_sends_nothing(tmp_path: Path) -> None:
 def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
     async def work(journal: Journal) -> None:
         task = asyncio.ensure_future(
-            record_samples(plan(4, 5), FakeBackend([None, lambda f: asyncio.sleep(9, f)]), journal, limits=Limits(2))
+            record_samples(
+                plan(4, 5),
+                FakeBackend([None, lambda f: asyncio.sleep(9, f)]),
+                journal,
+                limits=Limits(2),
+            )
         )
         while not journal.totals.cots:
             await asyncio.sleep(0.001)
@@ -448,7 +497,9 @@ def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path: Path) -> None:
-    """20 prompt and 10 output tokens at 1 and 10 USD per million: 120 micro-dollars per reply of one CoT."""
+    """20 prompt and 10 output tokens at 1 and 10 USD per million: 120 micro-dollars per reply of
+    one CoT.
+    """
     backend = FakeBackend(pause=3)
     decoding = Decoding(max_tokens=10)
     options = {"price": PRICE, "limits": Limits(8, samples_per_request=1)}
@@ -460,7 +511,9 @@ def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path: Path) -> None:
     assert "of 0.0024 USD are spent), so nothing more was sent" in str(outcome.error)
     again = go(tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=0.0024, **options)
     assert again.done <= 20, "earlier runs count"
-    assert go(tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=1.0, **options).complete
+    assert go(
+        tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=1.0, **options
+    ).complete
 
 
 def test_a_cost_limit_needs_a_price_and_a_number(tmp_path: Path) -> None:
@@ -473,16 +526,27 @@ def test_a_cost_limit_needs_a_price_and_a_number(tmp_path: Path) -> None:
 
 
 def test_prompts_are_paid_once_per_reply(tmp_path: Path) -> None:
-    assert go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE).usd == pytest.approx(1e-6 * 4 * (20 + 5 * 10 * 10))
+    assert go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE).usd == pytest.approx(
+        1e-6 * 4 * (20 + 5 * 10 * 10)
+    )
     other = tmp_path / "single"
-    outcome = go(other, plan(4, 5), FakeBackend(), price=PRICE, limits=Limits(samples_per_request=1))
+    outcome = go(
+        other, plan(4, 5), FakeBackend(), price=PRICE, limits=Limits(samples_per_request=1)
+    )
     assert outcome.usd == pytest.approx(1e-6 * 20 * (20 + 10 * 10))
 
 
 def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
     seen: list[Progress] = []
     acknowledged: list[tuple[str, int]] = []
-    go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE, progress=seen.append, acknowledged=acknowledged.extend)
+    go(
+        tmp_path,
+        plan(4, 5),
+        FakeBackend(),
+        price=PRICE,
+        progress=seen.append,
+        acknowledged=acknowledged.extend,
+    )
     assert (seen[-1].done, seen[-1].total, seen[-1].new, seen[-1].in_flight) == (20, 20, 20, 0)
     assert seen[-1].usd == pytest.approx(0.00208)
     assert len(set(acknowledged)) == len(acknowledged) == 20
@@ -490,7 +554,12 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
 
 def test_an_estimate_before_anything_is_an_upper_bound() -> None:
     estimate = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
-    assert (estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most) == (20, 4, 2000, True)
+    assert (estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most) == (
+        20,
+        4,
+        2000,
+        True,
+    )
     assert estimate.usd == pytest.approx(1e-6 * (estimate.prompt_tokens + 20_000))
     assert "an upper bound" in estimate.basis
     unknown = estimate_samples(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
@@ -503,6 +572,11 @@ def test_an_estimate_after_some_is_what_they_were_like(tmp_path: Path) -> None:
     go(tmp_path, plan(4, 2), FakeBackend())
     with Journal.open(tmp_path, {}) as journal:
         estimate = estimate_samples(plan(4, 5), journal, price=PRICE)
-    assert (estimate.cots, estimate.calls, estimate.prompt_tokens, estimate.output_tokens) == (12, 4, 80, 120)
+    assert (estimate.cots, estimate.calls, estimate.prompt_tokens, estimate.output_tokens) == (
+        12,
+        4,
+        80,
+        120,
+    )
     assert estimate.usd == pytest.approx(1e-6 * (80 + 1200))
     assert not estimate.at_most

@@ -1,4 +1,6 @@
-"""Pace: no more than was allowed, less when the server says so, and no waiting for the clock on the wall."""
+"""Pace: no more than was allowed, less when the server says so, and no waiting for the clock on the
+wall.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from feval.errors import OutOfRangeError
 from recorders.asking.pace import Bucket, Limits, Pace, backoff
 
 
-def send_times(pace: Pace, clock: FakeClock, count: int, *, tokens: float = 0.0, took: float = 0.0) -> list[float]:
-    """When each of many requests passes the gate, all of them waiting from the start; each takes `took` seconds."""
+def send_times(
+    pace: Pace, clock: FakeClock, count: int, *, tokens: float = 0.0, took: float = 0.0
+) -> list[float]:
+    """When each of many requests passes the gate, all of them waiting from the start; each takes
+    `took` seconds.
+    """
     times: list[float] = []
 
     async def one() -> None:
@@ -61,9 +67,12 @@ def test_tokens_that_were_not_taken_are_given_back() -> None:
 
 
 @given(
-    rate=st.floats(0.5, 1e6), takes=st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 100)), min_size=1, max_size=30)
+    rate=st.floats(0.5, 1e6),
+    takes=st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 100)), min_size=1, max_size=30),
 )
-def test_waiting_as_long_as_the_bucket_says_is_enough(rate: float, takes: list[tuple[float, float]]) -> None:
+def test_waiting_as_long_as_the_bucket_says_is_enough(
+    rate: float, takes: list[tuple[float, float]]
+) -> None:
     now = 0.0
     bucket = Bucket(rate, now)
     for amount, pause in takes:
@@ -154,7 +163,8 @@ def test_backoff_doubles_with_jitter_and_ends_somewhere() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"concurrency": 0}, {"retries": -1}, {"timeout_s": 0}, {"requests_per_minute": 0}, {"tokens_per_minute": -5},
+    [{"concurrency": 0}, {"retries": -1}, {"timeout_s": 0}, {"requests_per_minute": 0},
+    {"tokens_per_minute": -5},
      {"samples_per_request": 0}, {"timeout_s": float("nan")}, {"backoff_s": float("nan")}],
 )  # fmt: skip
 def test_limits_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:

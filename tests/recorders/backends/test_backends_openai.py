@@ -1,4 +1,6 @@
-"""The backend for OpenAI-compatible servers, through the real client, against a real server that fails as it is told to."""
+"""The backend for OpenAI-compatible servers, through the real client, against a real server that
+fails as it is told to.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from recorders.backends.faults import of_error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 
-openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+openai = pytest.importorskip(
+    "openai", reason="the official client (extra `record`) is not installed"
+)
 
 from recorders.backends.openai_compatible import OpenAICompatible  # noqa: E402  after the skip
 
@@ -43,10 +47,14 @@ def request(question: str = "What is 2 + 2?", **decoding: Any) -> Request:
 def complete(
     server: FaultyServer, asked: Request, samples: Sequence[int] = (0,), *, timeout_s: float = 20.0
 ) -> list[Completion]:
-    return completions(OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s), asked, samples)
+    return completions(
+        OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s), asked, samples
+    )
 
 
-def noted(server: FaultyServer, asked: Request, samples: Sequence[int] = (0,)) -> tuple[list[Completion], list[str]]:
+def noted(
+    server: FaultyServer, asked: Request, samples: Sequence[int] = (0,)
+) -> tuple[list[Completion], list[str]]:
     """The completions, and what the backend notes about the server."""
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url, KEY), note=notes.append)
@@ -60,7 +68,14 @@ def server() -> Iterator[FaultyServer]:
 
 
 def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: FaultyServer) -> None:
-    asked = request(temperature=0.5, top_p=0.9, max_tokens=640, stop=("\n\n",), seed=100, extra_body={"min_p": 0.1})
+    asked = request(
+        temperature=0.5,
+        top_p=0.9,
+        max_tokens=640,
+        stop=("\n\n",),
+        seed=100,
+        extra_body={"min_p": 0.1},
+    )
     [completion] = complete(server, asked, [7])
     text = text_of("What is 2 + 2?", 107)
     assert completion == Completion(
@@ -94,9 +109,13 @@ def test_what_is_none_is_not_sent(server: FaultyServer) -> None:
     assert sorted(server.seen[0].body) == ["messages", "model"]
 
 
-def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(server: FaultyServer) -> None:
+def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(
+    server: FaultyServer,
+) -> None:
     replies, notes = noted(server, request(), range(5))
-    assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", index) for index in range(5)]
+    assert [reply.text for reply in replies] == [
+        text_of("What is 2 + 2?", index) for index in range(5)
+    ]
     # The server's tokens are bytes, so that the split by length is exact.
     assert [reply.output_tokens for reply in replies] == [len(reply.text) for reply in replies]
     assert [seen.body["n"] for seen in server.seen] == [5]
@@ -113,7 +132,10 @@ def test_with_a_seed_every_sample_is_a_request_of_its_own(server: FaultyServer) 
 
 
 def test_choices_are_taken_in_the_order_of_their_index() -> None:
-    choices = [{"index": index, "message": {"content": str(index)}, "finish_reason": "stop"} for index in (2, 0, 1)]
+    choices = [
+        {"index": index, "message": {"content": str(index)}, "finish_reason": "stop"}
+        for index in (2, 0, 1)
+    ]
     reading = replies.read({"choices": choices}, 3, None, str)
     assert [completion.text for completion in reading.completions] == ["0", "1", "2"]
 
@@ -171,7 +193,9 @@ def test_what_may_work_next_time_is_transient(fault: str, words: str) -> None:
     assert len(server.seen) == 1
 
 
-def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("recorders.backends.openai_compatible._CONNECT_TIMEOUT_S", 0.05)
     with ExitStack() as stack:
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -187,7 +211,13 @@ def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch: 
 
 @pytest.mark.parametrize(
     ("fault", "finish_reason"),
-    [("400", "error"), ("400 too long", "error"), ("400 policy", "content_filter"), ("413", "error"), ("422", "error")],
+    [
+        ("400", "error"),
+        ("400 too long", "error"),
+        ("400 policy", "content_filter"),
+        ("413", "error"),
+        ("422", "error"),
+    ],
 )
 def test_what_never_works_for_this_request_is_refused(fault: str, finish_reason: str) -> None:
     with FaultyServer([fault]) as server, pytest.raises(Refused) as caught:
@@ -224,8 +254,13 @@ def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault: str, advice
 def test_a_redirection_is_not_followed(
     status: int, location: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location}))
-    with FaultyServer(["moved"]) as server, pytest.raises(Fatal, match="which is not followed") as caught:
+    monkeypatch.setitem(
+        FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location})
+    )
+    with (
+        FaultyServer(["moved"]) as server,
+        pytest.raises(Fatal, match="which is not followed") as caught,
+    ):
         complete(server, request())
     assert f"answered {status}, a redirection to {target}" in caught.value.reason
     assert "s3cret" not in caught.value.reason
@@ -233,8 +268,12 @@ def test_a_redirection_is_not_followed(
 
 
 @pytest.mark.parametrize("status", [301, 308])
-def test_a_redirection_to_what_is_no_address_is_not_followed(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": "http://[::1"}))
+def test_a_redirection_to_what_is_no_address_is_not_followed(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": "http://[::1"})
+    )
     with FaultyServer(["moved"]) as server, pytest.raises(BackendError) as caught:
         complete(server, request())
     # Clients on httpx read the address themselves, and report a broken connection.
@@ -248,37 +287,56 @@ def test_a_redirection_to_what_is_no_address_is_not_followed(status: int, monkey
 
 @pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "identity"])
-def test_no_more_of_a_reply_is_read_than_a_bound(coding: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[coding](b" " * 3_000_000)
+def test_no_more_of_a_reply_is_read_than_a_bound(
+    coding: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[coding](
+        b" " * 3_000_000
+    )
     monkeypatch.setattr(replies, "MOST_BYTES", 2_000_000)
     monkeypatch.setitem(FAULTS, "big", lambda _: Reply(status, body, {"content-encoding": coding}))
-    with FaultyServer(["big"]) as server, pytest.raises(Transient, match="a reply of more than 2,000,000 bytes"):
+    with (
+        FaultyServer(["big"]) as server,
+        pytest.raises(Transient, match="a reply of more than 2,000,000 bytes"),
+    ):
         complete(server, request())
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
-def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(
+    coding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(FAULTS, "coded", lambda _: Reply(200, b"x", {"content-encoding": coding}))
-    with FaultyServer(["coded"]) as server, pytest.raises(Fatal, match=f"content encoding '{coding}'"):
+    with (
+        FaultyServer(["coded"]) as server,
+        pytest.raises(Fatal, match=f"content encoding '{coding}'"),
+    ):
         complete(server, request())
     assert server.seen[0].headers["accept-encoding"] == "gzip"
 
 
 def test_a_reply_in_gzip_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = {"content-encoding": "gzip"}
-    monkeypatch.setitem(FAULTS, "packed", lambda reply: Reply(200, gzip.compress(reply.body), packed))
+    monkeypatch.setitem(
+        FAULTS, "packed", lambda reply: Reply(200, gzip.compress(reply.body), packed)
+    )
     with FaultyServer(["packed"]) as server:
         [completion] = complete(server, request())
     assert completion.text == text_of("What is 2 + 2?", 0)
 
 
 @pytest.mark.slow
-def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(1024)) + packer.flush()
     monkeypatch.setitem(FAULTS, "bomb", lambda _: Reply(200, bomb, {"content-encoding": "gzip"}))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with FaultyServer(["bomb"]) as server, pytest.raises(Transient, match="more than 67,108,864 bytes"):
+    with (
+        FaultyServer(["bomb"]) as server,
+        pytest.raises(Transient, match="more than 67,108,864 bytes"),
+    ):
         complete(server, request())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes
 
@@ -291,7 +349,8 @@ def test_every_fault_is_tested() -> None:
         if mark.name == "parametrize" and str(mark.args[0][0]) == "fault"
         for values in mark.args[1]
     }
-    assert set(FAULTS) - tested == {"fewer", "more", "no usage"}  # which have tests of their own, below
+    # which have tests of their own, below
+    assert set(FAULTS) - tested == {"fewer", "more", "no usage"}
 
 
 def test_nobody_listening_is_transient() -> None:
@@ -320,7 +379,9 @@ def test_a_server_that_ignores_n_is_noticed(options: dict[str, Any]) -> None:
 def test_more_choices_than_asked_for_are_dropped_and_said() -> None:
     with FaultyServer(["more"]) as server:
         replies, notes = noted(server, request(), range(2))
-    assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", index) for index in range(2)]
+    assert [reply.text for reply in replies] == [
+        text_of("What is 2 + 2?", index) for index in range(2)
+    ]
     assert "more choices" in notes[-1]
 
 
@@ -337,7 +398,9 @@ def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on() -> Non
 
         async def run() -> None:
             backend = OpenAICompatible(Endpoint(server.url, KEY))
-            await asyncio.gather(*(backend.complete(request(seed=number), [0]) for number in range(4)))
+            await asyncio.gather(
+                *(backend.complete(request(seed=number), [0]) for number in range(4))
+            )
             before = len(server.seen)
             await backend.complete(request(), [0, 1])
             assert len(server.seen) == before + 1
@@ -364,7 +427,9 @@ def test_both_adaptations_may_be_needed_for_one_request() -> None:
 
 
 @pytest.mark.parametrize("name", ["n", "seed", "stream", "model"])
-def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer, name: str) -> None:
+def test_an_extra_body_does_not_contradict_what_is_recorded(
+    server: FaultyServer, name: str
+) -> None:
     with pytest.raises(Fatal, match=f"extra body holds '{name}'"):
         complete(server, request(extra_body={name: 1}))
     assert server.seen == []
@@ -372,12 +437,26 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(429, RateLimited), ("429", RateLimited), (401, Fatal), ("busy", Transient), (None, Transient), (7, Transient)],
+    [
+        (429, RateLimited),
+        ("429", RateLimited),
+        (401, Fatal),
+        ("busy", Transient),
+        (None, Transient),
+        (7, Transient),
+    ],
 )
-def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code: object, kind: type[Exception]) -> None:
-    result = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
+def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(
+    code: object, kind: type[Exception]
+) -> None:
+    result = of_error_in_reply(
+        {"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model"
+    )
     assert type(result) is kind
-    assert of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model") is None
+    assert (
+        of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model")
+        is None
+    )
 
 
 def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None:
@@ -386,7 +465,9 @@ def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None
         async def run() -> None:
             backend = OpenAICompatible(Endpoint(server.url))
             for _ in range(2):
-                replies = await asyncio.gather(*(backend.complete(request(f"{number}?"), [0]) for number in range(80)))
+                replies = await asyncio.gather(
+                    *(backend.complete(request(f"{number}?"), [0]) for number in range(80))
+                )
                 assert len(replies) == 80
             await backend.aclose()
 
@@ -398,7 +479,11 @@ def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None
 def test_missing_usage_is_none_and_said() -> None:
     with FaultyServer(["no usage"]) as server:
         [completion], notes = noted(server, request())
-    assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (None, None, None)
+    assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (
+        None,
+        None,
+        None,
+    )
     assert notes == ["The server states no token usage: its replies are recorded without."]
 
 
@@ -411,7 +496,11 @@ def test_a_refusal_is_a_text_that_ends_with_content_filter(server: FaultyServer)
 def test_length_and_content_filter_stay_what_they_are(server: FaultyServer) -> None:
     [cut] = complete(server, request("[length]"))
     [filtered] = complete(server, request("[content_filter]"))
-    assert (cut.finish_reason, filtered.finish_reason, filtered.text) == ("length", "content_filter", "")
+    assert (cut.finish_reason, filtered.finish_reason, filtered.text) == (
+        "length",
+        "content_filter",
+        "",
+    )
 
 
 def test_an_unknown_finish_reason_is_unknown_and_said(server: FaultyServer) -> None:
@@ -499,15 +588,21 @@ def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere() -> No
         completions(OpenAICompatible(endpoint), request())
     assert server.seen[0].headers["authorization"] == "Basic dXNlcjpzM2NyZXQtcGFzcy93b3Jk"
     assert "s3cret" not in f"{endpoint!r} {endpoint.url} {endpoint.host}"
-    assert endpoint.redaction.reason("s3cret-pass/word dXNlcjpzM2NyZXQtcGFzcy93b3Jk") == "[key] [key]"
+    assert (
+        endpoint.redaction.reason("s3cret-pass/word dXNlcjpzM2NyZXQtcGFzcy93b3Jk") == "[key] [key]"
+    )
 
 
 def choice(message: object, **fields: object) -> dict[str, object]:
     return {"index": 0, "message": message, "finish_reason": "stop"} | fields
 
 
-def read_one(message: object, top: int | None = None, usage: object = None, **fields: object) -> Completion:
-    [completion] = replies.read({"choices": [choice(message, **fields)], "usage": usage}, 1, top, str).completions
+def read_one(
+    message: object, top: int | None = None, usage: object = None, **fields: object
+) -> Completion:
+    [completion] = replies.read(
+        {"choices": [choice(message, **fields)], "usage": usage}, 1, top, str
+    ).completions
     return completion
 
 
@@ -543,7 +638,8 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
 
 
 @pytest.mark.parametrize(
-    "content", [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"], [{"type": "image"}]]
+    "content",
+    [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"], [{"type": "image"}]],
 )
 def test_content_that_is_not_text_is_an_error_of_that_reply(content: object) -> None:
     with pytest.raises(Transient, match="the content of a reply is not text"):
@@ -563,12 +659,22 @@ def test_names_that_a_server_sends_have_bounds() -> None:
         ({"prompt_tokens": 3.0, "completion_tokens": 5.0}, (3, 5, None, None)),
         ({"prompt_tokens": -1, "completion_tokens": 5}, (None, None, None, None)),
         ({"prompt_tokens": True, "completion_tokens": "5"}, (None, None, None, None)),
-        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}}, (None, 5, 2, None)),
         (
-            {"completion_tokens": 5, "completion_tokens_details": None, "prompt_tokens_details": {"cached_tokens": 1}},
+            {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}},
+            (None, 5, 2, None),
+        ),
+        (
+            {
+                "completion_tokens": 5,
+                "completion_tokens_details": None,
+                "prompt_tokens_details": {"cached_tokens": 1},
+            },
             (None, 5, None, 1),
         ),
-        ({"completion_tokens": 5, "prompt_tokens": 3, "prompt_cache_hit_tokens": 2}, (3, 5, None, 2)),
+        (
+            {"completion_tokens": 5, "prompt_tokens": 3, "prompt_cache_hit_tokens": 2},
+            (3, 5, None, 2),
+        ),
         # xAI counts reasoning beside the completion, and the total shows it.
         (
             {
@@ -579,14 +685,29 @@ def test_names_that_a_server_sends_have_bounds() -> None:
             },
             (3, 7, 2, None),
         ),
-        ({"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, (None,) * 4),
-        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}}, (None,) * 4),
+        (
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 5,
+                "prompt_tokens_details": {"cached_tokens": 9},
+            },
+            (None,) * 4,
+        ),
+        (
+            {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}},
+            (None,) * 4,
+        ),
         ([], (None, None, None, None)),
     ],
 )
 def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> None:
     completion = read_one({"content": "a"}, usage=usage)
-    result = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
+    result = (
+        completion.prompt_tokens,
+        completion.output_tokens,
+        completion.reasoning_tokens,
+        completion.cached_tokens,
+    )
     assert result == counts
 
 
@@ -619,7 +740,9 @@ HIDDEN = {"reasoning_tokens": 900}
         ("Four.", {}, None),
     ],
 )
-def test_token_counts_that_cannot_be_are_not_taken(message: str, usage: dict[str, Any], doubt: str | None) -> None:
+def test_token_counts_that_cannot_be_are_not_taken(
+    message: str, usage: dict[str, Any], doubt: str | None
+) -> None:
     reply = {"choices": [choice({"content": message})], "usage": usage}
     [completion] = replies.read(reply, 1, None, str, max_tokens=1000).completions
     assert completion.usage_doubt == doubt
@@ -628,7 +751,9 @@ def test_token_counts_that_cannot_be_are_not_taken(message: str, usage: dict[str
 
 
 def test_calls_of_tools_are_not_taken_for_missing_text() -> None:
-    completion = read_one({"content": "So", "tool_calls": [{"id": "1"}]}, usage={"completion_tokens": 300})
+    completion = read_one(
+        {"content": "So", "tool_calls": [{"id": "1"}]}, usage={"completion_tokens": 300}
+    )
     assert (completion.output_tokens, completion.usage_doubt) == (300, None)
 
 
@@ -643,10 +768,26 @@ def test_calls_of_tools_are_not_taken_for_missing_text() -> None:
         ({"content": [{"logprob": -1, "top_logprobs": []}]}, (-1.0,), None),
         ({"content": [{"logprob": "-1", "top_logprobs": []}]}, None, None),
         ({"content": [{"logprob": math.nan, "top_logprobs": []}]}, None, None),
-        ({"content": [{"logprob": -math.inf, "top_logprobs": [{"logprob": -1}, {"logprob": -2}]}]}, (-9999.0,), (1.5,)),
+        (
+            {
+                "content": [
+                    {"logprob": -math.inf, "top_logprobs": [{"logprob": -1}, {"logprob": -2}]}
+                ]
+            },
+            (-9999.0,),
+            (1.5,),
+        ),
         # Of k + 1 the k likeliest count: some servers add the sampled token.
-        ({"content": [{"logprob": -9, "top_logprobs": [{"logprob": x} for x in (-9, -1, -2)]}]}, (-9.0,), (1.5,)),
-        ({"content": [{"logprob": -1, "top_logprobs": [{"logprob": -1}, {"logprob": None}]}]}, (-1.0,), None),
+        (
+            {"content": [{"logprob": -9, "top_logprobs": [{"logprob": x} for x in (-9, -1, -2)]}]},
+            (-9.0,),
+            (1.5,),
+        ),
+        (
+            {"content": [{"logprob": -1, "top_logprobs": [{"logprob": -1}, {"logprob": None}]}]},
+            (-1.0,),
+            None,
+        ),
     ],
 )
 def test_the_forms_of_logprobs(logprobs: object, sampled: object, confidences: object) -> None:
@@ -656,7 +797,9 @@ def test_the_forms_of_logprobs(logprobs: object, sampled: object, confidences: o
 
 def test_exact_counts_come_from_the_log_probabilities_where_they_add_up() -> None:
     tokens = [{"logprob": -1.0, "top_logprobs": []}]
-    choices = [choice({"content": "aaaa"}, logprobs={"content": tokens * count}) for count in (1, 3)]
+    choices = [
+        choice({"content": "aaaa"}, logprobs={"content": tokens * count}) for count in (1, 3)
+    ]
     reading = replies.read({"choices": choices, "usage": {"completion_tokens": 4}}, 2, 0, str)
     assert [completion.output_tokens for completion in reading.completions] == [1, 3]
     assert not any("split" in note for note in reading.notes)
@@ -668,7 +811,9 @@ def test_shares_of_tokens_add_up() -> None:
     assert [completion.output_tokens for completion in reading.completions] == [34, 33, 33, 0]
 
 
-@pytest.mark.parametrize("content", [b"{", b'{"a": ', b"\xff\xfe", b"[" * 100_000, b'"text"', b"null", b""])
+@pytest.mark.parametrize(
+    "content", [b"{", b'{"a": ', b"\xff\xfe", b"[" * 100_000, b'"text"', b"null", b""]
+)
 def test_a_body_that_is_no_object_is_transient(content: bytes) -> None:
     with pytest.raises(Transient):
         replies.parse(content)
@@ -700,7 +845,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ({"retry-after": ""}, None),
         ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
         ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),
-        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT", "date": "Thu, 01 Jan 2026 12:00:25 GMT"}, 5.0),
+        (
+            {
+                "retry-after": "Thu, 01 Jan 2026 12:00:30 GMT",
+                "date": "Thu, 01 Jan 2026 12:00:25 GMT",
+            },
+            5.0,
+        ),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after-ms": "many", "retry-after": "9"}, 9.0),
     ],
@@ -744,7 +895,8 @@ def test_a_refused_base_url_keeps_its_secrets(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["sk-0123456789\nabcdef", "sk-0123456789 abcdef", "sk-0123456789abcdéf", "sk-0123456789\x00"]
+    "key",
+    ["sk-0123456789\nabcdef", "sk-0123456789 abcdef", "sk-0123456789abcdéf", "sk-0123456789\x00"],
 )
 def test_a_key_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -842,17 +994,47 @@ def test_in_replies_only_long_keys_are_masked() -> None:
 
 
 NAMES = [
-    *("index", "message", "finish_reason", "logprobs", "content", "reasoning", "refusal", "type", "text", "thinking"),
-    *("logprob", "top_logprobs", "completion_tokens", "prompt_tokens", "total_tokens", "reasoning_tokens"),
+    *(
+        "index",
+        "message",
+        "finish_reason",
+        "logprobs",
+        "content",
+        "reasoning",
+        "refusal",
+        "type",
+        "text",
+        "thinking",
+    ),
+    *(
+        "logprob",
+        "top_logprobs",
+        "completion_tokens",
+        "prompt_tokens",
+        "total_tokens",
+        "reasoning_tokens",
+    ),
 ]
-NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, math.inf, -math.inf, math.nan, 2.0**70])
-LEAVES = st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from(["stop", "text", "thinking", HALF])
+NUMBERS = (
+    st.integers() | st.floats() | st.sampled_from([10**400, math.inf, -math.inf, math.nan, 2.0**70])
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | NUMBERS
+    | st.text()
+    | st.sampled_from(["stop", "text", "thinking", HALF])
+)
 VALUES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6)
+    ),
     max_leaves=20,
 )
-MESSAGES = VALUES | st.fixed_dictionaries({}, optional=dict.fromkeys(("content", "reasoning", "refusal"), VALUES))
+MESSAGES = VALUES | st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("content", "reasoning", "refusal"), VALUES)
+)
 ALTERNATIVES = st.fixed_dictionaries({"logprob": NUMBERS})
 TOKENS = st.fixed_dictionaries(
     {"logprob": NUMBERS | VALUES, "top_logprobs": st.lists(ALTERNATIVES, max_size=3) | VALUES}
@@ -870,7 +1052,8 @@ USAGES = VALUES | st.fixed_dictionaries(
 @settings(max_examples=50, deadline=None)
 @given(
     reply=st.fixed_dictionaries(
-        {"choices": VALUES | st.lists(CHOICES, max_size=4)}, optional={"usage": USAGES, "id": VALUES}
+        {"choices": VALUES | st.lists(CHOICES, max_size=4)},
+        optional={"usage": USAGES, "id": VALUES},
     ),
     asked=st.integers(1, 4),
     top=st.none() | st.integers(0, 3),
@@ -885,7 +1068,11 @@ def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: i
         assert completion.finish_reason in FINISH_REASONS
         for text in (completion.text, completion.reasoning, completion.response_id):
             assert text is None or text.encode() is not None
-        for count in (completion.output_tokens, completion.reasoning_tokens, completion.prompt_tokens):
+        for count in (
+            completion.output_tokens,
+            completion.reasoning_tokens,
+            completion.prompt_tokens,
+        ):
             assert count is None or 0 <= count < 2**32
         assert all(
             math.isfinite(value)
@@ -894,7 +1081,9 @@ def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: i
 
 
 def test_a_chat_continues_the_beginning_of_a_reply(server: FaultyServer) -> None:
-    [completion] = complete(server, replace(request(max_tokens=20), prefill=Prefill("a b</think>So", "<think>\n")))
+    [completion] = complete(
+        server, replace(request(max_tokens=20), prefill=Prefill("a b</think>So", "<think>\n"))
+    )
     assert completion.text
     body = server.seen[0].body
     assert body["messages"] == [
@@ -911,7 +1100,9 @@ def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch)
 
     async def send(_self: OpenAICompatible, body: dict[str, Any], url: str | None = None) -> bytes:
         sent.append((body, url))
-        return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}).encode()
+        return json.dumps(
+            {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+        ).encode()
 
     monkeypatch.setattr(OpenAICompatible, "_send", send)
     prefill = Prefill("Two and two. The answer is", "not sent", "<user>{prompt}<assistant>")
@@ -934,14 +1125,20 @@ def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch)
     assert (completion.token_logprobs, completion.token_lengths) == ((-0.5, -0.25, 0.0), (2, 1, 0))
     conversation = (Message("assistant", "5."), Message("user", "Sure?"))
     turn = replace(
-        asked, conversation=conversation, prefill=Prefill("", template="<user>{prompt}<assistant>{reply}<end>")
+        asked,
+        conversation=conversation,
+        prefill=Prefill("", template="<user>{prompt}<assistant>{reply}<end>"),
     )
     completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), turn, [0])
     assert sent[1][0]["prompt"] == "<user>What is 2 + 2?<assistant>5.<end><user>Sure?<assistant>"
-    completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), replace(turn, prefill=None), [0])
+    completions(
+        OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), replace(turn, prefill=None), [0]
+    )
     assert [said["content"] for said in sent[2][0]["messages"]] == ["What is 2 + 2?", "5.", "Sure?"]
     two = replace(asked, messages=(Message("system", "Be brief."), *asked.messages))
-    with pytest.raises(Fatal, match="turn_template hold one user message, and the prompt has others"):
+    with pytest.raises(
+        Fatal, match="turn_template hold one user message, and the prompt has others"
+    ):
         completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), two, [0])
 
 
@@ -950,7 +1147,12 @@ def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch)
     [
         (["So", " 4", "."], None, "So 4.", (2, 2, 1)),
         (["So", " 4", ".", "<|im_end|>"], None, "So 4.", (2, 2, 1, 0)),
-        (["<think>", "a", " b", "</think>", "\n\n", "So", " 4"], "a b", "So 4", (0, 1, 2, 0, 0, 2, 2)),
+        (
+            ["<think>", "a", " b", "</think>", "\n\n", "So", " 4"],
+            "a b",
+            "So 4",
+            (0, 1, 2, 0, 0, 2, 2),
+        ),
         ([b"\xe2\x89", b"\xa4", " 4"], None, "≤ 4", (0, 1, 2)),
         (["else", " what"], None, "So 4.", None),
     ],
@@ -959,12 +1161,16 @@ def test_tokens_say_which_characters_they_wrote(
     tokens: list[str | bytes], reasoning: str | None, text: str, expected: tuple[int, ...] | None
 ) -> None:
     content = [
-        {"token": token, "logprob": -0.1}
-        if isinstance(token, str)
-        else {"token": "?", "logprob": -0.1, "bytes": [*token]}
+        (
+            {"token": token, "logprob": -0.1}
+            if isinstance(token, str)
+            else {"token": "?", "logprob": -0.1, "bytes": [*token]}
+        )
         for token in tokens
     ]
     message = {"content": text, "reasoning_content": reasoning}
-    reply = {"choices": [{"message": message, "finish_reason": "stop", "logprobs": {"content": content}}]}
+    reply = {
+        "choices": [{"message": message, "finish_reason": "stop", "logprobs": {"content": content}}]
+    }
     [completion] = replies.read(reply, 1, 0, str).completions
     assert completion.token_lengths == expected

@@ -1,7 +1,8 @@
-"""An independent OpenAI-compatible server that does less than it is asked for: `transformers serve`.
+"""An independent OpenAI-compatible server that does less than it is asked for: `transformers
+serve`.
 
-Not run by default: FEVAL_TRANSFORMERS_COMMAND names the `transformers` command of an environment with transformers[serving] and
-torch (about 1.2 GB, up in 15 to 20 s).
+Not run by default: FEVAL_TRANSFORMERS_COMMAND names the `transformers` command of an environment
+with transformers[serving] and torch (about 1.2 GB, up in 15 to 20 s).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ config = transformers.LlamaConfig(
     num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3, eos_token_id=0, bos_token_id=None,
 )
 transformers.LlamaForCausalLM(config).save_pretrained(sys.argv[1])
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(hub), "OMP_NUM_THREADS": "1"}
-    call = [COMMAND, "serve", str(folder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    with (hub / "log").open("wb") as log, subprocess.Popen(call, env=environment, stdout=log, stderr=log) as process:
+    call = [
+        COMMAND,
+        "serve",
+        str(folder),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+    ]
+    with (
+        (hub / "log").open("wb") as log,
+        subprocess.Popen(call, env=environment, stdout=log, stderr=log) as process,
+    ):
         try:
             for _ in range(600):
                 if _is_up(port):
@@ -99,7 +113,14 @@ def test_what_the_server_ignores_is_noticed(server: tuple[str, str], tmp_path: P
         answer_kind="text",
     )
     backend = OpenAICompatible(Endpoint(url), note=notes.append)
-    record_dataset(work, backend, tmp_path / "r", prices="none", limits=Limits(concurrency=2), backend_notes=notes)
+    record_dataset(
+        work,
+        backend,
+        tmp_path / "r",
+        prices="none",
+        limits=Limits(concurrency=2),
+        backend_notes=notes,
+    )
     recording = open_recording(tmp_path / "r")
     said = " ".join(recording.manifest.raw["notes"])
     assert "ignores n" in said

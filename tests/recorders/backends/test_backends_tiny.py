@@ -21,13 +21,25 @@ MODEL = next(iter(tiny.FAMILY))
 
 
 def request(
-    question: str = QUESTION, *, model: str = MODEL, messages: Sequence[Message] | None = None, **decoding: Any
+    question: str = QUESTION,
+    *,
+    model: str = MODEL,
+    messages: Sequence[Message] | None = None,
+    **decoding: Any,
 ) -> Request:
     chosen = (Message("user", question),) if messages is None else tuple(messages)
-    return Request("feval_tiny", "q1", chosen, model, Decoding(**({"temperature": 1.0, "max_tokens": 64} | decoding)))
+    return Request(
+        "feval_tiny",
+        "q1",
+        chosen,
+        model,
+        Decoding(**({"temperature": 1.0, "max_tokens": 64} | decoding)),
+    )
 
 
-def complete(asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None) -> list[Completion]:
+def complete(
+    asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None
+) -> list[Completion]:
     return completions(Tiny(note=([] if notes is None else notes).append), asked, samples)
 
 
@@ -36,10 +48,16 @@ def test_samples_are_the_models_own() -> None:
     drawn = tiny.sample(model, QUESTION, range(3, 8), tiny.Decoding(max_tokens=64, top_logprobs=4))
     replies = complete(request(logprobs=4), range(3, 8))
     assert [completion.text for completion in replies] == [answer.text for answer in drawn]
-    assert [completion.output_tokens for completion in replies] == [answer.output_tokens for answer in drawn]
-    assert [completion.finish_reason for completion in replies] == [answer.finish_reason for answer in drawn]
+    assert [completion.output_tokens for completion in replies] == [
+        answer.output_tokens for answer in drawn
+    ]
+    assert [completion.finish_reason for completion in replies] == [
+        answer.finish_reason for answer in drawn
+    ]
     assert replies[0].token_logprobs == tuple(drawn[0].logprobs.tolist())
-    np.testing.assert_allclose(replies[0].token_confidences or (), -drawn[0].top_logprobs.mean(axis=1))
+    np.testing.assert_allclose(
+        replies[0].token_confidences or (), -drawn[0].top_logprobs.mean(axis=1)
+    )
     assert replies[0].served_model == MODEL
 
 

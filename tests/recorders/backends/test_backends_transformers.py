@@ -55,21 +55,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def request(*texts: str, **decoding: Any) -> Request:
     messages = tuple(Message("user", text) for text in texts or ("a b c",))
-    return Request("toy", "q1", messages, "some/llama", Decoding(**({"temperature": 1.0, "max_tokens": 12} | decoding)))
+    return Request(
+        "toy",
+        "q1",
+        messages,
+        "some/llama",
+        Decoding(**({"temperature": 1.0, "max_tokens": 12} | decoding)),
+    )
 
 
 def complete(
-    folder: Path, asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None, batch: int = 16
+    folder: Path,
+    asked: Request,
+    samples: Sequence[int] = (0,),
+    notes: list[str] | None = None,
+    batch: int = 16,
 ) -> list[Completion]:
     note = ([] if notes is None else notes).append
-    backend = TransformersLocal(str(folder), device="cpu", batch=batch, local_files_only=True, note=note)
+    backend = TransformersLocal(
+        str(folder), device="cpu", batch=batch, local_files_only=True, note=note
+    )
     return recording_doubles.completions(backend, asked, samples)
 
 
 def test_a_sample_does_not_depend_on_what_it_is_drawn_with(folder: Path) -> None:
     together = complete(folder, request(), range(12))
     assert complete(folder, request(), range(12), batch=5) == together
-    assert [complete(folder, request(), [index])[0] for index in (0, 7)] == [together[0], together[7]]
+    assert [complete(folder, request(), [index])[0] for index in (0, 7)] == [
+        together[0],
+        together[7],
+    ]
     assert len({completion.text for completion in together}) > 6
 
 
@@ -93,13 +108,17 @@ def test_log_probabilities_are_the_models_own(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     numbers = {word: number for number, word in enumerate(WORDS)}
     for completion in complete(folder, request(logprobs=3, temperature=0.7, top_p=0.9), range(4)):
-        tokens = [numbers[word] for word in completion.text.split()] + [0] * (completion.finish_reason == "stop")
+        tokens = [numbers[word] for word in completion.text.split()] + [0] * (
+            completion.finish_reason == "stop"
+        )
         with torch.inference_mode():
             logits = model(torch.tensor([[1, 2, 3, *tokens]])).logits[0, 2:-1]
         logprobs = torch.log_softmax(logits, dim=-1)
         expected = logprobs[range(len(tokens)), tokens].tolist()
         assert completion.token_logprobs == pytest.approx(expected, abs=1e-4)
-        assert completion.token_confidences == pytest.approx((-logprobs.topk(3).values.mean(-1)).tolist(), abs=1e-4)
+        assert completion.token_confidences == pytest.approx(
+            (-logprobs.topk(3).values.mean(-1)).tolist(), abs=1e-4
+        )
 
 
 def test_log_probabilities_are_there_only_when_asked_for(folder: Path) -> None:
@@ -112,7 +131,9 @@ def test_log_probabilities_are_there_only_when_asked_for(folder: Path) -> None:
 def test_first_tokens_follow_the_softmax(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     with torch.inference_mode():
-        shares = torch.softmax(model(torch.tensor([[1, 2, 3]])).logits[0, -1] / 0.8, dim=-1).tolist()
+        shares = torch.softmax(
+            model(torch.tensor([[1, 2, 3]])).logits[0, -1] / 0.8, dim=-1
+        ).tolist()
     draws = 3000
     completions = complete(folder, request(max_tokens=1, temperature=0.8), range(draws), batch=1000)
     counts = Counter(completion.text or WORDS[0] for completion in completions)
@@ -122,13 +143,22 @@ def test_first_tokens_follow_the_softmax(folder: Path) -> None:
 
 
 def test_temperature_zero_takes_the_likeliest(folder: Path) -> None:
-    assert len({completion.text for completion in complete(folder, request(temperature=0.0), range(5))}) == 1
+    assert (
+        len(
+            {completion.text for completion in complete(folder, request(temperature=0.0), range(5))}
+        )
+        == 1
+    )
 
 
 def test_top_p_leaves_out_the_tail(folder: Path) -> None:
-    wide = {completion.text for completion in complete(folder, request(max_tokens=1), range(300), batch=300)}
+    wide = {
+        completion.text
+        for completion in complete(folder, request(max_tokens=1), range(300), batch=300)
+    }
     narrow = {
-        completion.text for completion in complete(folder, request(max_tokens=1, top_p=0.3), range(300), batch=300)
+        completion.text
+        for completion in complete(folder, request(max_tokens=1, top_p=0.3), range(300), batch=300)
     }
     assert narrow < wide
 
@@ -184,7 +214,9 @@ def test_wrong_settings_are_said(folder: Path) -> None:
 def test_the_beginning_of_a_reply_is_continued(folder: Path) -> None:
     whole, *_ = complete(folder, request(temperature=0.0, max_tokens=8))
     begun = Prefill(" ".join(whole.text.split()[:3]))
-    [rest] = complete(folder, replace(request(temperature=0.0, max_tokens=5, logprobs=0), prefill=begun))
+    [rest] = complete(
+        folder, replace(request(temperature=0.0, max_tokens=5, logprobs=0), prefill=begun)
+    )
     assert f"{begun.text} {rest.text}" == whole.text
     assert rest.prompt_tokens == 6
 

@@ -1,4 +1,6 @@
-"""The journal: what was committed is there for ever, what was torn is cut off, what is damaged is named."""
+"""The journal: what was committed is there for ever, what was torn is cut off, what is damaged is
+named.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,14 @@ NOW = "2026-01-01T00:00:00Z"
 
 def add(journal: Journal, index: int, *samples: int, **fields: object) -> None:
     sent = request(index)
-    journal.add(sent, sent.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW)
+    journal.add(
+        sent, sent.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW
+    )
 
 
-def test_new_folders_are_synced_where_they_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_folders_are_synced_where_they_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("recorders.journal.appendlog.sync_folder", synced.append)
     opened(tmp_path / "a" / "r.journal").close()
@@ -44,7 +50,9 @@ def opened(folder: Path, mode: str = "new_episodes") -> Journal:
 
 
 def contents(journal: Journal) -> list[tuple[str, int]]:
-    return [(e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"]
+    return [
+        (e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"
+    ]
 
 
 @pytest.fixture
@@ -79,7 +87,9 @@ def test_nothing_counts_before_the_commit(tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
-    whole = Completion("text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0))
+    whole = Completion(
+        "text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0)
+    )
     sent = request(0)
     with opened(tmp_path) as journal:
         journal.add(sent, sent.key(), [4], [whole], recorded_at=NOW, seeds=[11])
@@ -89,10 +99,14 @@ def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
     assert entry.record["seed"] == 11
     assert entry.record["recorded_at"] == NOW
     kept = {
-        name: entry.record[name] for name in ("text", "finish_reason", "reasoning", "output_tokens", "reasoning_tokens")
+        name: entry.record[name]
+        for name in ("text", "finish_reason", "reasoning", "output_tokens", "reasoning_tokens")
     }
     assert (
-        Completion(**kept, **{n: entry.record[n] for n in ("prompt_tokens", "cached_tokens", "response_id")}).text
+        Completion(
+            **kept,
+            **{n: entry.record[n] for n in ("prompt_tokens", "cached_tokens", "response_id")},
+        ).text
         == "text"
     )
     assert entry.record["token_logprobs"] == [-0.5, -1.25]
@@ -112,7 +126,9 @@ def test_a_line_is_one_line_whatever_the_text(tmp_path: Path) -> None:
     texts = ["a\nb\r\u2028\u0085\x00", "\ud800 half", "\U0001f600\u202e", "x" * 1_000_000, ""]
     sent = request(0)
     with opened(tmp_path) as journal:
-        journal.add(sent, sent.key(), range(5), [Completion(t, "stop") for t in texts], recorded_at=NOW)
+        journal.add(
+            sent, sent.key(), range(5), [Completion(t, "stop") for t in texts], recorded_at=NOW
+        )
         journal.commit()
     with opened(tmp_path) as journal:
         recorded = [e.record["text"] for e in journal.entries() if e.kind == "cot"]
@@ -121,7 +137,12 @@ def test_a_line_is_one_line_whatever_the_text(tmp_path: Path) -> None:
 
 def test_numbers_that_json_cannot_hold_do_not_stop_a_recording(tmp_path: Path) -> None:
     sent = request(0)
-    odd = Completion("t", "odd words", token_logprobs=(-1.0, float("-inf")), token_confidences=(float("nan"), 1.0))
+    odd = Completion(
+        "t",
+        "odd words",
+        token_logprobs=(-1.0, float("-inf")),
+        token_confidences=(float("nan"), 1.0),
+    )
     with opened(tmp_path) as journal:
         journal.add(sent, sent.key(), [0], [odd], recorded_at=NOW)
         journal.commit()
@@ -184,8 +205,13 @@ def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
     with opened(folder):
         with pytest.raises(LockedJournalError, match="Another recorder is working"):
             opened(folder)
-        other = f"from recorders.journal.journal import Journal; Journal.open({str(folder)!r}, {IDENTITY!r})"
-        done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+        other = (
+            f"from recorders.journal.journal import Journal; Journal.open({str(folder)!r},"
+            f" {IDENTITY!r})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", other], capture_output=True, text=True, check=False
+        )
         assert "LockedJournalError" in done.stderr
     opened(folder).close()
 
@@ -230,7 +256,9 @@ def test_notes_are_written_once(tmp_path: Path) -> None:
             journal.note("The server ignores n.")
             journal.note("The server ignores n.")
             journal.commit()
-            assert [e.record["note"] for e in journal.entries() if e.kind == "note"] == ["The server ignores n."]
+            assert [e.record["note"] for e in journal.entries() if e.kind == "note"] == [
+                "The server ignores n."
+            ]
             assert journal.notes == ["The server ignores n."]
 
 
@@ -246,7 +274,9 @@ def test_removing_leaves_what_was_set_aside(folder: Path) -> None:
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
-    """The limit strikes inside a group: what fits stays, because it was paid for; the rest is asked for again."""
+    """The limit strikes inside a group: what fits stays, because it was paid for; the rest is asked
+    for again.
+    """
     program = f"""
 import resource
 from recorders.journal.journal import Journal
@@ -267,7 +297,9 @@ try:
 except FevalError as error:
     print(type(error).__name__, error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     first, second = done.stdout.splitlines()
     acknowledged = int(first.split()[0])
     assert "StorageError" in first
@@ -280,7 +312,9 @@ except FevalError as error:
         journal.commit()
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="could not be opened"):
         opened(tmp_path / "file" / "j")
@@ -303,7 +337,9 @@ def test_the_environment_stays_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_the_index_takes_little_memory(tmp_path: Path) -> None:
-    """A hundred thousand CoTs of 1 kB: the journal is 130 MB, the process grows by a small part of that."""
+    """A hundred thousand CoTs of 1 kB: the journal is 130 MB, the process grows by a small part of
+    that.
+    """
     text = "x" * 1000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with opened(tmp_path) as journal:
@@ -327,17 +363,22 @@ def test_the_journal_lies_beside_its_recording(tmp_path: Path) -> None:
     assert journal_folder(tmp_path / "my-recording") == tmp_path / "my-recording.journal"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     groups=st.lists(
-        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 70), st.text(max_size=8)), max_size=4), max_size=6
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 70), st.text(max_size=8)), max_size=4),
+        max_size=6,
     ),
     torn=st.integers(0, 400),
 )
 def test_whatever_was_acknowledged_survives(
     tmp_path: Path, groups: list[list[tuple[int, int, str]]], torn: int
 ) -> None:
-    """Groups of replies, some of which commit; then an interrupted write of any length behind them."""
+    """Groups of replies, some of which commit; then an interrupted write of any length behind
+    them.
+    """
     path = tmp_path / JOURNAL
     path.unlink(missing_ok=True)
     wanted: dict[tuple[str, int], str] = {}
@@ -345,9 +386,13 @@ def test_whatever_was_acknowledged_survives(
         for group in groups:
             added = dict(wanted)
             for index, sample, text in group:
-                sent = Request("toy", str(index), (Message("user", str(index)),), "alpha", request(0).decoding)
+                sent = Request(
+                    "toy", str(index), (Message("user", str(index)),), "alpha", request(0).decoding
+                )
                 if (sent.key(), sample) not in added:
-                    journal.add(sent, sent.key(), [sample], [Completion(text, "stop")], recorded_at=NOW)
+                    journal.add(
+                        sent, sent.key(), [sample], [Completion(text, "stop")], recorded_at=NOW
+                    )
                     added[sent.key(), sample] = text
             assert set(journal.commit()) == added.keys() - wanted.keys()
             wanted = added
@@ -356,13 +401,17 @@ def test_whatever_was_acknowledged_survives(
         file.write(whole[: min(torn, whole.index(b"\n"))])
     with opened(tmp_path) as journal:
         recorded = {
-            (e.record["key"], e.record["sample"]): e.record["text"] for e in journal.entries() if e.kind == "cot"
+            (e.record["key"], e.record["sample"]): e.record["text"]
+            for e in journal.entries()
+            if e.kind == "cot"
         }
         assert recorded == wanted
         assert all(journal.has(*key) for key in wanted)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_fuzzed_journals_raise_nothing_but_our_errors(folder: Path, data: st.DataObject) -> None:
     good = (folder / JOURNAL).read_bytes()
@@ -371,7 +420,12 @@ def test_fuzzed_journals_raise_nothing_but_our_errors(folder: Path, data: st.Dat
     record.pop("crc")
     name = data.draw(st.sampled_from(sorted(record)))
     junk = st.one_of(
-        st.none(), st.booleans(), st.integers(-(2**60), 2**60), st.text(max_size=3), st.just([]), st.just({})
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**60), 2**60),
+        st.text(max_size=3),
+        st.just([]),
+        st.just({}),
     )
     record[name] = data.draw(junk)
     content = orjson.dumps(record)[:-1]

@@ -13,7 +13,14 @@ from recorded_trees import write_trees
 from recorded_turns import write_turns
 from scoring_doubles import GOLDS, Server, rewards, run, score
 
-from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    NotRecordedError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.recording import open_recording, verify_recording
 from feval.recording.steps import path_texts
 from recorders.errors import RecorderError
@@ -29,7 +36,12 @@ def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> N
     values = recording.scores("toy", "tree", "length").values[0]
     sizes = [len(text or "") for text in recording.texts("toy", "tree", 0)]
     joint = len("\n\n")
-    expected = [sizes[0], sizes[1], *(sizes[0] + joint + size for size in sizes[2:4]), sizes[1] + joint + sizes[4]]
+    expected = [
+        sizes[0],
+        sizes[1],
+        *(sizes[0] + joint + size for size in sizes[2:4]),
+        sizes[1] + joint + sizes[4],
+    ]
     expected += [sizes[0] + sizes[3] + 2 * joint + size for size in sizes[5:7]]
     assert values.tolist() == expected
 
@@ -38,7 +50,9 @@ def test_a_turn_is_scored_by_itself(tmp_path: Path, functions: str) -> None:
     run(write_turns(tmp_path / "r"), tmp_path / "out", f"python:{functions}:length", name="length")
     recording = open_recording(tmp_path / "out")
     texts = recording.texts("toy", "m@revise", 0)
-    assert recording.scores("toy", "m@revise", "length").values[0].tolist() == [len(text or "") for text in texts]
+    assert recording.scores("toy", "m@revise", "length").values[0].tolist() == [
+        len(text or "") for text in texts
+    ]
     assert verify_recording(tmp_path / "out").problems == ()
 
 
@@ -53,7 +67,9 @@ def test_a_turn_is_scored_by_itself(tmp_path: Path, functions: str) -> None:
         (["a", "b"], ". ", "a. b"),
     ],
 )
-def test_steps_are_joined_by_the_text_that_ended_them(texts: list[str], stop: str, path: str) -> None:
+def test_steps_are_joined_by_the_text_that_ended_them(
+    texts: list[str], stop: str, path: str
+) -> None:
     assert list(path_texts(texts, [None, 0], stop)) == [texts[0], path]
     assert list(path_texts([None, "b"], [None, 0], stop)) == [None, None]
 
@@ -73,7 +89,11 @@ def test_a_function_scores_every_cot(toy: Path, tmp_path: Path, functions: str) 
     info = recording.scorer_info(done.scorer)
     assert info.parameters["function"] == f"{functions}:length"
     assert len(info.parameters["source_sha256"]) == 64
-    assert recording.manifest.raw["operation"] == {"name": "score", "kind": "python", "scorer": done.scorer}
+    assert recording.manifest.raw["operation"] == {
+        "name": "score",
+        "kind": "python",
+        "scorer": done.scorer,
+    }
 
 
 def test_a_scorer_never_sees_the_gold(toy: Path, tmp_path: Path, functions: str) -> None:
@@ -108,7 +128,9 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
         ("named", r"returned \{'score': 1\}"),
     ],
 )
-def test_a_function_that_fails_is_named(toy: Path, tmp_path: Path, functions: str, name: str, message: str) -> None:
+def test_a_function_that_fails_is_named(
+    toy: Path, tmp_path: Path, functions: str, name: str, message: str
+) -> None:
     with pytest.raises(RecorderError, match=message):
         run(toy, tmp_path / "out", f"python:{functions}:{name}")
     assert not (tmp_path / "out").exists()
@@ -121,7 +143,15 @@ def test_values_of_any_kind_of_number_are_scores() -> None:
     assert read(-3) == Score(-3.0)
     assert read(np.array([-1.0, 0.25])) == read(iter([-1, 0.25])) == Score(step_scores=(-1.0, 0.25))
     assert read([]) == read(None) == Score()
-    unreadable = [10**400, math.inf, math.nan, [0.5, math.nan], [10**400], np.array(math.nan), Decimal("NaN")]
+    unreadable = [
+        10**400,
+        math.inf,
+        math.nan,
+        [0.5, math.nan],
+        [10**400],
+        np.array(math.nan),
+        Decimal("NaN"),
+    ]
     assert [read(value) for value in unreadable] == [Score(problem="unreadable")] * len(unreadable)
     for value in ("0.5", b"1", 1j, {"a": 1}, [[1.0]], ["1"], object()):
         assert read(value) is None
@@ -152,7 +182,10 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
     made = make_scorer(f"python:{functions}:length", name="len")
     score(toy, tmp_path / "out", made, llms=["org/beta"], datasets=["toy"])
     recording = open_recording(tmp_path / "out")
-    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == ([], ["len"])
+    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (
+        [],
+        ["len"],
+    )
     with pytest.raises(StorageError, match="by 'len' already"):
         score(tmp_path / "out", tmp_path / "again", made)
     for names in ({"llms": ["x"]}, {"datasets": ["x"]}):
@@ -169,7 +202,11 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
         ("judge", UsageError, "write judge:MODEL"),
         ("judge:", UsageError, "write judge:MODEL"),
         ("python:math", UsageError, "names no function"),
-        ("python:no_such_module_here:f", UsageError, r"could not be imported \(.*'\)\. Run feval in the folder"),
+        (
+            "python:no_such_module_here:f",
+            UsageError,
+            r"could not be imported \(.*'\)\. Run feval in the folder",
+        ),
         ("python:mine.py:f", UsageError, "'mine.py', which cannot be imported by that name"),
         ("python:./mine:f", UsageError, "Write it as after `import`"),
         ("python:.mine:f", UsageError, "Write it as after `import`"),
@@ -180,7 +217,9 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
         ("transformers:nowhere", UsageError, "holds no config.json"),
     ],
 )
-def test_a_spec_that_cannot_work_is_refused(spec: str, error: type[FevalError], message: str) -> None:
+def test_a_spec_that_cannot_work_is_refused(
+    spec: str, error: type[FevalError], message: str
+) -> None:
     with pytest.raises(error, match=message):
         make_scorer(spec)
 
@@ -189,7 +228,9 @@ def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_
     path = next((toy / "texts").rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
     with Server(rewards) as server:
-        with pytest.raises(DamagedRecordingError, match=r"does not verify: texts/toy/.* Nothing was scored"):
+        with pytest.raises(
+            DamagedRecordingError, match=r"does not verify: texts/toy/.* Nothing was scored"
+        ):
             run(toy, tmp_path / "out", f"http:{server.url}")
         assert server.seen == []
 
@@ -202,7 +243,9 @@ def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
     assert verify_recording(toy).problems == ()
 
 
-def test_a_function_is_told_which_cot_it_scores_if_it_asks(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_a_function_is_told_which_cot_it_scores_if_it_asks(
+    toy: Path, tmp_path: Path, functions: str
+) -> None:
     path = tmp_path / f"{functions}.py"
     path.write_text(
         path.read_text()
@@ -221,4 +264,6 @@ def positional(question, sample, llm):
     assert recording.scores("toy", "org/beta", "place").values[1].tolist() == [110, 111]
     run(toy, tmp_path / "b", f"python:{functions}:positional", name="length")
     text = open_recording(toy).texts("toy", "alpha", 0)[1]
-    assert open_recording(tmp_path / "b").scores("toy", "alpha", "length").values[0, 1] == len(text or "")
+    assert open_recording(tmp_path / "b").scores("toy", "alpha", "length").values[0, 1] == len(
+        text or ""
+    )

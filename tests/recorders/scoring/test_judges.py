@@ -70,7 +70,9 @@ def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
         ([token("\n")], None),
     ],
 )
-def test_p_true_is_read_at_the_first_word(tokens: list[dict[str, Any]], expected: float | None) -> None:
+def test_p_true_is_read_at_the_first_word(
+    tokens: list[dict[str, Any]], expected: float | None
+) -> None:
     probability = judge._p_true("", {"logprobs": {"content": tokens}})
     assert probability == (None if expected is None else pytest.approx(expected))
 
@@ -124,9 +126,11 @@ def test_an_endpoint_is_asked_through_the_official_client(
     def answer(path: str, body: Any) -> tuple[int, Any]:
         assert path == "/v1/chat/completions"
         last = body["messages"][-1]["content"]
-        return 200, chat("no idea", logprobs=[token("Hm", Hm=1.0)]) if "sample 2" in str(body) else replies[kind] | {
-            "x": last
-        }
+        return 200, (
+            chat("no idea", logprobs=[token("Hm", Hm=1.0)])
+            if "sample 2" in str(body)
+            else replies[kind] | {"x": last}
+        )
 
     with Server(answer) as server:
         done = run(toy, tmp_path / "out", f"{kind}:some/model", base_url=f"{server.url}/v1")
@@ -134,7 +138,9 @@ def test_an_endpoint_is_asked_through_the_official_client(
         assert (server.seen[0][2]["model"], server.seen[0][2]["temperature"]) == ("some/model", 0.0)
         assert ("top_logprobs" in server.seen[0][2]) == (kind == "p-true")
     assert (done.with_score, done.unreadable) == (6, 1)
-    assert done.notes == (f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",)
+    assert done.notes == (
+        f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",
+    )
     recording = open_recording(tmp_path / "out")
     scores = recording.scores("toy", "alpha", f"{kind}:some/model")
     np.testing.assert_allclose(scores.values[0], [0.5, 0.5, np.nan])
@@ -154,16 +160,23 @@ def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path:
 
     def answer(_: str, body: Any) -> tuple[int, Any]:
         if "max_tokens" in body:
-            return 400, {"error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens"}}
+            return 400, {
+                "error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens"}
+            }
         return 200, chat(f"Score: {body['max_completion_tokens'] // 1024}")
 
     with Server(answer) as server:
         assert run(toy, tmp_path / "out", "judge:o", base_url=f"{server.url}/v1").with_score == 7
 
 
-@pytest.mark.parametrize("data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None])
+@pytest.mark.parametrize(
+    "data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None]
+)
 def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
-    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected a list `data`"):
+    with (
+        Server(lambda *_: (200, {"data": data})) as server,
+        pytest.raises(Fatal, match="expected a list `data`"),
+    ):
         run(toy, tmp_path / "out", "vllm-score:m", base_url=f"{server.url}/v1")
 
 
@@ -198,5 +211,8 @@ def test_lone_surrogates_in_a_verdict_are_kept_out(toy: Path, tmp_path: Path) ->
 
 @needs_client
 def test_a_server_without_logprobs_cannot_give_p_true(toy: Path, tmp_path: Path) -> None:
-    with Server(lambda *_: (200, chat("Yes"))) as server, pytest.raises(Fatal, match="Use verbal:MODEL"):
+    with (
+        Server(lambda *_: (200, chat("Yes"))) as server,
+        pytest.raises(Fatal, match="Use verbal:MODEL"),
+    ):
         run(toy, tmp_path / "out", "p-true:m", base_url=f"{server.url}/v1")

@@ -1,4 +1,6 @@
-"""Pairwise verdicts of a judge on loopback: how they are asked for, read and kept, and what rankings they give."""
+"""Pairwise verdicts of a judge on loopback: how they are asked for, read and kept, and what
+rankings they give.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,25 @@ from small import pool, question, write_rows
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    OutOfRangeError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.estimators.coupling.winrates import preference_cycle
 from feval.forecast.coupled import couple
 from feval.forecast.coupling_results import Coupling
-from feval.recording import LLMInfo, PoolRows, ScorerInfo, ScoreRows, open_recording, verify_recording
+from feval.recording import (
+    LLMInfo,
+    PoolRows,
+    ScorerInfo,
+    ScoreRows,
+    open_recording,
+    verify_recording,
+)
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.replay import load
@@ -51,13 +67,20 @@ Reply = Callable[[int, int, str], str]
 def texts(name: str, rows: Sequence[Sequence[int]]) -> Iterator[PoolRows]:
     for index, own in enumerate(rows):
         plain = pool(index, ["1"] * len(own))
-        yield replace(plain, texts=[f"{name}, call {call}: quality {level}" for call, level in enumerate(own)])
+        yield replace(
+            plain, texts=[f"{name}, call {call}: quality {level}" for call, level in enumerate(own)]
+        )
 
 
 def written(
-    out: Path, qualities: Mapping[str, Sequence[Sequence[int]]], noise: Any = SHARED, gold: str | None = "1"
+    out: Path,
+    qualities: Mapping[str, Sequence[Sequence[int]]],
+    noise: Any = SHARED,
+    gold: str | None = "1",
 ) -> Path:
-    """A recording in which every CoT states its quality; LLMs named @apart have noise of their own."""
+    """A recording in which every CoT states its quality; LLMs named @apart have noise of their
+    own.
+    """
     llms = []
     for name, rows in qualities.items():
         decoding = {} if noise is None or name.endswith("@apart") else {"noise": noise}
@@ -93,14 +116,23 @@ def _client() -> None:
 
 
 def judged(recording: Path, out: Path, server: Server, **options: Any) -> PairwiseResult:
-    made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True, name=options.pop("name", None))
+    made = make_scorer(
+        "judge:some/model",
+        base_url=f"{server.url}/v1",
+        pairwise=True,
+        name=options.pop("name", None),
+    )
     limits = options.pop("limits", FAST)
     return run_scoring(PairwiseComparison.of(recording, made, **options), out, limits=limits)
 
 
 def doubts(coupling: Coupling) -> tuple[str, ...]:
     """What is said beside that two questions are few."""
-    return tuple(sentence for sentence in coupling.warnings if not sentence.startswith("Intervals over fewer"))
+    return tuple(
+        sentence
+        for sentence in coupling.warnings
+        if not sentence.startswith("Intervals over fewer")
+    )
 
 
 def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Coupling:
@@ -139,7 +171,9 @@ def test_none_is_an_abstention_and_no_tie() -> None:
 
 
 def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
-    [message, shown] = judge._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
+    [message, shown] = judge._comparing(
+        Item(question(3, "SECRETGOLD"), "the first", None, other="the second")
+    )
     assert message["role"] == "system"
     assert (
         shown["content"].index("question 3")
@@ -157,7 +191,13 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path
     with serving(fair) as server:
         done = judged(three, tmp_path / "out", server)
         assert len(server.seen) == len({json.dumps(body) for _, _, body in server.seen}) == 48
-    assert (done.comparisons, done.verdicts, done.new, done.contradicted, done.notes) == (24, 24, 48, 0, ())
+    assert (done.comparisons, done.verdicts, done.new, done.contradicted, done.notes) == (
+        24,
+        24,
+        48,
+        0,
+        (),
+    )
     recording = open_recording(tmp_path / "out")
     assert recording.scorers("toy", "a/three") == []
     assert sorted(recording.scorers("toy", "a/one")) == sorted(
@@ -167,8 +207,10 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path
     assert same.values.tolist() == [[1.0, 0.0], [0.5, 1.0]]
     assert same.prompt_tokens.tolist() == [[22, 22], [22, 22]]  # of both orders
     assert same.scorer.kind == "pairwise"
-    assert {name: same.scorer.parameters[name] for name in ("model", "prompt", "against", "shift", "orders")} == {
-        "model": "some/model", "prompt": "pairwise-1", "against": "a/two", "shift": 0, "orders": "both",
+    assert {name: same.scorer.parameters[name] for name in ("model", "prompt", "against", "shift",
+        "orders")} == {
+        "model": "some/model", "prompt": "pairwise-1", "against": "a/two", "shift": 0,
+        "orders": "both",
     }  # fmt: skip
     other = recording.scores("toy", "a/one", f"{JUDGE}:vs=a/three:shift=1")
     assert other.values.tolist() == [[0.5, 0.5], [1.0, 0.0]]
@@ -199,11 +241,16 @@ def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
     with serving(fair) as server:
         judged(three, tmp_path / "out", server)
     coupling = coupled(tmp_path / "out")
-    assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.25, 0.625, 0.375, 0.375, 0.375])
-    assert [entry.ties for entry in coupling.ranking] == pytest.approx([1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4])
+    assert [entry.winrate for entry in coupling.ranking] == pytest.approx(
+        [0.5, 0.25, 0.625, 0.375, 0.375, 0.375]
+    )
+    assert [entry.ties for entry in coupling.ranking] == pytest.approx(
+        [1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4]
+    )
     assert (coupling.compared_by, coupling.ranked_questions, doubts(coupling)) == (JUDGE, 2, ())
     assert coupled(tmp_path / "out", judge=JUDGE).ranking == coupling.ranking
-    # Bradley-Terry strengths satisfy the likelihood equations: expected wins are the wins, ties as halves.
+    # Bradley-Terry strengths satisfy the likelihood equations: expected wins are the wins, ties as
+    # halves.
     half = np.array([[0, 5 / 8, 1 / 2], [3 / 8, 0, 1 / 4], [1 / 2, 3 / 4, 0]])
     strength = np.array([entry.strength for entry in coupling.ranking[:3]])
     chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
@@ -215,13 +262,16 @@ def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) ->
     with serving(lambda *_: "A") as server:
         done = judged(three, tmp_path / "out", server)
     assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
-    assert done.notes == (f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",)
+    assert done.notes == (
+        f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",
+    )
     coupling = coupled(tmp_path / "out")
     assert [entry.ties for entry in coupling.ranking] == [1.0] * 6
     assert [entry.strength for entry in coupling.ranking] == pytest.approx([0.0] * 6)
     assert [entry.rank for entry in coupling.ranking] == [1] * 6
     assert doubts(coupling) == tuple(
-        f"All {scheme} comparisons are ties, so they do not rank the LLMs." for scheme in ("coupled", "independent")
+        f"All {scheme} comparisons are ties, so they do not rank the LLMs."
+        for scheme in ("coupled", "independent")
     )
 
 
@@ -261,11 +311,16 @@ def test_one_order_by_a_keyed_hash(three: Path, tmp_path: Path) -> None:
         ("A, or B?", "unreadable", f"what {JUDGE} said holds none that can be read"),
     ],
 )
-def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, field: str, why: str) -> None:
-    with serving(lambda a, b, asked: said if asked == "question 1" and a == 0 else fair(a, b, asked)) as server:
+def test_a_missing_verdict_is_no_tie(
+    three: Path, tmp_path: Path, said: str, field: str, why: str
+) -> None:
+    with serving(
+        lambda a, b, asked: said if asked == "question 1" and a == 0 else fair(a, b, asked)
+    ) as server:
         done = judged(three, tmp_path / "out", server)
         assert len(server.seen) == 48  # what cannot be read is not asked for again
-    # The CoT of quality 0 is in one comparison of each pair of a/two and both ways of pairing calls.
+    # The CoT of quality 0 is in one comparison of each pair of a/two and both ways of pairing
+    # calls.
     assert (done.verdicts, getattr(done, field)) == (20, 4)
     assert done.notes == (f"4 of 24 comparisons have no verdict: {why}.",)
     assert done.notes[0] in open_recording(tmp_path / "out").manifest.raw["notes"]
@@ -279,15 +334,21 @@ def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, fie
 
 
 def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_path: Path) -> None:
-    with serving(lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)) as server:
+    with serving(
+        lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)
+    ) as server:
         judged(three, tmp_path / "out", server)
     coupling = coupled(tmp_path / "out")
     assert coupling.ranked_questions == 1
-    assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.5, 0.25])
+    assert [entry.winrate for entry in coupling.ranking] == pytest.approx(
+        [0.5, 0.5, 0.5, 0.25, 0.5, 0.25]
+    )
     assert coupling.warnings[-1].startswith("1 of 2 questions were left out of win-rates and ranks")
     with serving(lambda *_: "none") as server:
         judged(three, tmp_path / "silent", server)
-    with pytest.raises(NotRecordedError, match="no question on which every two LLMs have a verdict"):
+    with pytest.raises(
+        NotRecordedError, match="no question on which every two LLMs have a verdict"
+    ):
         coupled(tmp_path / "silent")
 
 
@@ -297,7 +358,8 @@ def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path: Path) -> None
     write_rows(path, ["1"], *((info, [pool(0, ["1", "2"])]) for info in infos), prices="none")
     with Server(lambda *_: (200, chat("Verdict: tie"))) as server:
         done = judged(path, tmp_path / "out", server)
-        assert len(server.seen) == 4  # call 0 against call 1 and call 1 against call 0, in both orders
+        # call 0 against call 1 and call 1 against call 0, in both orders
+        assert len(server.seen) == 4
     assert (done.comparisons, done.ties, done.same_text) == (4, 4, 2)
 
 
@@ -309,12 +371,21 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
         assert (len(server.seen), len(done.pairs)) == (48, 6)
     coupling = coupled(tmp_path / "out", apart=True)
     assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
-    both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
+    both = [
+        "--recording",
+        str(tmp_path / "out"),
+        "--independent",
+        str(tmp_path / "out"),
+        "--judge",
+        "some/model",
+    ]
     shown = CliRunner().invoke(app, ["couple", *both, "--json"])
     assert shown.exit_code == 0, shown.output
     account = json.loads(shown.stdout)
     assert account["independent_from"] == "recordings"
-    assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx([0.5, 0.25, 0.625] * 2)
+    assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx(
+        [0.5, 0.25, 0.625] * 2
+    )
     with pytest.raises(NotRecordedError, match="calls with other noise"):
         coupled(tmp_path / "out")
 
@@ -322,7 +393,8 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
 def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_path: Path) -> None:
     out, answered = tmp_path / "out", Counter[str]()
     failing = {"after": 17}
-    one_by_one = replace(FAST, concurrency=1)  # what is in flight when a run ends may be asked for again
+    # what is in flight when a run ends may be asked for again
+    one_by_one = replace(FAST, concurrency=1)
 
     def answer(_: str, body: Any) -> tuple[int, Any]:
         if answered.total() >= failing["after"]:
@@ -342,14 +414,20 @@ def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_
     assert set(answered.values()) == {1}
     assert answered.total() == 48
     assert done.new == 48 - 17
-    assert [entry.winrate for entry in coupled(out).ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
+    assert [entry.winrate for entry in coupled(out).ranking[:3]] == pytest.approx(
+        [0.5, 0.25, 0.625]
+    )
 
 
 def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> None:
     def answer(_: str, body: Any) -> tuple[int, Any]:
         shown = body["messages"][-1]["content"]
         a, b = map(int, re.findall(r"quality (\d+)", shown))
-        return (400, {"error": {"message": "too long"}}) if a == 0 else (200, chat(f"Verdict: {fair(a, b, '')}"))
+        return (
+            (400, {"error": {"message": "too long"}})
+            if a == 0
+            else (200, chat(f"Verdict: {fair(a, b, '')}"))
+        )
 
     with Server(answer) as server:
         done = judged(three, tmp_path / "out", server)
@@ -363,7 +441,16 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     out = tmp_path / "out"
     with serving(fair) as server:
-        asked = (three, "--scorer", "judge:some/model", "--pairwise", "--base-url", f"{server.url}/v1", "--out", out)
+        asked = (
+            three,
+            "--scorer",
+            "judge:some/model",
+            "--pairwise",
+            "--base-url",
+            f"{server.url}/v1",
+            "--out",
+            out,
+        )
         dry = json.loads(command(*asked, "--dry-run", "--json", "--prices", prices).stdout)
         assert (dry["calls"], dry["output_tokens"]) == (48, 48 * 1024)
         assert "To come: 48 requests in 48 calls" in command(*asked, "--dry-run").stdout
@@ -376,7 +463,9 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
-    shown = CliRunner().invoke(app, ["couple", "--recording", str(out), "--judge", "some/model"], terminal_width=400)
+    shown = CliRunner().invoke(
+        app, ["couple", "--recording", str(out), "--judge", "some/model"], terminal_width=400
+    )
     assert shown.exit_code == 0, shown.output
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
@@ -394,7 +483,9 @@ def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_pa
         judged(three, partly, server, llms=["a/two", "a/three"], orders="random")
         with pytest.raises(StorageError, match="asked for in another way"):
             judged(partly, tmp_path / "most", server)
-    assert [entry.winrate for entry in coupled(tmp_path / "out").ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
+    assert [entry.winrate for entry in coupled(tmp_path / "out").ranking[:3]] == pytest.approx(
+        [0.5, 0.25, 0.625]
+    )
 
 
 def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None:
@@ -421,14 +512,18 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
         file = settings_file(tmp_path, line)
         done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *file)
         assert "for --pairwise" in " ".join(done.stderr.split())
-    with pytest.raises(NotRecordedError, match="no verdicts by pairwise:some/model on a/one and a/two"):
+    with pytest.raises(
+        NotRecordedError, match="no verdicts by pairwise:some/model on a/one and a/two"
+    ):
         coupled(three)
     dataset, llms = load("toy", None, three, prices="none")
     with pytest.raises(UsageError, match="both were given"):
         couple(dataset, llms, judge="m", scorer="n")
 
 
-def margins(questions: int, *wins: tuple[int, int], llms: int = 3) -> np.ndarray[Any, np.dtype[np.float64]]:
+def margins(
+    questions: int, *wins: tuple[int, int], llms: int = 3
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     table = np.zeros((questions, llms, llms))
     for winner, loser in wins:
         table[:, winner, loser], table[:, loser, winner] = 1.0, -1.0
@@ -452,7 +547,9 @@ def test_cycles_beyond_doubt_are_found() -> None:
         preference_cycle(np.zeros((3, 2)))
 
 
-def with_verdicts(path: Path, out: Path, verdicts: Mapping[tuple[str, str], float], questions: int) -> Path:
+def with_verdicts(
+    path: Path, out: Path, verdicts: Mapping[tuple[str, str], float], questions: int
+) -> Path:
     """Each pair's verdicts are all the same, for equal and for other calls."""
     found: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
     for (first, second), score in verdicts.items():
@@ -465,7 +562,11 @@ def with_verdicts(path: Path, out: Path, verdicts: Mapping[tuple[str, str], floa
 
 def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
     qualities = {name: [[1, 1]] * 12 for name in ("a/rock", "a/scissors", "a/paper")}
-    circle = {("a/rock", "a/scissors"): 1.0, ("a/scissors", "a/paper"): 1.0, ("a/rock", "a/paper"): 0.0}
+    circle = {
+        ("a/rock", "a/scissors"): 1.0,
+        ("a/scissors", "a/paper"): 1.0,
+        ("a/rock", "a/paper"): 0.0,
+    }
     for gold in ("1", None):
         folder = tmp_path / str(gold)
         path = written(folder / "r", qualities, gold=gold)
@@ -480,11 +581,17 @@ def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
         assert coupling_png(coupling)[:4] == b"\x89PNG"
         json.dumps(coupling.to_dict(), allow_nan=False)
         assert bool(coupling.pairs) == bool(gold)
-    assert coupling.warnings[0] == "No question of toy has a gold answer, so there are no figures of correctness."
+    assert (
+        coupling.warnings[0]
+        == "No question of toy has a gold answer, so there are no figures of correctness."
+    )
 
 
 def test_verdicts_are_found_whichever_llm_comes_first(tmp_path: Path) -> None:
     path = written(tmp_path / "r", {"a/x": [[1, 1]] * 3, "a/y": [[1, 1]] * 3})
     with_verdicts(path, tmp_path / "out", {("a/y", "a/x"): 1.0}, 3)
     coupling = coupled(tmp_path / "out")
-    assert [(entry.llm, entry.winrate) for entry in coupling.ranking[:2]] == [("a/x", 0.0), ("a/y", 1.0)]
+    assert [(entry.llm, entry.winrate) for entry in coupling.ranking[:2]] == [
+        ("a/x", 0.0),
+        ("a/y", 1.0),
+    ]

@@ -18,7 +18,9 @@ from recorders.errors import Fatal, Transient
 from recorders.scoring.scorers import make_scorer
 
 
-def test_a_reward_model_gets_all_cots_of_a_question(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reward_model_gets_all_cots_of_a_question(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
     with Server(rewards) as server:
         done = run(toy, tmp_path / "out", f"http:{server.url}/reward", key_variable="MY_KEY")
@@ -53,7 +55,12 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
-        (200, {"scores": [1.0] * 99}, Fatal, r"did not answer with one score for each CoT: .* received 99 for \d CoTs"),
+        (
+            200,
+            {"scores": [1.0] * 99},
+            Fatal,
+            r"did not answer with one score for each CoT: .* received 99 for \d CoTs",
+        ),
         (200, [1.0], Fatal, "expected a list `scores` in a JSON object, received none"),
         (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
         (200, b"<html>", Transient, "no valid JSON"),
@@ -78,7 +85,10 @@ def test_what_a_reward_model_says_wrong_is_said(
     message: str,
 ) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
-    with Server(lambda *_: (status, value)) as server, pytest.raises(error, match=message) as caught:
+    with (
+        Server(lambda *_: (status, value)) as server,
+        pytest.raises(error, match=message) as caught,
+    ):
         run(toy, tmp_path / "out", f"http:{server.url}", key_variable="MY_KEY")
     assert KEY not in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -94,7 +104,11 @@ def test_a_refused_cot_has_no_score_where_others_have(toy: Path, tmp_path: Path)
         done = run(toy, tmp_path / "out", f"http:{server.url}", name="rm")
     assert (done.with_score, done.refused) == (4, 3)
     assert done.notes == ("3 of 7 CoTs have no score: rm refused them.",)
-    [rows] = [r for r in open_recording(tmp_path / "out").score_rows("toy", "alpha", "rm") if r.question_id == "toy/1"]
+    [rows] = [
+        r
+        for r in open_recording(tmp_path / "out").score_rows("toy", "alpha", "rm")
+        if r.question_id == "toy/1"
+    ]
     assert "too strange" in (rows.verdicts or [""])[0]  # type: ignore[operator]
 
 
@@ -119,21 +133,34 @@ def test_vllm_scores_pairs(toy: Path, tmp_path: Path, wrapped: bool) -> None:
 
     with Server(answer) as server:
         done = run(toy, tmp_path / "out", "vllm-score:rm/model", base_url=f"{server.url}/v1")
-    assert open_recording(tmp_path / "out").scores("toy", "alpha", done.scorer).values[0].tolist() == [44.0, 44.0, 47.0]
+    assert open_recording(tmp_path / "out").scores("toy", "alpha", done.scorer).values[
+        0
+    ].tolist() == [44.0, 44.0, 47.0]
 
 
 def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch (extra `coupled`) is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers (extra `coupled`) is not installed")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers (extra `coupled`) is not installed"
+    )
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = Tokenizer(models.BPE(vocab={bytes([b]).decode("latin-1"): b for b in range(128)}, merges=[]))
+    words = Tokenizer(
+        models.BPE(vocab={bytes([b]).decode("latin-1"): b for b in range(128)}, merges=[])
+    )
     words.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="\x00")  # noqa: S106  a token of text
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     for labels, kind in ((1, "LlamaForSequenceClassification"), (2, "LlamaForTokenClassification")):
         torch.manual_seed(0)
-        config = transformers.LlamaConfig(vocab_size=128, num_labels=labels, pad_token_id=0, **sizes)
+        config = transformers.LlamaConfig(
+            vocab_size=128, num_labels=labels, pad_token_id=0, **sizes
+        )
         getattr(transformers, kind)(config).save_pretrained(tmp_path / kind)
         tokenizer.save_pretrained(tmp_path / kind)
         done = run(toy, tmp_path / f"out-{labels}", f"transformers:{tmp_path / kind}", name="rm")
@@ -144,10 +171,14 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         assert len(scores.steps(0, 0)) == labels - 1
 
 
-def test_a_local_model_without_its_packages_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_without_its_packages_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match=r"needs torch and transformers .*: pip install 'feval\[coupled\]'"):
+    with pytest.raises(
+        UsageError, match=r"needs torch and transformers .*: pip install 'feval\[coupled\]'"
+    ):
         make_scorer(f"transformers:{tmp_path}")
 
 
@@ -162,7 +193,8 @@ def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) 
         made = make_scorer(f"http:{server.url}", timeout_s=0.2)
         try:
             with pytest.raises(
-                Transient, match=r"failed once each.* 127.* did not answer within 0.2 s. .* nothing is scored"
+                Transient,
+                match=r"failed once each.* 127.* did not answer within 0.2 s. .* nothing is scored",
             ):
                 score(toy, tmp_path / "out", made, limits=Limits(retries=0))
         finally:

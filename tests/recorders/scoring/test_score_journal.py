@@ -49,7 +49,8 @@ def test_a_run_goes_on_where_it_stopped(
         assert not set(first[:3]) & set(asked[1:2])
     with Server(rewards) as server:
         made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(JournalError, match="its parameters url is"):  # another server is another scorer
+        # another server is another scorer
+        with pytest.raises(JournalError, match="its parameters url is"):
             score(toy, out, made, limits=FAST)
 
 
@@ -74,12 +75,17 @@ def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
         assert journal.path.read_bytes() == whole
 
 
-def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused_one_counts(tmp_path: Path) -> None:
+def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused_one_counts(
+    tmp_path: Path,
+) -> None:
     one, other = CoTKey("d", "m", "q1", 0), CoTKey("d", "m", "q1", 0, "against")
     refused = Score(problem="refused")
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
         written = [(one._replace(sample=2), refused), (other, Score(0.25)), (one, Score(0.5))]
-        written += [(one._replace(question_id="q0"), Score(0.75)), (one._replace(sample=2), Score(1.0))]
+        written += [
+            (one._replace(question_id="q0"), Score(0.75)),
+            (one._replace(sample=2), Score(1.0)),
+        ]
         for entry in written:
             journal.add([entry])
             journal.commit()
@@ -109,7 +115,9 @@ def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path
         ScoreJournal.open(folder, {"a": 1})
 
 
-def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_what_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.write
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
         journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
@@ -138,14 +146,29 @@ def spawn(
     environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
     code = "from feval.cli import main; main()"
     return subprocess.Popen(
-        [sys.executable, "-c", code, "score", toy, "--scorer", f"python:{functions}:{function}", "--out", out, "-q"],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "score",
+            toy,
+            "--scorer",
+            f"python:{functions}:{function}",
+            "--out",
+            out,
+            "-q",
+        ],
         env=environment | ({"SLOW": "1"} if slow else {}),
         stderr=subprocess.PIPE,
     )
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, *(pytest.param(end, marks=pytest.mark.slow) for end in (signal.SIGTERM, signal.SIGKILL))]
+    "number",
+    [
+        signal.SIGINT,
+        *(pytest.param(end, marks=pytest.mark.slow) for end in (signal.SIGTERM, signal.SIGKILL)),
+    ],
 )
 def test_a_killed_run_loses_nothing_and_asks_little_twice(
     tmp_path: Path, functions: str, number: signal.Signals
@@ -155,7 +178,9 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
     kills = 0
     for asked in (10, 60):
         process = spawn(big, out, functions, counts, slow=True)
-        while process.poll() is None and (not counts.exists() or counts.read_text().count("\n") < asked):
+        while process.poll() is None and (
+            not counts.exists() or counts.read_text().count("\n") < asked
+        ):
             time.sleep(0.005)
         process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
@@ -168,11 +193,16 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
     assert (process.returncode, stderr) == (0, b"")
     calls = counts.read_text().splitlines()
     assert len(set(calls)) == 160
-    assert len(calls) - 160 <= (kills * 16 if number == signal.SIGKILL else 0)  # at most what was in hand
-    assert not np.isnan(open_recording(out).scores("toy", "alpha", f"python:{functions}:counted").values).any()
+    # at most what was in hand
+    assert len(calls) - 160 <= (kills * 16 if number == signal.SIGKILL else 0)
+    assert not np.isnan(
+        open_recording(out).scores("toy", "alpha", f"python:{functions}:counted").values
+    ).any()
 
 
-def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: Path, functions: str) -> None:
+def test_ctrl_c_twice_ends_a_function_that_does_not_return(
+    tmp_path: Path, toy: Path, functions: str
+) -> None:
     out, counts = tmp_path / "out", tmp_path / "counts"
     process = spawn(toy, out, functions, counts, slow=True, function="stuck")
     for seen in (0, 1):  # the first has to arrive before the second is sent
@@ -181,14 +211,20 @@ def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: 
         process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stderr.decode() == (
-        f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored before is in the journal, and "
-        "the same command continues from there.\n"
+    assert (
+        stderr.decode()
+        == f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored"
+        " before is in the journal, and the same command continues from there.\n"
     )
 
 
-def test_a_recording_without_texts_has_nothing_to_score(toy: Path, tmp_path: Path, functions: str) -> None:
-    pools = [replace(pool(0, ["4", "5"]), texts=[None, None]), replace(pool(1, ["4"]), texts=[None])]
+def test_a_recording_without_texts_has_nothing_to_score(
+    toy: Path, tmp_path: Path, functions: str
+) -> None:
+    pools = [
+        replace(pool(0, ["4", "5"]), texts=[None, None]),
+        replace(pool(1, ["4"]), texts=[None]),
+    ]
     write_rows(tmp_path / "bare", ["4", "4"], ("alpha", pools))
     with pytest.raises(NotRecordedError, match="bare holds no text of the 3 CoTs that were named"):
         run(tmp_path / "bare", tmp_path / "out", f"python:{functions}:length")

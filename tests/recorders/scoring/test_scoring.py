@@ -23,22 +23,46 @@ from recorders.scoring.scoring import CoTScoring
 def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, prices: str) -> None:
     before = sorted(tmp_path.iterdir())
     result = command(
-        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
+        toy,
+        "--scorer",
+        "judge:some/model",
+        "--out",
+        tmp_path / "o",
+        "--dry-run",
+        "--prices",
+        prices,
+        "--json",
     )
     account = json.loads(result.stdout)
-    assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (7, 7, 7 * 1024, True)
+    assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (
+        7,
+        7,
+        7 * 1024,
+        True,
+    )
     assert account["usd"] == pytest.approx((account["prompt_tokens"] + 2 * 7 * 1024) / 1e6)
-    shown = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run").stdout
+    shown = command(
+        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run"
+    ).stdout
     assert "To come: 7 CoTs in 7 calls of judge:some/model" in shown
     assert "no price known" in shown
     assert "an upper bound: 1024 output tokens for every reply. Nothing was asked." in shown
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(toy: Path, tmp_path: Path, functions: str) -> None:
-    own = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "o", "--dry-run").stdout
-    assert f"7 CoTs in 7 calls of python:{functions}:length, on this machine: no tokens, no dollars." in own
-    http = command(toy, "--scorer", "http://127.0.0.1:9/x", "--out", tmp_path / "o", "--dry-run").stdout
+def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(
+    toy: Path, tmp_path: Path, functions: str
+) -> None:
+    own = command(
+        toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "o", "--dry-run"
+    ).stdout
+    assert (
+        f"7 CoTs in 7 calls of python:{functions}:length, on this machine: no tokens, no dollars."
+        in own
+    )
+    http = command(
+        toy, "--scorer", "http://127.0.0.1:9/x", "--out", tmp_path / "o", "--dry-run"
+    ).stdout
     assert "7 CoTs in 4 calls of http:http://127.0.0.1:9/x; tokens and price are not known." in http
 
 
@@ -74,12 +98,19 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: str, usage: bool
 ) -> None:
     out = tmp_path / "out"
-    usages = {"usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100}} if usage else {}
-    reply = {name: value for name, value in chat("Hm. " * 300 + "\nScore: 5").items() if name != "usage"} | usages
+    usages = (
+        {"usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100}}
+        if usage
+        else {}
+    )
+    reply = {
+        name: value for name, value in chat("Hm. " * 300 + "\nScore: 5").items() if name != "usage"
+    } | usages
     with Server(lambda *_: (200, reply)) as server:
         limited = judged(server, "--prices", prices, "--out", out, "--cost-limit")
         for _ in range(2):
-            stopped = command(toy, *limited, "0.005")  # 1024 output tokens are 0.002 dollars: only two can be afforded
+            # 1024 output tokens are 0.002 dollars: only two can be afforded
+            stopped = command(toy, *limited, "0.005")
             assert stopped.exit_code == 1
             assert "The next request could pass the cost limit (0.004" in stopped.stderr
             assert "2 of 7 CoTs are scored" in stopped.stderr
@@ -94,20 +125,40 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(
 
 def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, prices: str) -> None:
     for scorer in (f"python:{functions}:length", "http://127.0.0.1:9/x"):
-        done = command(toy, "--scorer", scorer, "--out", tmp_path / "o", "--cost-limit", "1", "--prices", prices)
+        done = command(
+            toy,
+            "--scorer",
+            scorer,
+            "--out",
+            tmp_path / "o",
+            "--cost-limit",
+            "1",
+            "--prices",
+            prices,
+        )
         assert done.exit_code != 0
         assert "there is no price for the scorer" in done.stderr
     assert not journal_folder(tmp_path / "o").exists()
 
 
-def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: Path, prices: str) -> None:
+def test_a_dry_run_knows_what_replies_in_the_journal_took(
+    toy: Path, tmp_path: Path, prices: str
+) -> None:
     made = make_scorer("judge:some/model", asks=False)
     work = CoTScoring.of(toy, made)
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
     result = command(
-        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
+        toy,
+        "--scorer",
+        "judge:some/model",
+        "--out",
+        tmp_path / "o",
+        "--dry-run",
+        "--prices",
+        prices,
+        "--json",
     )
     account = json.loads(result.stdout)
     assert (account["cots"], account["prompt_tokens"], account["output_tokens"]) == (6, 600, 42)
@@ -116,10 +167,16 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: P
 
 
 def refusing(_: str, body: Any) -> tuple[int, Any]:
-    return (400, {"error": "too strange"}) if "question 1" in body[0]["question"] else rewards("", body)
+    return (
+        (400, {"error": "too strange"})
+        if "question 1" in body[0]["question"]
+        else rewards("", body)
+    )
 
 
-def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(toy: Path, tmp_path: Path) -> None:
+def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(
+    toy: Path, tmp_path: Path
+) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     answers = [refusing]
     with Server(lambda *given: answers[0](*given)) as server:
@@ -141,7 +198,14 @@ def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(toy: 
         nothing = command(two, *spec, "--out", tmp_path / "four", "--retry-refused")
         assert (nothing.exit_code, "holds no CoT that 'rm' refused" in nothing.stderr) == (2, True)
         other = command(
-            one, "--scorer", f"http:{server.url}/b", "--name", "rm", "--out", tmp_path / "f", "--retry-refused"
+            one,
+            "--scorer",
+            f"http:{server.url}/b",
+            "--name",
+            "rm",
+            "--out",
+            tmp_path / "f",
+            "--retry-refused",
         )
         assert "given by another scorer or with other parameters" in other.stderr
         held = command(one, *spec, "--out", tmp_path / "f")
@@ -172,34 +236,61 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy: Path, tmp_
 
 
 def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
-    done = command(toy, "--scorer", f"python:{functions}:steps", "--name", "mine", "--out", tmp_path / "out")
+    done = command(
+        toy, "--scorer", f"python:{functions}:steps", "--name", "mine", "--out", tmp_path / "out"
+    )
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'out'}: 7 CoTs, 2 LLMs, 1 dataset, hash ")
     assert done.stdout.endswith("5 of 7 CoTs have a score by mine\n")
     assert done.stderr.count("note: 1 of 7 CoTs has no score") == 2
-    done = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "b", "--llm", "alpha", "--json")
+    done = command(
+        toy,
+        "--scorer",
+        f"python:{functions}:length",
+        "--out",
+        tmp_path / "b",
+        "--llm",
+        "alpha",
+        "--json",
+    )
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
 
 
 def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) -> None:
-    lines = (f'scorer = "python:{functions}:length"', 'llm = ["alpha"]', 'name = "file"', "timeout = 9")
+    lines = (
+        f'scorer = "python:{functions}:length"',
+        'llm = ["alpha"]',
+        'name = "file"',
+        "timeout = 9",
+    )
     named = (toy, *settings_file(tmp_path, *lines), "--name", "mine", "--out", tmp_path / "out")
     shown = command(*named, "--dry-run", "--json")
-    assert json.loads(shown.stdout)["settings"] == {"scorer": lines[0].split('"')[1], "llm": ["alpha"], "timeout": 9}
+    assert json.loads(shown.stdout)["settings"] == {
+        "scorer": lines[0].split('"')[1],
+        "llm": ["alpha"],
+        "timeout": 9,
+    }
     assert 'note: From the settings file: scorer = "python:' in shown.stderr
     assert command(*named).exit_code == 0
     recording = open_recording(tmp_path / "out")
-    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (["mine"], [])
+    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (
+        ["mine"],
+        [],
+    )
 
 
 def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:
     done = command(toy, "--scorer", "judge", "--out", tmp_path / "out")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == (
-        "error: The scorer 'judge' is incomplete; write judge:MODEL, a grade from 0 to 10 by an OpenAI-compatible endpoint.\n"
+    assert (
+        done.stderr
+        == "error: The scorer 'judge' is incomplete; write judge:MODEL, a grade from 0 to 10 by an"
+        " OpenAI-compatible endpoint.\n"
     )
-    done = command(toy, "--scorer", "judge:m", "--api-key-env", "NOT_SET_AT_ALL", "--out", tmp_path / "out")
+    done = command(
+        toy, "--scorer", "judge:m", "--api-key-env", "NOT_SET_AT_ALL", "--out", tmp_path / "out"
+    )
     assert (done.exit_code, done.stdout) == (2, "")
     assert "NOT_SET_AT_ALL" in done.stderr

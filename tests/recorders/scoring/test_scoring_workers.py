@@ -16,7 +16,9 @@ from recorders.scoring.scorers import make_scorer
 
 
 @pytest.mark.parametrize("function", ["length", "steps"])
-def test_workers_give_the_same_scores(toy: Path, tmp_path: Path, functions: str, function: str) -> None:
+def test_workers_give_the_same_scores(
+    toy: Path, tmp_path: Path, functions: str, function: str
+) -> None:
     alone = run(toy, tmp_path / "alone", f"python:{functions}:{function}")
     with ThreadPoolExecutor(2) as executor:
         scorer = make_scorer(f"python:{functions}:{function}", executor=executor)
@@ -25,28 +27,37 @@ def test_workers_give_the_same_scores(toy: Path, tmp_path: Path, functions: str,
     assert (together.cots, together.with_score) == (alone.cots, alone.with_score)
 
 
-def test_threads_of_one_worker_import_a_function_once(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_threads_of_one_worker_import_a_function_once(
+    toy: Path, tmp_path: Path, functions: str
+) -> None:
     file = tmp_path / f"{functions}.py"
     file.write_text("import time\ntime.sleep(0.05)\n" + file.read_text("utf-8"), "utf-8")
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
     with ThreadPoolExecutor(8) as executor:
         scorer = make_scorer(f"python:{functions}:length", executor=executor)
-        assert score(toy, tmp_path / "out", scorer, limits=FAST).recording_hash == alone.recording_hash
+        assert (
+            score(toy, tmp_path / "out", scorer, limits=FAST).recording_hash == alone.recording_hash
+        )
 
 
 @pytest.mark.slow
 def test_the_command_line_takes_workers(toy: Path, tmp_path: Path, functions: str) -> None:
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
-    done = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "two", "--workers", "2")
+    done = command(
+        toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "two", "--workers", "2"
+    )
     assert done.exit_code == 0, done.output
     assert open_recording(tmp_path / "two").hash == alone.recording_hash
 
 
-def test_a_function_that_fails_in_a_worker_is_named(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_a_function_that_fails_in_a_worker_is_named(
+    toy: Path, tmp_path: Path, functions: str
+) -> None:
     with ThreadPoolExecutor(1) as executor:
         scorer = make_scorer(f"python:{functions}:fails", executor=executor)
         with pytest.raises(
-            RecorderError, match=r"The function .*:fails failed on a CoT .* \(ValueError: no good; .*line"
+            RecorderError,
+            match=r"The function .*:fails failed on a CoT .* \(ValueError: no good; .*line",
         ):
             score(toy, tmp_path / "out", scorer, limits=FAST)
 
@@ -75,5 +86,7 @@ def test_processes_that_always_die_end_the_run(toy: Path, tmp_path: Path, functi
 def test_workers_are_for_functions(toy: Path, tmp_path: Path) -> None:
     done = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--workers", "2")
     assert done.exit_code
-    assert "Workers call functions, python:MODULE:FUNCTION; 'judge:some/model' is asked" in done.output
+    assert (
+        "Workers call functions, python:MODULE:FUNCTION; 'judge:some/model' is asked" in done.output
+    )
     assert not (tmp_path / "o").exists()

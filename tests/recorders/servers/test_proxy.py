@@ -1,4 +1,6 @@
-"""Recording by running: the official client through the proxy to the tiny server, again without it, and into a recording."""
+"""Recording by running: the official client through the proxy to the tiny server, again without it,
+and into a recording.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ from recorders.servers.proxy import Proxy, proxy_server
 from recorders.servers.tiny_server import TinyModels
 from recorders.tiny import test_questions as problems
 
-openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+openai = pytest.importorskip(
+    "openai", reason="the official client (extra `record`) is not installed"
+)
 
 KEY = "sk-proj-MARKED0123456789abcdefghijkl"
 MODEL = "feval/tiny-42k"
@@ -73,8 +77,12 @@ class Upstream(TinyModels):
         return dict(json.loads(self.bodies[number]))
 
 
-def json_answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps(value), status, {"content-type": "application/json", **(headers or {})})
+def json_answer(
+    value: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    return Response(
+        json.dumps(value), status, {"content-type": "application/json", **(headers or {})}
+    )
 
 
 @pytest.fixture
@@ -90,7 +98,9 @@ class Run:
 
     def ask(self, text: str = PROBLEMS[0].question, **more: Any) -> Any:
         messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": text}]
-        return self.client.chat.completions.create(**({"model": MODEL, "messages": messages} | more))
+        return self.client.chat.completions.create(
+            **({"model": MODEL, "messages": messages} | more)
+        )
 
     def texts(self, *args: Any, **more: Any) -> list[str]:
         return [choice.message.content for choice in self.ask(*args, **more).choices]
@@ -99,7 +109,9 @@ class Run:
 @contextmanager
 def running(folder: Path, url: str, *allowed_fields: str) -> Iterator[Run]:
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"}))
+        journal = stack.enter_context(
+            Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"})
+        )
         proxy = Proxy(Endpoint(url), journal, "sums", allowed_fields=allowed_fields)
         service = stack.enter_context(proxy_server(proxy))
         client = openai.OpenAI(base_url=service.url, api_key=KEY, max_retries=0)
@@ -112,14 +124,18 @@ def assert_no_key(folder: Path) -> None:
         assert not [fragment for fragment in FRAGMENTS if fragment in content], path
 
 
-def test_what_was_recorded_is_given_again_without_the_server(upstream: Upstream, tmp_path: Path) -> None:
+def test_what_was_recorded_is_given_again_without_the_server(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     with upstream.server() as server, running(tmp_path, server.url) as run:
         first = [run.texts(temperature=0.9) for _ in range(3)]
         one = run.texts(PROBLEMS[1].question, n=4)
         assert len(upstream.calls) == 4
         assert upstream.calls[0]["authorization"] == f"Bearer {KEY}"
         assert run.proxy.recorded == 7
-        seconds = [entry.record["duration_s"] for entry in run.journal.entries() if entry.kind == "cot"]
+        seconds = [
+            entry.record["duration_s"] for entry in run.journal.entries() if entry.kind == "cot"
+        ]
         assert len(seconds) == 7
         assert min(seconds) >= 0
         assert len(set(seconds[3:])) == 1  # of one request
@@ -140,7 +156,8 @@ def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path)
         with running(tmp_path, server.url) as run:
             two = run.texts(n=2)
             run.texts(n=2)
-            assert (run.proxy.recorded, run.proxy.replayed) == (4, 0)  # a run never gets a sample twice
+            # a run never gets a sample twice
+            assert (run.proxy.recorded, run.proxy.replayed) == (4, 0)
         with running(tmp_path, server.url) as run:
             reply = run.client.chat.completions.with_raw_response.create(
                 model=MODEL,
@@ -150,7 +167,10 @@ def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path)
                     {"role": "user", "content": [{"type": "text", "text": PROBLEMS[0].question}]},
                 ],
             )
-            assert (reply.headers["x-feval-replayed"], reply.headers["x-feval-recorded"]) == ("4", "2")
+            assert (reply.headers["x-feval-replayed"], reply.headers["x-feval-recorded"]) == (
+                "4",
+                "2",
+            )
             choices = reply.parse().choices
             assert [choice.message.content for choice in choices][:2] == two
             assert [choice.index for choice in choices] == list(range(6))
@@ -167,20 +187,34 @@ def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> Non
         assert not run.proxy._unused  # nothing is kept for what was given
 
 
-def test_log_probabilities_and_usage_come_back_as_they_were(upstream: Upstream, tmp_path: Path) -> None:
-    asked = {"n": 2, "logprobs": True, "top_logprobs": 3, "stop": ["zzz"], "max_completion_tokens": 90}
+def test_log_probabilities_and_usage_come_back_as_they_were(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    asked = {
+        "n": 2,
+        "logprobs": True,
+        "top_logprobs": 3,
+        "stop": ["zzz"],
+        "max_completion_tokens": 90,
+    }
     with upstream.server() as server, running(tmp_path, server.url) as run:
         fresh = run.ask(**asked)
     with running(tmp_path, server.url) as run:
         again = run.ask(**asked)
     assert again.choices == fresh.choices
     assert again.usage == fresh.usage
-    assert (again.id, again.model, again.system_fingerprint) == (fresh.id, fresh.model, fresh.system_fingerprint)
+    assert (again.id, again.model, again.system_fingerprint) == (
+        fresh.id,
+        fresh.model,
+        fresh.system_fingerprint,
+    )
     assert len(again.choices[0].logprobs.content[0].top_logprobs) == 3
 
 
 @pytest.mark.parametrize("logprobs", [None, True])
-def test_streams_are_recorded_and_given_again(upstream: Upstream, tmp_path: Path, logprobs: bool | None) -> None:
+def test_streams_are_recorded_and_given_again(
+    upstream: Upstream, tmp_path: Path, logprobs: bool | None
+) -> None:
     def streamed(run: Run) -> tuple[list[str], Any]:
         texts, usage = ["", ""], None
         more = {"stream_options": {"include_usage": True}, "extra_body": {"logprobs": logprobs}}
@@ -204,7 +238,9 @@ def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -
     def all_texts(run: Run) -> list[str]:
         with ThreadPoolExecutor(8) as threads:
             return sorted(
-                text for texts in threads.map(lambda _: run.texts(n=2, temperature=2), range(24)) for text in texts
+                text
+                for texts in threads.map(lambda _: run.texts(n=2, temperature=2), range(24))
+                for text in texts
             )
 
     with upstream.server() as server, running(tmp_path, server.url) as run:
@@ -215,7 +251,13 @@ def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -
 
 
 def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Path) -> None:
-    error = {"error": {"message": f"Slow down, {KEY}.", "type": "requests", "code": "rate_limit_exceeded"}}
+    error = {
+        "error": {
+            "message": f"Slow down, {KEY}.",
+            "type": "requests",
+            "code": "rate_limit_exceeded",
+        }
+    }
     with upstream.server() as server, running(tmp_path, server.url) as run:
         upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
         with pytest.raises(openai.RateLimitError) as caught:
@@ -237,16 +279,23 @@ def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Pat
 def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> None:
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert [model.id for model in run.client.models.list()] == [MODEL]
-        image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+        image = [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+        ]
         with pytest.raises(openai.BadRequestError):
             run.ask(messages=image)
-        asked = [{"role": "assistant", "tool_calls": []}, {"role": "user", "content": PROBLEMS[0].question}]
+        asked = [
+            {"role": "assistant", "tool_calls": []},
+            {"role": "user", "content": PROBLEMS[0].question},
+        ]
         assert run.texts(messages=asked)
         assert run.ask(f"My key is {KEY}.").choices
         assert run.proxy.unrecorded == 3
         assert run.journal.totals.cots == 0
         with pytest.raises(openai.NotFoundError, match="under /v1"):
-            openai.OpenAI(base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY).models.list()
+            openai.OpenAI(
+                base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY
+            ).models.list()
     assert_no_key(tmp_path)
 
 
@@ -256,10 +305,14 @@ def test_what_is_not_recorded_is_said_at_once(
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call], "audio": None}
     tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
-    called = json_answer({"choices": [{"message": message, "finish_reason": "tool_calls"}], "model": "m"})
+    called = json_answer(
+        {"choices": [{"message": message, "finish_reason": "tool_calls"}], "model": "m"}
+    )
 
     def unrecorded(run: Run, path: str = "/v1/chat/completions", **body: Any) -> str | None:
-        with closing(http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)) as connection:
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
+        ) as connection:
             connection.request("POST", path, json.dumps(body_of(PROBLEMS[0].question) | body))
             return connection.getresponse().getheader("x-feval-unrecorded")
 
@@ -270,7 +323,10 @@ def test_what_is_not_recorded_is_said_at_once(
         upstream.instead = called
         for _ in range(2):
             assert unrecorded(run, tools=tools, tool_choice="required") == "tool_calls"
-        assert unrecorded(run, messages=[{"role": "user", "content": [{"type": "image_url"}]}]) == "messages"
+        assert (
+            unrecorded(run, messages=[{"role": "user", "content": [{"type": "image_url"}]}])
+            == "messages"
+        )
         assert unrecorded(run, seed="x") == "n or seed"
         assert unrecorded(run, "/v1/responses") == "/v1/responses"
         upstream.instead = json_answer({"strange": True})
@@ -293,14 +349,20 @@ def test_what_is_not_recorded_is_said_at_once(
 
 
 def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
-    choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": f"It is {KEY}."},
+        "finish_reason": "stop",
+    }
     upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert run.texts() == ["It is [key]."]
     assert_no_key(tmp_path)
 
 
-def posted(run: Run, body: bytes, path: str = "/v1/chat/completions", **headers: str) -> tuple[int, bytes]:
+def posted(
+    run: Run, body: bytes, path: str = "/v1/chat/completions", **headers: str
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
     try:
         connection.request("POST", path, body, {"Authorization": f"bearer {KEY}", **headers})
@@ -315,7 +377,9 @@ def body_of(text: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_path: Path) -> None:
-    escaped = json.dumps(body_of("My key is KEY.")).replace("KEY", "".join(f"\\u{ord(c):04x}" for c in KEY))
+    escaped = json.dumps(body_of("My key is KEY.")).replace(
+        "KEY", "".join(f"\\u{ord(c):04x}" for c in KEY)
+    )
     other = json.dumps(body_of(f"My key is {KEY}."))
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert posted(run, escaped.encode())[0] == 200
@@ -325,8 +389,13 @@ def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_pa
     assert_no_key(tmp_path)
 
 
-def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(upstream: Upstream, tmp_path: Path) -> None:
-    bodies = [body_of("Hi", **more) for more in ({"api_key": "abc"}, {"extra_headers": {"Authorization": "abc"}})]
+def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    bodies = [
+        body_of("Hi", **more)
+        for more in ({"api_key": "abc"}, {"extra_headers": {"Authorization": "abc"}})
+    ]
     with upstream.server() as server, running(tmp_path, server.url, "api_key") as run:
         assert posted(run, json.dumps(bodies[0]).encode())[0] == 200
         status, content = posted(run, json.dumps(bodies[1]).encode())
@@ -342,7 +411,11 @@ def test_a_key_of_the_environment_is_neither_recorded_nor_given(
     with upstream.server() as server, running(tmp_path, server.url) as run:
         other = {"Authorization": "Bearer none"}
         assert posted(run, json.dumps(body_of(f"Is it {KEY}?")).encode(), **other)[0] == 200
-        choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": f"It is {KEY}."},
+            "finish_reason": "stop",
+        }
         upstream.instead = json_answer({"choices": [choice], "model": KEY})
         assert b"It is [key]." in posted(run, json.dumps(body_of("Hi")).encode(), **other)[1]
         assert (run.proxy.unrecorded, run.proxy.recorded) == (1, 1)
@@ -350,11 +423,18 @@ def test_a_key_of_the_environment_is_neither_recorded_nor_given(
 
 
 def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path: Path) -> None:
-    told = {"error": {"message": f"Incorrect API key provided: {KEY}."}, "headers": {"authorization": KEY}}
+    told = {
+        "error": {"message": f"Incorrect API key provided: {KEY}."},
+        "headers": {"authorization": KEY},
+    }
     with upstream.server() as server, ExitStack() as stack:
         journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
-        service = stack.enter_context(proxy_server(Proxy(Endpoint(server.url, KEY), journal, "sums")))
-        client = stack.enter_context(openai.OpenAI(base_url=service.url, api_key="none", max_retries=0))
+        service = stack.enter_context(
+            proxy_server(Proxy(Endpoint(server.url, KEY), journal, "sums"))
+        )
+        client = stack.enter_context(
+            openai.OpenAI(base_url=service.url, api_key="none", max_retries=0)
+        )
         for status in (401, 200):
             upstream.instead = json_answer(told, status, {"X-Seen": KEY})
             for path in ("/chat/completions", "/echo"):
@@ -375,17 +455,23 @@ def status_of(service: Server[Proxy], key: str) -> int:
         return connection.getresponse().status
 
 
-def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream: Upstream, tmp_path: Path) -> None:
+def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     token = "a-token-of-some-length"  # noqa: S105  opens nothing
     with upstream.server() as server, ExitStack() as stack:
         journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
-        proxies = [Proxy(Endpoint(server.url, key), journal, "sums", token=token) for key in (KEY, None)]
+        proxies = [
+            Proxy(Endpoint(server.url, key), journal, "sums", token=token) for key in (KEY, None)
+        ]
         for proxy, sent in zip(proxies, (f"Bearer {KEY}", None), strict=True):
             service = stack.enter_context(proxy_server(proxy))
             assert status_of(service, "none") == 401
             calls = len(upstream.calls)
             headers = {"X-Api-Key": token, "X-Seen": f"key {token}"}
-            client = openai.OpenAI(base_url=service.url, api_key=token, max_retries=0, default_headers=headers)
+            client = openai.OpenAI(
+                base_url=service.url, api_key=token, max_retries=0, default_headers=headers
+            )
             with client:
                 assert client.chat.completions.create(**body_of(PROBLEMS[calls].question)).choices
                 assert client.chat.completions.create(**body_of(f"The token is {token}.")).choices
@@ -396,10 +482,20 @@ def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream:
     assert_no_key(tmp_path)
 
 
-def test_the_command_demands_a_token_on_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_demands_a_token_on_another_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
     monkeypatch.setattr(Server, "run", lambda self: self.close())
-    command = ["proxy", "--upstream", "https://api.example/v1", "--record", str(tmp_path / "r"), "--host", "0.0.0.0"]  # noqa: S104
+    command = [
+        "proxy",
+        "--upstream",
+        "https://api.example/v1",
+        "--record",
+        str(tmp_path / "r"),
+        "--host",
+        "0.0.0.0",  # noqa: S104
+    ]
     refused = CliRunner().invoke(app, command, prog_name="feval")
     assert (refused.exit_code, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []  # an empty journal would refuse the corrected command
@@ -410,7 +506,9 @@ def test_the_command_demands_a_token_on_another_host(tmp_path: Path, monkeypatch
     assert "a-token" not in result.output
 
 
-def test_a_deeply_nested_body_is_answered_and_not_half_recorded(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_deeply_nested_body_is_answered_and_not_half_recorded(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     plain = json.dumps(body_of(PROBLEMS[0].question, max_tokens=4))
     with upstream.server() as server, running(tmp_path, server.url) as run:
         for depth in (100, *range(240, 258), 1000, 2000):
@@ -436,7 +534,11 @@ def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path
 
 
 def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> None:
-    choice = {"index": 0, "message": {"role": "assistant", "content": "It is 7."}, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": "It is 7."},
+        "finish_reason": "stop",
+    }
     whole = json.dumps({"choices": [choice], "model": MODEL}).encode()
     content = "It is 7."
     with upstream.server() as server, running(tmp_path, server.url) as run:
@@ -449,7 +551,9 @@ def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> N
         assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
 
 
-def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
     strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
     upstream.instead = Response(strange, 200, {"Content-Type": "application/json"})
@@ -465,7 +569,9 @@ def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(
     depth: int, upstream: Upstream, tmp_path: Path
 ) -> None:
     deep = b"[" * depth + b"]" * depth
-    reply = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a","deep":%b}}]}' % deep
+    reply = (
+        b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a","deep":%b}}]}' % deep
+    )
     upstream.instead = Response(reply, 200, {"Content-Type": "application/json"})
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert posted(run, json.dumps(body_of(PROBLEMS[0].question)).encode()) == (200, reply)
@@ -475,7 +581,9 @@ def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(
 def test_what_a_client_did_not_wait_for_is_given_to_the_next(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that times out asks again: the reply that was paid for is then given, in the same run."""
+    """A client that times out asks again: the reply that was paid for is then given, in the same
+    run.
+    """
     given_back = threading.Event()
     give_back = Proxy._give_back
 
@@ -514,7 +622,9 @@ def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
         assert run.ask(max_tokens=5, extra_body={"max_completion_tokens": 6}).choices
         assert run.proxy.unrecorded == 1
         requests = [
-            entry.record["decoding"]["max_tokens"] for entry in run.journal.entries() if entry.kind == "request"
+            entry.record["decoding"]["max_tokens"]
+            for entry in run.journal.entries()
+            if entry.kind == "request"
         ]
         assert requests == [5, 60]
 
@@ -544,7 +654,13 @@ def test_a_path_does_not_lead_to_another_server(upstream: Upstream, tmp_path: Pa
 def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    arguments = ["proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", str(tmp_path / "thesis")]
+    arguments = [
+        "proxy",
+        "--upstream",
+        "http://127.0.0.1:9/v1",
+        "--record",
+        str(tmp_path / "thesis"),
+    ]
     result = CliRunner().invoke(app, arguments, prog_name="feval")
     assert result.exit_code == 1
     assert "holds no recording" in result.stderr
@@ -566,7 +682,11 @@ def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
 
 
 def test_the_question_is_the_longest_that_stands_in_the_message() -> None:
-    short, long, twin = Question("a", "How many?"), Question("b", "Tom has 2. How many?"), Question("c", "Twin")
+    short, long, twin = (
+        Question("a", "How many?"),
+        Question("b", "Tom has 2. How many?"),
+        Question("c", "Twin"),
+    )
     every = [short, long, twin, Question("d", "Twin")]
     assert match("Q: Tom has 2. How many?\nA:", every) is long
     assert match("How many?", every) is short
@@ -575,17 +695,25 @@ def test_the_question_is_the_longest_that_stands_in_the_message() -> None:
 
 
 def write_questions(path: Path) -> Path:
-    lines = [{"id": f"q{i}", "question": p.question, "answer": str(p.answer)} for i, p in enumerate(PROBLEMS)]
+    lines = [
+        {"id": f"q{i}", "question": p.question, "answer": str(p.answer)}
+        for i, p in enumerate(PROBLEMS)
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     return path
 
 
 def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
-    golds = [Question(f"q{i}", p.question, str(p.answer), str(p.answer)) for i, p in enumerate(PROBLEMS[:3])]
+    golds = [
+        Question(f"q{i}", p.question, str(p.answer), str(p.answer))
+        for i, p in enumerate(PROBLEMS[:3])
+    ]
     out = tmp_path / "r"
     with upstream.server() as server, running(tmp_path, server.url) as run:
         told = {p.question: run.texts(f"Question: {p.question}\nAnswer:", n=3) for p in PROBLEMS}
-        seal = lambda: seal_proxied(run.journal, out, dataset="sums", answer_kind="number", questions=golds)  # noqa: E731
+        seal = lambda: seal_proxied(  # noqa: E731
+            run.journal, out, dataset="sums", answer_kind="number", questions=golds
+        )
         assert seal() == seal() == out
         run.texts(f"Question: {PROBLEMS[0].question}\nAnswer:", n=2, temperature=0.5)
         (tmp_path / ".r.partial-0").mkdir()  # as a process leaves it that is killed while it seals
@@ -596,7 +724,10 @@ def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
     questions = recording.questions("sums")
     assert [(q.id, q.answer_key) for q in questions[:3]] == [(q.id, q.answer_key) for q in golds]
     assert re.fullmatch("sums/[0-9a-f]{16}", questions[3].id)
-    assert (questions[3].text, questions[3].answer) == (f"Question: {PROBLEMS[3].question}\nAnswer:", None)
+    assert (questions[3].text, questions[3].answer) == (
+        f"Question: {PROBLEMS[3].question}\nAnswer:",
+        None,
+    )
     assert [pool.texts for pool in recording.pools("sums", MODEL)] == list(told.values())
     assert verify_recording(tmp_path / "r-2").ok
     names = open_recording(tmp_path / "r-2").llm_names("sums")
@@ -609,18 +740,35 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
     questions = write_questions(tmp_path / "questions.jsonl")
 
     def command(url: str, *more: str) -> list[str]:
-        folder = ["--record", str(tmp_path / "r"), "--dataset", "sums", "--answer-kind", "number", "--json"]
+        folder = [
+            "--record",
+            str(tmp_path / "r"),
+            "--dataset",
+            "sums",
+            "--answer-kind",
+            "number",
+            "--json",
+        ]
         return ["proxy", "--upstream", url, *folder, "--questions", str(questions), *more]
 
     def through(url: str) -> tuple[list[str], dict[str, Any]]:
         line = [sys.executable, "-m", "feval", *command(url)]
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             where = json.loads(process.stdout.readline())
             with openai.OpenAI(base_url=where["url"], api_key=KEY, max_retries=0) as client:
-                asked = {"model": MODEL, "messages": [{"role": "user", "content": PROBLEMS[0].question}], "n": 5}
-                texts = [choice.message.content for choice in client.chat.completions.create(**asked).choices]
+                asked = {
+                    "model": MODEL,
+                    "messages": [{"role": "user", "content": PROBLEMS[0].question}],
+                    "n": 5,
+                }
+                texts = [
+                    choice.message.content
+                    for choice in client.chat.completions.create(**asked).choices
+                ]
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(30) == 0
             assert process.stderr.read() == ""
@@ -646,35 +794,60 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
         (["--seal"], 1, "There is no journal"),
     ],
 )
-def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
-    arguments = ["proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", str(tmp_path / "r"), *options]
+def test_what_cannot_work_is_said(
+    tmp_path: Path, options: list[str], code: int, words: str
+) -> None:
+    arguments = [
+        "proxy",
+        "--upstream",
+        "http://127.0.0.1:9/v1",
+        "--record",
+        str(tmp_path / "r"),
+        *options,
+    ]
     result = CliRunner().invoke(app, arguments, prog_name="feval")
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream: Upstream, tmp_path: Path) -> None:
+def test_thoughts_are_recorded_given_again_and_split_off_the_text(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     messages = [
         {"role": "assistant", "content": "The answer is 4.", "reasoning": "It is 7."},
         {"role": "assistant", "content": "<think>It is 7.</think>The answer is 5."},
     ]
     reply = {
-        "choices": [{"index": i, "finish_reason": "stop", "message": message} for i, message in enumerate(messages)],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 8}},
+        "choices": [
+            {"index": i, "finish_reason": "stop", "message": message}
+            for i, message in enumerate(messages)
+        ],
+        "usage": {
+            "prompt_tokens": 3,
+            "completion_tokens": 20,
+            "completion_tokens_details": {"reasoning_tokens": 8},
+        },
     }
     upstream.instead = json_answer(reply)
     with upstream.server() as server:
         with running(tmp_path, server.url) as run:
             run.ask(n=2)
         with running(tmp_path, server.url) as run:
-            deltas = [chunk.choices[0].delta for chunk in run.ask(n=2, stream=True) if chunk.choices]
+            deltas = [
+                chunk.choices[0].delta for chunk in run.ask(n=2, stream=True) if chunk.choices
+            ]
             assert len(upstream.calls) == 1
             seal_proxied(run.journal, tmp_path / "r", dataset="sums", answer_kind="number")
     assert "".join(getattr(delta, "reasoning", None) or "" for delta in deltas) == "It is 7."
-    assert "".join(delta.content or "" for delta in deltas) == "".join(message["content"] for message in messages)
+    assert "".join(delta.content or "" for delta in deltas) == "".join(
+        message["content"] for message in messages
+    )
     recording = open_recording(tmp_path / "r")
     (pool,) = recording.pools("sums", MODEL)
-    assert (list(pool.texts), pool.reasoning) == (["The answer is 4.", "The answer is 5."], ["It is 7.", "It is 7."])
+    assert (list(pool.texts), pool.reasoning) == (
+        ["The answer is 4.", "The answer is 5."],
+        ["It is 7.", "It is 7."],
+    )
     assert pool.raw_texts() == [message["content"] for message in messages]
     assert recording.manifest.pairs["sums", MODEL]["counter"] == "usage, split by length"

@@ -25,7 +25,9 @@ from feval.serving.server import Server
 from recorders import tiny
 from recorders.servers.tiny_server import TinyModels, tiny_server
 
-openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+openai = pytest.importorskip(
+    "openai", reason="the official client (extra `record`) is not installed"
+)
 
 MODEL = "feval/tiny-42k"
 TOKEN = "a-token-of-some-length"  # noqa: S105  opens nothing
@@ -58,7 +60,9 @@ def raw(
 ) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
     try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     finally:
@@ -68,7 +72,9 @@ def raw(
 def test_choice_i_is_the_models_sample_seed_plus_i(client: Any) -> None:
     reply = client.chat.completions.create(**ASKED, n=5, seed=7, temperature=0.8)
     drawn = direct(range(7, 12), temperature=0.8)
-    assert [choice.message.content for choice in reply.choices] == [completion.text for completion in drawn]
+    assert [choice.message.content for choice in reply.choices] == [
+        completion.text for completion in drawn
+    ]
     assert [choice.index for choice in reply.choices] == [0, 1, 2, 3, 4]
     assert {choice.finish_reason for choice in reply.choices} == {"stop"}
     assert reply.usage.completion_tokens == sum(completion.output_tokens for completion in drawn)
@@ -88,7 +94,9 @@ def test_without_a_seed_samples_are_fresh(client: Any) -> None:
 def test_temperature_and_top_p_are_honoured(client: Any) -> None:
     for settings in ({"temperature": 0}, {"temperature": 5, "top_p": 1e-9}):
         reply = client.chat.completions.create(**ASKED, n=5, **settings)
-        assert {choice.message.content for choice in reply.choices} == {direct(range(1), temperature=0)[0].text}
+        assert {choice.message.content for choice in reply.choices} == {
+            direct(range(1), temperature=0)[0].text
+        }
 
 
 def test_log_probabilities_are_the_models(client: Any) -> None:
@@ -97,7 +105,9 @@ def test_log_probabilities_are_the_models(client: Any) -> None:
     tokens = reply.choices[0].logprobs.content
     assert [token.logprob for token in tokens] == drawn.logprobs.tolist()
     assert "".join(token.token for token in tokens) == reply.choices[0].message.content
-    assert [[top.logprob for top in token.top_logprobs] for token in tokens] == drawn.top_logprobs.tolist()
+    assert [
+        [top.logprob for top in token.top_logprobs] for token in tokens
+    ] == drawn.top_logprobs.tolist()
     assert sum(math.exp(top.logprob) for top in tokens[0].top_logprobs) <= 1 + 1e-9
     assert client.chat.completions.create(**ASKED, seed=3).choices[0].logprobs is None
 
@@ -121,7 +131,9 @@ def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client: Any) -> None
 def test_a_stream_says_the_same(client: Any, logprobs: bool) -> None:
     asked = ASKED | {"n": 3, "seed": 5, "logprobs": logprobs}
     whole = client.chat.completions.create(**asked)
-    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    chunks = list(
+        client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    )
     texts, ends, logs = ["", "", ""], [None] * 3, [0, 0, 0]
     for chunk in chunks[:-1]:
         assert len(chunk.choices) == 1
@@ -148,7 +160,9 @@ def test_the_models_are_listed(client: Any) -> None:
 def test_text_parts_and_unknown_fields_are_taken(client: Any) -> None:
     parts = [{"type": "text", "text": QUESTION[:20]}, {"type": "text", "text": QUESTION[20:]}]
     messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": parts}]
-    reply = client.chat.completions.create(model=MODEL, messages=messages, seed=0, extra_body={"min_p": 0.1})
+    reply = client.chat.completions.create(
+        model=MODEL, messages=messages, seed=0, extra_body={"min_p": 0.1}
+    )
     assert reply.choices[0].message.content == direct(range(1))[0].text
 
 
@@ -172,11 +186,16 @@ def test_text_parts_and_unknown_fields_are_taken(client: Any) -> None:
         ({"stream": "yes"}, "stream"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "system", "content": "Hi"}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[0].content",
+        ),
         ({"messages": [{"role": "user", "content": "apples " * 500}]}, "messages"),
     ],
 )
-def test_a_value_that_cannot_work_is_a_400(client: Any, fields: dict[str, Any], parameter: str) -> None:
+def test_a_value_that_cannot_work_is_a_400(
+    client: Any, fields: dict[str, Any], parameter: str
+) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.post("/chat/completions", body=ASKED | fields, cast_to=object)
     assert caught.value.param == parameter
@@ -185,14 +204,21 @@ def test_a_value_that_cannot_work_is_a_400(client: Any, fields: dict[str, Any], 
 
 
 def test_a_request_without_a_model_is_told_of_tiny_models(service: Server[TinyModels]) -> None:
-    _, reply = raw(service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"model": 7}).encode())
-    assert reply["error"]["message"].startswith("`model` must be the name of a tiny model; GET /v1/models lists them")
+    _, reply = raw(
+        service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"model": 7}).encode()
+    )
+    assert reply["error"]["message"].startswith(
+        "`model` must be the name of a tiny model; GET /v1/models lists them"
+    )
 
 
 def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service: Server[TinyModels]) -> None:
     for more in ({}, {"continue_final_message": True}):
         text = "x " * 4_000_000
-        messages = [{"role": "user", "content": QUESTION if more else text}, {"role": "assistant", "content": text}]
+        messages = [
+            {"role": "user", "content": QUESTION if more else text},
+            {"role": "assistant", "content": text},
+        ]
         began = time.process_time()
         status, reply = raw(
             service,
@@ -229,7 +255,12 @@ def test_an_unknown_model_is_a_404(client: Any) -> None:
     ],
 )
 def test_raw_requests(
-    service: Server[TinyModels], method: str, path: str, body: bytes, headers: dict[str, str], status: int
+    service: Server[TinyModels],
+    method: str,
+    path: str,
+    body: bytes,
+    headers: dict[str, str],
+    status: int,
 ) -> None:
     found, reply = raw(service, method, path, body, **headers)
     assert found == status
@@ -238,20 +269,52 @@ def test_raw_requests(
 
 def test_an_error_shows_what_was_sent(service: Server[TinyModels]) -> None:
     for value, shown in ((None, "nothing"), (True, "true"), ("x" * 200, f"the text '{'x' * 80}'")):
-        _, reply = raw(service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"messages": value}).encode())
-        assert reply["error"]["message"] == f"`messages` must be a list of at least one message; {shown} was sent."
+        _, reply = raw(
+            service,
+            "POST",
+            "/v1/chat/completions",
+            json.dumps(ASKED | {"messages": value}).encode(),
+        )
+        assert (
+            reply["error"]["message"]
+            == f"`messages` must be a list of at least one message; {shown} was sent."
+        )
 
 
 def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
     service: Server[TinyModels], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    common = ["--dataset", "tiny_sums", "--llm", MODEL, "--first", "4", "--samples", "6", "--seed", "11", "--quiet"]
+    common = [
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        MODEL,
+        "--first",
+        "4",
+        "--samples",
+        "6",
+        "--seed",
+        "11",
+        "--quiet",
+    ]
     for out, more in (("tiny", []), ("openai", ["--base-url", service.url, "--logprobs", "3"])):
-        arguments = ["record", *common, "--backend", out, "--out", str(tmp_path / out), "--max-tokens", "100", *more]
+        arguments = [
+            "record",
+            *common,
+            "--backend",
+            out,
+            "--out",
+            str(tmp_path / out),
+            "--max-tokens",
+            "100",
+            *more,
+        ]
         result = CliRunner().invoke(app, arguments, prog_name="feval")
         assert result.exit_code == 0, result.output
-    ours, theirs = (list(open_recording(tmp_path / out).pools("tiny_sums", MODEL)) for out in ("tiny", "openai"))
+    ours, theirs = (
+        list(open_recording(tmp_path / out).pools("tiny_sums", MODEL)) for out in ("tiny", "openai")
+    )
     assert [pool.texts for pool in ours] == [pool.texts for pool in theirs]
     assert [pool.output_tokens for pool in ours] == [pool.output_tokens for pool in theirs]
     assert [pool.prompt_tokens for pool in ours] == [pool.prompt_tokens for pool in theirs]
@@ -260,7 +323,9 @@ def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
 
 def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
     command = [sys.executable, "-m", "feval", "tiny-server", "--model", MODEL]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
@@ -278,7 +343,11 @@ def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch: pytest.Mon
     command = ["tiny-server", "--host", "0.0.0.0", "--json"]  # noqa: S104
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
     refused = CliRunner().invoke(app, command, prog_name="feval")
-    assert (refused.exit_code, refused.stdout, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, "", True)
+    assert (refused.exit_code, refused.stdout, "FEVAL_SERVE_TOKEN" in refused.stderr) == (
+        2,
+        "",
+        True,
+    )
     monkeypatch.setenv("FEVAL_SERVE_TOKEN", TOKEN)
     result = CliRunner().invoke(app, command, prog_name="feval")
     assert result.exit_code == 0, result.output
@@ -299,13 +368,21 @@ def test_an_unknown_model_is_not_served() -> None:
         tiny_server(["feval/tiny-9000"])
 
 
-def test_probes_over_http_are_those_of_the_models_themselves(service: Server[TinyModels], tmp_path: Path) -> None:
-    work = "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1 --logprobs 0 --probe-every 9"
+def test_probes_over_http_are_those_of_the_models_themselves(
+    service: Server[TinyModels], tmp_path: Path
+) -> None:
+    work = (
+        "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1"
+        " --logprobs 0 --probe-every 9"
+    )
     command = ["record", "--llm", MODEL, "--prompt", "none", *work.split()]
     over_http = ["--backend", "openai", "--base-url", service.url, "--out", str(tmp_path / "http")]
     for place in (over_http, ["--out", str(tmp_path / "own")]):
         assert CliRunner().invoke(app, [*command, *place]).exit_code == 0
-    rows = [list(open_recording(tmp_path / name).probe_rows("tiny_sums", MODEL)) for name in ("http", "own")]
+    rows = [
+        list(open_recording(tmp_path / name).probe_rows("tiny_sums", MODEL))
+        for name in ("http", "own")
+    ]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 2
     notes = open_recording(tmp_path / "http").manifest.raw["notes"]

@@ -1,4 +1,6 @@
-"""The tiny models: the forward pass equals PyTorch's, draws follow the softmax, a sample depends on its name only."""
+"""The tiny models: the forward pass equals PyTorch's, draws follow the softmax, a sample depends on
+its name only.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,17 @@ from tiny_export import export
 from tiny_recipes import CoolDown, Recipe
 
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
-from recorders.tiny import FAMILY, Completion, Decoding, TinyModel, load_model, problems, read_model, sample, tokenizer
+from recorders.tiny import (
+    FAMILY,
+    Completion,
+    Decoding,
+    TinyModel,
+    load_model,
+    problems,
+    read_model,
+    sample,
+    tokenizer,
+)
 from recorders.tiny.model import read_arrays, weights_file
 from recorders.tiny.sampling import exponentials
 from recorders.tiny.shapes import Shape
@@ -34,13 +46,18 @@ SHAPE = Shape(width=16, layers=2, heads=2, hidden=24)
 
 def whole(number: int) -> list[int]:
     """The tokens of a test question and its right answer."""
-    return tokenizer().prompt(QUESTIONS[number].question) + tokenizer().completion(QUESTIONS[number].chain)
+    return tokenizer().prompt(QUESTIONS[number].question) + tokenizer().completion(
+        QUESTIONS[number].chain
+    )
 
 
 def random_weights(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     """Weights far larger than trained ones begin: every part of the model matters."""
     bits = np.random.Philox(key=seed)
-    uniform = {name: (bits.random_raw(int(np.prod(size))) >> 11) * 2.0**-53 for name, size in shape.arrays.items()}
+    uniform = {
+        name: (bits.random_raw(int(np.prod(size))) >> 11) * 2.0**-53
+        for name, size in shape.arrays.items()
+    }
     return {
         name: (uniform[name].reshape(size) - (0.5 if len(size) == 2 else 0.0)).astype(np.float16)
         for name, size in shape.arrays.items()
@@ -72,7 +89,10 @@ def test_logits_are_those_that_transformers_computed(name: str) -> None:
     with np.load(GOLDEN, allow_pickle=False) as file:
         rows, wanted = file["tokens"].tolist(), file[name]
     computed = np.stack(
-        [load_model(name).logits([row])[0, -len(logits) :] for row, logits in zip(rows, wanted, strict=True)]
+        [
+            load_model(name).logits([row])[0, -len(logits) :]
+            for row, logits in zip(rows, wanted, strict=True)
+        ]
     )
     assert np.abs(computed - wanted).max() < 1e-4
 
@@ -96,7 +116,12 @@ def test_the_cache_gives_what_the_full_pass_gives(random_model: TinyModel) -> No
     assert np.allclose(read.logits, full[0, 19], rtol=0, atol=1e-10)
     cache = random_model.begin(read, rows=3, room=12)
     for position in range(12):
-        assert np.allclose(random_model.step(cache, answers[:, position]), full[:, 20 + position], rtol=0, atol=1e-10)
+        assert np.allclose(
+            random_model.step(cache, answers[:, position]),
+            full[:, 20 + position],
+            rtol=0,
+            atol=1e-10,
+        )
 
 
 def test_rows_can_be_dropped_from_the_cache(random_model: TinyModel) -> None:
@@ -126,7 +151,9 @@ def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel)
 
 def test_names_tell_the_number_of_parameters() -> None:
     for name, shape in FAMILY.items():
-        assert round(shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
+        assert round(shape.parameters / 1000) == pytest.approx(
+            int(name.removeprefix("feval/tiny-")[:-1]), abs=3
+        )
 
 
 def test_weights_are_float16_and_small() -> None:
@@ -168,12 +195,16 @@ def test_a_plain_array_is_no_weights_file(tmp_path: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **random_weights(Shape(16, 2, 2, 32)))
-    with pytest.raises(SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"):
+    with pytest.raises(
+        SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"
+    ):
         read_model(tmp_path / "x.npz", "x", SHAPE)
 
 
 def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
-    """The p-value of draws against exact probabilities; tokens expected fewer than five times are one cell."""
+    """The p-value of draws against exact probabilities; tokens expected fewer than five times are
+    one cell.
+    """
     counts = np.bincount(drawn, minlength=len(probabilities))
     assert not counts[probabilities == 0].any()
     expected = probabilities * len(drawn)
@@ -184,8 +215,12 @@ def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
     return float(stats.chisquare(*cells).pvalue)
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.7), (1.5, 0.4)])
-def test_draws_follow_the_softmax(random_model: TinyModel, temperature: float, top_p: float) -> None:
+@pytest.mark.parametrize(
+    ("temperature", "top_p"), [(1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.7), (1.5, 0.4)]
+)
+def test_draws_follow_the_softmax(
+    random_model: TinyModel, temperature: float, top_p: float
+) -> None:
     question = "How many?"
     logits = random_model.logits([tokenizer().prompt(question)])[0, -1]
     probabilities = np.exp(log_softmax(logits / temperature))
@@ -195,8 +230,15 @@ def test_draws_follow_the_softmax(random_model: TinyModel, temperature: float, t
             if mass < top_p:
                 kept.append(token)
                 mass += probabilities[token]
-        probabilities = np.array([p if token in kept else 0.0 for token, p in enumerate(probabilities)]) / mass
-    drawn = sample(random_model, question, range(20_000), Decoding(temperature=temperature, top_p=top_p, max_tokens=1))
+        probabilities = (
+            np.array([p if token in kept else 0.0 for token, p in enumerate(probabilities)]) / mass
+        )
+    drawn = sample(
+        random_model,
+        question,
+        range(20_000),
+        Decoding(temperature=temperature, top_p=top_p, max_tokens=1),
+    )
     assert chi_square([int(completion.tokens[0]) for completion in drawn], probabilities) > 0.001
 
 
@@ -206,7 +248,9 @@ def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model: Ti
     first = Counter(int(completion.tokens[0]) for completion in drawn)
     first.pop(END, None)
     token, _ = first.most_common(1)[0]
-    probabilities = np.exp(log_softmax(random_model.logits([[*tokenizer().prompt(question), token]])[0, -1]))
+    probabilities = np.exp(
+        log_softmax(random_model.logits([[*tokenizer().prompt(question), token]])[0, -1])
+    )
     second = [int(completion.tokens[1]) for completion in drawn if completion.tokens[0] == token]
     assert len(second) > 200
     assert chi_square(second, probabilities) > 0.001
@@ -232,7 +276,9 @@ def mix(x: int) -> int:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_the_random_numbers_are_those_of_the_documented_scheme(random_model: TinyModel, temperature: float) -> None:
+def test_the_random_numbers_are_those_of_the_documented_scheme(
+    random_model: TinyModel, temperature: float
+) -> None:
     question, seed, index = "Wie viele Äpfel?", 7, 3
     decoding = Decoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
     [completion] = sample(random_model, question, [index], decoding)
@@ -242,8 +288,13 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(random_model: Tin
     tokens = tokenizer().prompt(question)
     for position, drawn in enumerate(completion.tokens.tolist()):
         logits = random_model.logits([tokens])[0, -1] / temperature
-        bits = [mix((key + (position * 65536 + v + 1) * GOLDEN_RATIO) & MASK) >> 12 for v in range(143)]
-        arrivals = [-math.log((bit + 0.5) / 2**52) / math.exp(logit) for bit, logit in zip(bits, logits, strict=True)]
+        bits = [
+            mix((key + (position * 65536 + v + 1) * GOLDEN_RATIO) & MASK) >> 12 for v in range(143)
+        ]
+        arrivals = [
+            -math.log((bit + 0.5) / 2**52) / math.exp(logit)
+            for bit, logit in zip(bits, logits, strict=True)
+        ]
         assert drawn == arrivals.index(min(arrivals))
         tokens.append(drawn)
 
@@ -251,9 +302,13 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(random_model: Tin
 @pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
 def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature: float) -> None:
     model = load_model(SMALLEST)
-    [first, second] = sample(model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature))
+    [first, second] = sample(
+        model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature)
+    )
     prompt = tokenizer().prompt(QUESTIONS[0].question)
-    likeliest = model.logits([prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(axis=-1)
+    likeliest = model.logits([prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(
+        axis=-1
+    )
     assert first.tokens.tolist() == likeliest.tolist() == second.tokens.tolist()
 
 
@@ -263,12 +318,16 @@ def test_log_probabilities_are_the_models_own(temperature: float) -> None:
     prompt = tokenizer().prompt(QUESTIONS[3].question)
     decoding = Decoding(temperature=temperature, top_p=0.9, top_logprobs=5)
     for completion in sample(model, QUESTIONS[3].question, range(8), decoding):
-        exact = log_softmax(model.logits([prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1])
+        exact = log_softmax(
+            model.logits([prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1]
+        )
         drawn = np.take_along_axis(exact, completion.tokens[:, None], -1)[:, 0]
         assert np.allclose(completion.logprobs, drawn, rtol=0, atol=1e-10)
         best = -np.sort(-exact, axis=-1)[:, :5]
         assert np.allclose(completion.top_logprobs, best, rtol=0, atol=1e-10)
-        assert np.allclose(np.take_along_axis(exact, completion.top_tokens, -1), best, rtol=0, atol=1e-10)
+        assert np.allclose(
+            np.take_along_axis(exact, completion.top_tokens, -1), best, rtol=0, atol=1e-10
+        )
 
 
 def test_no_likeliest_tokens_are_reported_unless_asked_for() -> None:
@@ -290,7 +349,13 @@ def test_seed_question_index_and_stream_make_other_samples(random_model: TinyMod
         decoding = Decoding(max_tokens=16, **fields)  # type: ignore[arg-type]
         return sample(random_model, question, [index], decoding)[0].tokens.tolist()
 
-    others = [drawn(seed=1), drawn(index=1), drawn(stream="other"), drawn(question="How many ?"), drawn(seed=-1)]
+    others = [
+        drawn(seed=1),
+        drawn(index=1),
+        drawn(stream="other"),
+        drawn(question="How many ?"),
+        drawn(seed=-1),
+    ]
     assert drawn() not in others
     assert len({str(tokens) for tokens in others}) == len(others)
 
@@ -298,7 +363,9 @@ def test_seed_question_index_and_stream_make_other_samples(random_model: TinyMod
 def test_models_that_share_a_stream_are_coupled() -> None:
     shared, question = Decoding(stream="shared"), QUESTIONS[2].question
     one, other = load_model(SMALLEST), read_again(SMALLEST, "a copy under another name")
-    assert same(sample(one, question, range(20), shared), sample(other, question, range(20), shared))
+    assert same(
+        sample(one, question, range(20), shared), sample(other, question, range(20), shared)
+    )
     assert not same(sample(one, question, range(20)), sample(other, question, range(20)))
 
 
@@ -328,7 +395,9 @@ def test_an_answer_ends_where_the_context_ends(random_model: TinyModel) -> None:
         "endless", SHAPE, never | {"model.norm.weight": np.zeros(16)}
     )  # every token as likely: seldom `<end>`
     drawn = sample(model, "1" * 236, range(30), Decoding(max_tokens=200))
-    assert {completion.output_tokens for completion in drawn if completion.finish_reason == "length"} == {256 - 239}
+    assert {
+        completion.output_tokens for completion in drawn if completion.finish_reason == "length"
+    } == {256 - 239}
 
 
 def test_no_samples_are_no_answers() -> None:
@@ -338,7 +407,8 @@ def test_no_samples_are_no_answers() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"top_p": 0.0}, {"top_p": 1.1},
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")},
+        {"top_p": 0.0}, {"top_p": 1.1},
         {"max_tokens": 0}, {"top_logprobs": -1}, {"top_logprobs": 144},
     ],
 )  # fmt: skip
@@ -361,7 +431,9 @@ def test_any_text_can_be_asked() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_models_say_for_ever_what_they_said(name: str) -> None:
     said = json.loads((DATA / "tiny_samples.json").read_text("utf-8"))[name]
-    assert [sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)] == said
+    assert [
+        sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)
+    ] == said
 
 
 def test_a_recipe_warms_up_and_cools_down() -> None:
@@ -376,20 +448,30 @@ def test_a_recipe_warms_up_and_cools_down() -> None:
     assert all(later < earlier for earlier, later in pairwise(rates[300:]))
 
 
-@pytest.mark.skipif(not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it")
+@pytest.mark.skipif(
+    not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it"
+)
 def test_the_training_script_trains(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     import tiny_training as train
 
     torch.set_num_threads(1)
-    recipe = Recipe(Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),))
+    recipe = Recipe(
+        Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),)
+    )
     train.train(recipe, tmp_path, every=250)
     model = read_model(tmp_path / "00280.npz", "smoke", recipe.shape)
     rows = [whole(number) for number in range(10)]
-    losses = [-log_softmax(model.logits([row])[0, :-1])[range(len(row) - 1), row[1:]][-30:].mean() for row in rows]
+    losses = [
+        -log_softmax(model.logits([row])[0, :-1])[range(len(row) - 1), row[1:]][-30:].mean()
+        for row in rows
+    ]
     assert np.mean(losses) < 2.0  # ln 143 is 4.96
     resumed = train.train(recipe, tmp_path / "again", every=250, resume=tmp_path / "00250.npz")
-    assert all(np.allclose(resumed[key], value) for key, value in train.read(tmp_path / "00280.npz").items())
+    assert all(
+        np.allclose(resumed[key], value)
+        for key, value in train.read(tmp_path / "00280.npz").items()
+    )
 
 
 def test_padding_and_prompts_carry_no_loss() -> None:
@@ -398,7 +480,9 @@ def test_padding_and_prompts_carry_no_loss() -> None:
 
     batch, answer = train._padded([([5, 6, 7, END], 2), ([5, 6, 7, 8, 9, END], 4)])
     assert batch.tolist() == [[5, 6, 7, END, PAD, PAD], [5, 6, 7, 8, 9, END]]
-    assert torch.equal(answer, torch.tensor([[0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]], dtype=torch.bool))
+    assert torch.equal(
+        answer, torch.tensor([[0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]], dtype=torch.bool)
+    )
 
 
 def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> None:
@@ -411,10 +495,15 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> 
     assert set(header) == {"__metadata__", *arrays}
     for key, array in arrays.items():
         start, end = header[key]["data_offsets"]
-        computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
+        computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(
+            header[key]["shape"]
+        )
         assert np.array_equal(computed, array)
     assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
-    assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].layers
+    assert (
+        json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"]
+        == FAMILY[SMALLEST].layers
+    )
 
 
 def test_only_members_of_the_family_are_exported(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The word problems of the tiny models: always the same, right, and reserved for testing where they should be; their tokens."""
+"""The word problems of the tiny models: always the same, right, and reserved for testing where they
+should be; their tokens.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from hypothesis import strategies as st
 
 from recorders.tiny import problems
 from recorders.tiny.problems import Problem, Step
-from recorders.tiny.tokenizer import ANSWER, END, QUESTION, SPECIAL, UNKNOWN, build_vocabulary, tokenizer
+from recorders.tiny.tokenizer import (
+    ANSWER,
+    END,
+    QUESTION,
+    SPECIAL,
+    UNKNOWN,
+    build_vocabulary,
+    tokenizer,
+)
 
 QUESTIONS = problems.test_questions()
 PRINTABLE = st.text(st.sampled_from(["\n", *map(chr, range(32, 127))]))
@@ -30,8 +40,10 @@ def digest(listed: list[Problem]) -> str:
 
 def test_the_test_questions_never_change() -> None:
     assert digest(QUESTIONS) == "47b9478f4813059a98e803cfc6d3a5714cd2dd07cadcdb6dba5dfa5c523b043f"
-    assert QUESTIONS[0].question == (
-        "Ana has 56 shells. Ana sells 26. Ana makes 5 equal piles and keeps one. Ana loses 4. How many shells does Ana have now?"
+    assert (
+        QUESTIONS[0].question
+        == "Ana has 56 shells. Ana sells 26. Ana makes 5 equal piles and keeps one. Ana loses 4."
+        " How many shells does Ana have now?"
     )
     assert QUESTIONS[0].chain == "Start with 56. 56-26=30. 30/5=6. 6-4=2. The answer is 2."
     assert QUESTIONS[0].answer == 2
@@ -58,14 +70,21 @@ def test_there_are_200_test_questions_and_no_two_have_the_same_arithmetic() -> N
 
 def test_test_questions_are_reserved_and_training_problems_are_not() -> None:
     assert all(problems.is_reserved(*arithmetic(problem)) for problem in QUESTIONS)
-    seen = [problem for seed in range(3) for problem in islice(problems.training_problems(seed), 2000)]
+    seen = [
+        problem for seed in range(3) for problem in islice(problems.training_problems(seed), 2000)
+    ]
     assert not any(problems.is_reserved(*arithmetic(problem)) for problem in seen)
-    assert not {arithmetic(problem) for problem in seen} & {arithmetic(problem) for problem in QUESTIONS}
+    assert not {arithmetic(problem) for problem in seen} & {
+        arithmetic(problem) for problem in QUESTIONS
+    }
     assert not {problem.question for problem in seen} & {problem.question for problem in QUESTIONS}
 
 
 def test_an_eighth_of_all_arithmetic_is_reserved() -> None:
-    share = sum(problems.is_reserved(n, (Step("+", m),)) for n in range(100) for m in range(100)) / 10_000
+    share = (
+        sum(problems.is_reserved(n, (Step("+", m),)) for n in range(100) for m in range(100))
+        / 10_000
+    )
     assert share == pytest.approx(1 / 8, abs=0.01)
 
 
@@ -81,7 +100,9 @@ def test_chains_are_right_and_numbers_stay_small(split: problems.Split) -> None:
         for before, operation, number, after in equations:
             assert int(before) == total
             left, right = int(before), int(number)
-            exact = {"+": left + right, "-": left - right, "*": left * right, "/": left / right}[operation]
+            exact = {"+": left + right, "-": left - right, "*": left * right, "/": left / right}[
+                operation
+            ]
             assert int(after) == exact
             total = int(after)
             assert 1 <= total <= 399

@@ -31,10 +31,19 @@ from recorders.work.prompts import (
 )
 
 BBH = (
-    "causal_judgement", "date_understanding", "disambiguation_qa", "formal_fallacies", "geometric_shapes",
-    "movie_recommendation", "penguins_in_a_table", "ruin_names", "snarks", "sports_understanding", "temporal_sequences",
+    "causal_judgement", "date_understanding", "disambiguation_qa", "formal_fallacies",
+    "geometric_shapes",
+    "movie_recommendation", "penguins_in_a_table", "ruin_names", "snarks", "sports_understanding",
+    "temporal_sequences",
 )  # fmt: skip
-PAPER_DATASETS = ["aqua", *(f"bbh_{name}" for name in BBH), "commonsense_qa", "gsm8k", "math_500", "svamp"]
+PAPER_DATASETS = [
+    "aqua",
+    *(f"bbh_{name}" for name in BBH),
+    "commonsense_qa",
+    "gsm8k",
+    "math_500",
+    "svamp",
+]
 DATASETS = [*PAPER_DATASETS, "bigbench_date"]
 
 PUZZLES = """\
@@ -56,7 +65,9 @@ SMALL = PromptCard(
     answer_sentence="The answer is ({answer}).",
     exemplars=(Exemplar("Capital of Peru?", "It is Lima.", "B", (("A", "Quito"), ("B", "Lima"))),),
 )
-ASKED = Question("capitals/0", "Capital of Chad?", answer="A", choices=(("A", "N'Djamena"), ("B", "Dakar")))
+ASKED = Question(
+    "capitals/0", "Capital of Chad?", answer="A", choices=(("A", "N'Djamena"), ("B", "Dakar"))
+)
 
 
 @pytest.fixture
@@ -78,15 +89,24 @@ def questions_of(dataset: str, shared: Path) -> list[Question]:
     path = shared / "real/questions" / f"{dataset}.jsonl"
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
-        Question(row["id"], row["question"], choices=tuple((c["label"], c["text"]) for c in row.get("choices", [])))
+        Question(
+            row["id"],
+            row["question"],
+            choices=tuple((c["label"], c["text"]) for c in row.get("choices", [])),
+        )
         for row in rows
     ]
 
 
 def date_questions(shared: Path) -> list[Question]:
     """The 369 questions of bigbench_date, as they were recorded."""
-    with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz", "rt", encoding="utf-8") as file:
-        return [Question(f"bigbench_date/{row}", entry["question"]) for row, entry in enumerate(json.load(file))]
+    with gzip.open(
+        shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz", "rt", encoding="utf-8"
+    ) as file:
+        return [
+            Question(f"bigbench_date/{row}", entry["question"])
+            for row, entry in enumerate(json.load(file))
+        ]
 
 
 def test_every_dataset_of_the_paper_has_a_prompt() -> None:
@@ -103,14 +123,18 @@ def test_every_exemplar_is_read_back_as_its_gold(dataset: str) -> None:
         assert gold is not None
         assert answers.canonical(kind, raw, exemplar.choices) == gold
         # A reader that looks for the last answer sentence only must find the same.
-        assert card.reply(exemplar).splitlines()[-1] == card.answer_sentence.replace("{answer}", exemplar.answer)
+        assert card.reply(exemplar).splitlines()[-1] == card.answer_sentence.replace(
+            "{answer}", exemplar.answer
+        )
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_a_prompt_is_short_and_says_how_to_end(dataset: str) -> None:
     card = prompt_card(dataset)
     assert 4 <= len(card.exemplars) <= 8
-    assert len({exemplar.question + str(exemplar.choices) for exemplar in card.exemplars}) == len(card.exemplars)
+    assert len({exemplar.question + str(exemplar.choices) for exemplar in card.exemplars}) == len(
+        card.exemplars
+    )
     assert all(len(exemplar.cot.split()) <= 80 for exemplar in card.exemplars)
     for text in (card.system or "", card.zero_shot):
         assert "The answer is " in text
@@ -135,12 +159,15 @@ def test_options_are_well_formed_and_no_label_is_the_right_one_too_often(dataset
         assert sorted(golds.values()) == [3, 3]
 
 
-@pytest.mark.parametrize(("dataset", "fewest"), [("gsm8k", 24), ("svamp", 7), ("aqua", 8), ("math_500", 2)])
+@pytest.mark.parametrize(
+    ("dataset", "fewest"), [("gsm8k", 24), ("svamp", 7), ("aqua", 8), ("math_500", 2)]
+)
 def test_calculations_in_the_reasoning_are_right(dataset: str, fewest: int) -> None:
     # A chain of additions and the like, then "= number"; what algebra is on either side is none.
     number = r"\d+(?:\.\d+)?"
     sums = re.compile(
-        rf"(?<![\w.)^/-])(\(?{number}(?: ?[-+*/] ?\(?{number}\)?)+) = ({number}(?:/\d+)?)(?!\w| ?[*+/^(]| - )"
+        rf"(?<![\w.)^/-])(\(?{number}(?: ?[-+*/] ?\(?{number}\)?)+) = ({number}(?:/\d+)?)(?!\w|"
+        r" ?[*+/^(]| - )"
     )
     found = [
         pair
@@ -152,7 +179,12 @@ def test_calculations_in_the_reasoning_are_right(dataset: str, fewest: int) -> N
         assert value(left) == pytest.approx(value(right)), left
 
 
-OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 def value(expression: str) -> float:
@@ -171,28 +203,41 @@ def value(expression: str) -> float:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_no_exemplar_is_or_resembles_a_question_of_the_dataset(dataset: str, shared: Path) -> None:
-    questions = date_questions(shared) if dataset == "bigbench_date" else questions_of(dataset, shared)
+    questions = (
+        date_questions(shared) if dataset == "bigbench_date" else questions_of(dataset, shared)
+    )
     card = prompt_card(dataset)
     check_prompt(card, dataset_card(dataset).answer_kind, questions)
     mask = dataset != "bbh_geometric_shapes"  # whose questions differ in their numbers alone
     phrases = [phrases_of(question.text, question.choices, mask) for question in questions]
-    common = {phrase for phrase, n in Counter(p for each in phrases for p in each).items() if n > len(questions) / 20}
+    common = {
+        phrase
+        for phrase, n in Counter(p for each in phrases for p in each).items()
+        if n > len(questions) / 20
+    }
     for exemplar in card.exemplars:
         own = phrases_of(exemplar.question, exemplar.choices, mask) - common
         nearest = max(len(own & each) / len(own) for each in phrases)
-        assert nearest < 0.6, f"{exemplar.question} resembles a question ({nearest:.0%} of its phrases)"
+        assert nearest < 0.6, (
+            f"{exemplar.question} resembles a question ({nearest:.0%} of its phrases)"
+        )
 
 
 def phrases_of(text: str, choices: tuple[tuple[str, str], ...], mask: bool) -> set[tuple[str, ...]]:
     """Three words in a row, with numbers masked: what a paraphrase with other numbers keeps."""
-    words = re.findall(r"[a-z]+|\d+", " ".join([text, *(option for _, option in choices)]).casefold())
+    words = re.findall(
+        r"[a-z]+|\d+", " ".join([text, *(option for _, option in choices)]).casefold()
+    )
     masked = ["#" if mask and word.isdigit() else word for word in words]
     return set(zip(masked, masked[1:], masked[2:], strict=False))
 
 
 def test_options_look_as_those_of_the_dataset(shared: Path) -> None:
     for dataset in PAPER_DATASETS:
-        shapes = {tuple(label for label, _ in question.choices) for question in questions_of(dataset, shared)}
+        shapes = {
+            tuple(label for label, _ in question.choices)
+            for question in questions_of(dataset, shared)
+        }
         for exemplar in prompt_card(dataset).exemplars:
             assert tuple(label for label, _ in exemplar.choices) in shapes, dataset
 
@@ -210,7 +255,9 @@ def test_the_standard_format() -> None:
 
 def test_a_reasoning_model_is_asked_zero_shot_in_one_message() -> None:
     assert messages(SMALL, ASKED, reasoning=True) == (
-        Message("user", "Capital of Chad?\n(A) N'Djamena\n(B) Dakar\n\nChoose. Say: The answer is (X)."),
+        Message(
+            "user", "Capital of Chad?\n(A) N'Djamena\n(B) Dakar\n\nChoose. Say: The answer is (X)."
+        ),
     )
     assert prompt_version(SMALL, reasoning=True) == "capitals/3/zero-shot#48a17d449e1bb82e"
 
@@ -246,14 +293,19 @@ def test_a_question_is_sent_to_the_letter() -> None:
 
 def test_a_prompt_of_the_users_own(folder: Path) -> None:
     card = prompt_card("puzzles")
-    assert (card.name, card.exemplars) == ("puzzles@1", (Exemplar("What is 2 + 2?", "2 and 2 make 4.", "4"),))
+    assert (card.name, card.exemplars) == (
+        "puzzles@1",
+        (Exemplar("What is 2 + 2?", "2 and 2 make 4.", "4"),),
+    )
     check_prompt(card, "number")
     assert "puzzles@1" in prompt_names()
 
 
 def test_the_example_of_the_guide_to_cards_is_a_prompt(folder: Path) -> None:
     [example] = re.findall(
-        r"```yaml\n(dataset: my_dataset\n.*?)```", (card_folder() / "README.md").read_text("utf-8"), re.DOTALL
+        r"```yaml\n(dataset: my_dataset\n.*?)```",
+        (card_folder() / "README.md").read_text("utf-8"),
+        re.DOTALL,
     )
     put(folder, "my_dataset", example)
     check_prompt(prompt_card("my_dataset"), "number")
@@ -265,7 +317,9 @@ def test_the_latest_version_counts_unless_one_is_named(folder: Path) -> None:
     assert prompt_card("puzzles").version == 10
     assert prompt_card("puzzles@1").version == 1
     assert prompt_card("puzzles@2").version == 2
-    with pytest.raises(UnknownNameError, match=r"no prompt card 'puzzles@3'.*puzzles@1, puzzles@10, puzzles@2"):
+    with pytest.raises(
+        UnknownNameError, match=r"no prompt card 'puzzles@3'.*puzzles@1, puzzles@10, puzzles@2"
+    ):
         prompt_card("puzzles@3")
 
 
@@ -287,7 +341,8 @@ def test_the_first_folder_with_a_prompt_for_the_dataset_decides(
 
 def test_a_dataset_without_a_prompt_is_told_how_to_get_one() -> None:
     with pytest.raises(
-        UnknownNameError, match=r"no prompt card 'gsm9k'. Did you mean 'gsm8k'\?.*prompts with a file gsm9k.md"
+        UnknownNameError,
+        match=r"no prompt card 'gsm9k'. Did you mean 'gsm8k'\?.*prompts with a file gsm9k.md",
     ):
         prompt_card("gsm9k")
     with pytest.raises(UnknownNameError, match=r"FEVAL_CARDS=my-cards\. Or .*--prompt none"):
@@ -301,12 +356,22 @@ def test_a_dataset_without_a_prompt_is_told_how_to_get_one() -> None:
         ("dataset: puzzles", "dataset: riddles", "must be called riddles.md"),
         ("{answer}.", "N.", r"'answer_sentence' .*write \{answer\} once"),
         ("system: Solve it.\n", "", "lacks the field 'system'"),
-        ("title: Puzzles", "title: Puzzles\ntrain_form: svamp", "'train_form' .*known forms: gsm8k, aqua"),
-        ("  - {question: What is 2 + 2?, cot: 2 and 2 make 4., answer: '4'}", "  []", "'exemplars'"),
+        (
+            "title: Puzzles",
+            "title: Puzzles\ntrain_form: svamp",
+            "'train_form' .*known forms: gsm8k, aqua",
+        ),
+        (
+            "  - {question: What is 2 + 2?, cot: 2 and 2 make 4., answer: '4'}",
+            "  []",
+            "'exemplars'",
+        ),
         ("answer: '4'", "answer: 4", "'exemplars.0.answer'"),
     ],
 )
-def test_a_broken_prompt_card_says_what_is_wrong(folder: Path, old: str, new: str, sentence: str) -> None:
+def test_a_broken_prompt_card_says_what_is_wrong(
+    folder: Path, old: str, new: str, sentence: str
+) -> None:
     put(folder, "puzzles", PUZZLES.replace(old, new))
     with pytest.raises(CardError, match=sentence):
         prompt_card("puzzles")
@@ -323,19 +388,40 @@ def test_an_odd_file_name_is_refused(folder: Path, name: str) -> None:
     ("exemplar", "kind", "sentence"),
     [
         (Exemplar("Q", "So 5.", "7 apples"), "date", "is read as None"),
-        (Exemplar("Q", "So C.", "C", (("A", "a"), ("B", "b"))), "choice", "must be one of its labels"),
-        (Exemplar("Q", "So A.", "A", (("A", "a"), ("A", "b"))), "choice", "must be one of its labels"),
-        (Exemplar("Capital  of CHAD?", "It is A.", "A", ASKED.choices), "choice", "is the question 'capitals/0'"),
+        (
+            Exemplar("Q", "So C.", "C", (("A", "a"), ("B", "b"))),
+            "choice",
+            "must be one of its labels",
+        ),
+        (
+            Exemplar("Q", "So A.", "A", (("A", "a"), ("A", "b"))),
+            "choice",
+            "must be one of its labels",
+        ),
+        (
+            Exemplar("Capital  of CHAD?", "It is A.", "A", ASKED.choices),
+            "choice",
+            "is the question 'capitals/0'",
+        ),
     ],
 )
-def test_a_wrong_exemplar_is_found_before_anything_is_paid(exemplar: Exemplar, kind: str, sentence: str) -> None:
+def test_a_wrong_exemplar_is_found_before_anything_is_paid(
+    exemplar: Exemplar, kind: str, sentence: str
+) -> None:
     card = PromptCard("capitals", 1, None, "Choose.", "The answer is ({answer}).", (exemplar,))
     with pytest.raises(CardError, match=f"Exemplar 1 of the prompt capitals@1 .*{sentence}"):
         check_prompt(card, kind, [ASKED])
 
 
 def test_a_chain_of_thought_that_contradicts_its_answer_is_found() -> None:
-    card = PromptCard("x", 1, None, "z", "So much for {answer}.", (Exemplar("Q", "The answer is 4, I think.", "5"),))
+    card = PromptCard(
+        "x",
+        1,
+        None,
+        "z",
+        "So much for {answer}.",
+        (Exemplar("Q", "The answer is 4, I think.", "5"),),
+    )
     with pytest.raises(CardError, match="'5', but its reply is read as '4'"):
         check_prompt(card, "number")
 
@@ -351,15 +437,20 @@ GSM8K_ROWS = [
 
 def test_gsm8k_rationales_become_exemplars() -> None:
     card = with_train_exemplars(prompt_card("gsm8k"), GSM8K_ROWS[:1], 1)
-    assert card.exemplars == (Exemplar("Ann has 5 pens and buys 5. How many has she?", "She has 5+5=10.", "10"),)
+    assert card.exemplars == (
+        Exemplar("Ann has 5 pens and buys 5. How many has she?", "She has 5+5=10.", "10"),
+    )
     assert messages(card, ASKED)[2].content == "She has 5+5=10.\nThe answer is 10."
     check_prompt(card, "number")
     assert prompt_version(card).startswith("gsm8k/1/train#")
-    assert prompt_version(card, reasoning=True) == prompt_version(prompt_card("gsm8k"), reasoning=True)
+    assert prompt_version(card, reasoning=True) == prompt_version(
+        prompt_card("gsm8k"), reasoning=True
+    )
 
 
 @pytest.mark.parametrize(
-    "verdict", ["Answer: B", "ANSWER:B", "So, the correct answer is (B).", "Option B", "B", "Ans. B"]
+    "verdict",
+    ["Answer: B", "ANSWER:B", "So, the correct answer is (B).", "Option B", "B", "Ans. B"],
 )
 def test_aqua_rationales_become_exemplars(verdict: str) -> None:
     row = {
@@ -370,7 +461,9 @@ def test_aqua_rationales_become_exemplars(verdict: str) -> None:
     }
     card = with_train_exemplars(prompt_card("aqua"), [row], 1)
     choices = (("A", "$5"), ("B", "$6"), ("C", "$7"), ("D", "$8"), ("E", "$9"))
-    assert card.exemplars == (Exemplar(str(row["question"]), "3 pens cost 3*2 = $6.", "B", choices),)
+    assert card.exemplars == (
+        Exemplar(str(row["question"]), "3 pens cost 3*2 = $6.", "B", choices),
+    )
     assert card.reply(card.exemplars[0]) == "3 pens cost 3*2 = $6.\nThe answer is (B)."
 
 
@@ -389,24 +482,35 @@ def test_rows_that_cannot_be_used_are_passed_over() -> None:
         {"question": "No number?", "answer": "It is unknown.\n#### unknown"},
         {"question": "Too long?", "answer": "so " * 400 + "\n#### 4"},
         {"question": "No options?", "options": ["five"], "rationale": "Because.", "correct": "A"},
-        {"question": "A verdict alone?", "options": ["A)5", "B)6"], "rationale": "Answer: B", "correct": "B"},
+        {
+            "question": "A verdict alone?",
+            "options": ["A)5", "B)6"],
+            "rationale": "Answer: B",
+            "correct": "B",
+        },
     ]
     card, asked = prompt_card("gsm8k"), [Question("x", GSM8K_ROWS[1]["question"])]
-    with pytest.raises(SourceError, match=r"2 exemplars were asked for, but of 6 rows .* only 1 can be used"):
+    with pytest.raises(
+        SourceError, match=r"2 exemplars were asked for, but of 6 rows .* only 1 can be used"
+    ):
         with_train_exemplars(card, [*odd[:4], *GSM8K_ROWS[:2]], 2, asked)
     with pytest.raises(SourceError, match="only 0 can be used"):
         with_train_exemplars(prompt_card("aqua"), odd[4:], 1)
 
 
 def test_a_train_split_of_another_shape_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"Row 2 .* should have question, answer .* its 'answer' is None"):
+    with pytest.raises(
+        SourceError, match=r"Row 2 .* should have question, answer .* its 'answer' is None"
+    ):
         with_train_exemplars(prompt_card("gsm8k"), [GSM8K_ROWS[0], {"question": "Q"}], 1)
     with pytest.raises(SourceError, match=r"its 'options' is 'A\)5'"):
         with_train_exemplars(prompt_card("aqua"), [{"question": "Q", "options": "A)5"}], 1)
 
 
 def test_a_dataset_whose_train_split_has_no_rationales_says_so() -> None:
-    with pytest.raises(UsageError, match=r"no split of 'svamp' with rationales is known.*aqua@1, gsm8k@1"):
+    with pytest.raises(
+        UsageError, match=r"no split of 'svamp' with rationales is known.*aqua@1, gsm8k@1"
+    ):
         with_train_exemplars(prompt_card("svamp"), [], 4)
     with pytest.raises(OutOfRangeError, match="0 exemplars were asked for"):
         with_train_exemplars(prompt_card("gsm8k"), GSM8K_ROWS, 0)

@@ -1,8 +1,10 @@
-"""`feval record` as people run it, against a server whose answers are known: killed twice, resumed, sealed, and right.
+"""`feval record` as people run it, against a server whose answers are known: killed twice, resumed,
+sealed, and right.
 
-The server answers question i from an urn of 40 answers, of which it draws the next one each time it is asked: what it says is a
-function of the question and of how often it has answered it. So 40 answers to a question are its whole urn, and the curve of
-self-consistency is known in fractions; a CoT that was sent and lost by a kill makes the next one come from a second urn.
+The server answers question i from an urn of 40 answers, of which it draws the next one each time it
+is asked: what it says is a function of the question and of how often it has answered it. So 40
+answers to a question are its whole urn, and the curve of self-consistency is known in fractions; a
+CoT that was sent and lost by a kill makes the next one come from a second urn.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ pytest.importorskip("openai", reason="the official client (extra `record`) is no
 SAMPLES, AT_ONCE, CONCURRENCY = 40, 8, 16
 BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 DATASET, LLM = "urns", "some/model"
-# CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and certain questions among them.
+# CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and
+# certain questions among them.
 LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
-    (40, ()), (30, (5, 3)), (22, (10, 4, 2)), (18, (18,)), (15, (12, 8, 3, 1)), (12, (13, 13)), (10, (20, 6)),
+    (40, ()), (30, (5, 3)), (22, (10, 4, 2)), (18, (18,)), (15, (12, 8, 3, 1)), (12, (13, 13)), (10,
+    (20, 6)),
     (6, (5, 5, 4, 4)), (3, (1, 1)), (1, (30,)), (0, (25, 5)), (0, ()),
 )  # fmt: skip
 
@@ -63,7 +67,9 @@ def urn_of(question: int) -> list[str]:
 
 
 def text_of(urn: Sequence[str], number: int) -> str:
-    """The CoT with a running number, which it states in letters so that it is taken for no answer."""
+    """The CoT with a running number, which it states in letters so that it is taken for no
+    answer.
+    """
     letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
     answer = urn[number % SAMPLES]
     return f"Try <{letters}>: I add and \U0001f9ee carry. " + (
@@ -78,10 +84,11 @@ def number_told(text: str) -> int:
 
 
 def curve_of(right: int, wrong: Sequence[int], budgets: Sequence[int]) -> list[Fraction]:
-    """Probability that the right answer wins the vote of n CoTs from an urn, ties broken evenly; by counting draws.
+    """Probability that the right answer wins the vote of n CoTs from an urn, ties broken evenly; by
+    counting draws.
 
-    It is written without feval's estimators, to hold against them. `ways[t][m]`: draws of m CoTs that do not have the right
-    answer, in which t wrong answers have k votes and none has more.
+    It is written without feval's estimators, to hold against them. `ways[t][m]`: draws of m CoTs
+    that do not have the right answer, in which t wrong answers have k votes and none has more.
     """
     silent = SAMPLES - right - sum(wrong)
     won = [Fraction()] * (SAMPLES + 1)
@@ -104,12 +111,17 @@ def known_curve(questions: Sequence[int]) -> list[float]:
     """The mean over some of the questions."""
     curves = [curve_of(*law, BUDGETS) for law in LAWS]
     often = Counter(question % len(LAWS) for question in questions)
-    means = [sum(often[law] * curves[law][place] for law in often) / len(questions) for place in range(len(BUDGETS))]
+    means = [
+        sum(often[law] * curves[law][place] for law in often) / len(questions)
+        for place in range(len(BUDGETS))
+    ]
     return [float(mean) for mean in means]
 
 
 class Urns(FaultyServer):
-    """The server. It kills the recorder itself, in the moment in which so many replies have been sent."""
+    """The server. It kills the recorder itself, in the moment in which so many replies have been
+    sent.
+    """
 
     def __init__(self, questions: int) -> None:
         super().__init__()
@@ -125,11 +137,24 @@ class Urns(FaultyServer):
         self.drawn[question] += count
         texts = [text_of(self.urns[question], number) for number in range(first, first + count)]
         choices = [
-            {"index": place, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            {
+                "index": place,
+                "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop",
+            }
             for place, text in enumerate(texts)
         ]
-        usage = {"prompt_tokens": 9, "completion_tokens": 12 * count, "total_tokens": 9 + 12 * count}
-        reply = {"id": f"urn-{question}-{first}", "object": "chat.completion", "created": 1, "model": "model-2026"}
+        usage = {
+            "prompt_tokens": 9,
+            "completion_tokens": 12 * count,
+            "total_tokens": 9 + 12 * count,
+        }
+        reply = {
+            "id": f"urn-{question}-{first}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "model-2026",
+        }
         return Reply(body=json.dumps(reply | {"choices": choices, "usage": usage}).encode())
 
     def settle(self) -> None:
@@ -166,23 +191,54 @@ class KilledRun:
 
     def sentence(self) -> str:
         seconds = " + ".join(f"{each:.1f}" for each in self.seconds)
-        return f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the kills); {seconds} s"
+        return (
+            f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the"
+            f" kills); {seconds} s"
+        )
 
 
 def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -> KilledRun:
-    """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same command goes on each time."""
+    """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same
+    command goes on each time.
+    """
     source = folder / "questions.jsonl"
     lines = [
-        {"id": f"urns/{question}", "question": f"What is {question} ?", "answer": str(gold_of(question))}
+        {
+            "id": f"urns/{question}",
+            "question": f"What is {question} ?",
+            "answer": str(gold_of(question)),
+        }
         for question in range(questions)
     ]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     lost: list[int] = []
     seconds: list[float] = []
     with Urns(questions) as server:
-        named = ["--dataset", DATASET, "--llm", LLM, "--questions", str(source), "--answer-kind", "number"]
-        asking = ["--backend", "openai", "--base-url", server.url, "--prompt", "none", "--prices", "none"]
-        pace = [*settings_file(folder, f"samples_per_request = {AT_ONCE}"), "--concurrency", str(CONCURRENCY)]
+        named = [
+            "--dataset",
+            DATASET,
+            "--llm",
+            LLM,
+            "--questions",
+            str(source),
+            "--answer-kind",
+            "number",
+        ]
+        asking = [
+            "--backend",
+            "openai",
+            "--base-url",
+            server.url,
+            "--prompt",
+            "none",
+            "--prices",
+            "none",
+        ]
+        pace = [
+            *settings_file(folder, f"samples_per_request = {AT_ONCE}"),
+            "--concurrency",
+            str(CONCURRENCY),
+        ]
         command = [
             sys.executable,
             "-m",
@@ -210,8 +266,12 @@ def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -
 
 def run(command: Sequence[str], server: Urns) -> tuple[int, str]:
     """Run a recorder that the server knows, to its end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as recorder:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")
+    }
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as recorder:
         server.recorder = recorder
         try:
             said, _ = recorder.communicate(timeout=500)
@@ -235,11 +295,16 @@ def check(folder: Path, killed: KilledRun) -> None:
     assert not (folder / "r.journal").exists()
     assert min(killed.asked) >= SAMPLES
     assert all(0 <= lost <= CONCURRENCY * AT_ONCE for lost in killed.lost)
-    assert killed.again == sum(killed.lost), "more was asked for again than was in flight at the kills"
+    assert killed.again == sum(killed.lost), (
+        "more was asked for again than was in flight at the kills"
+    )
     check_texts(recording, killed.asked)
 
     curve, low, high = measured(recording)
-    assert all(a <= known <= b for a, known, b in zip(low, known_curve(range(questions)), high, strict=True))
+    assert all(
+        a <= known <= b
+        for a, known, b in zip(low, known_curve(range(questions)), high, strict=True)
+    )
     once = [question for question in range(questions) if killed.asked[question] == SAMPLES]
     assert len(once) >= questions - len(killed.lost) * CONCURRENCY
     select(recording, folder / "once", questions=[f"urns/{question}" for question in once])
@@ -262,18 +327,27 @@ def check_texts(path: Path, asked: Sequence[int]) -> None:
 def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
     dataset, (llm,) = feval.load(DATASET, recording=recording, prices="none")
     points = feval.self_consistency_curve(dataset, llm, BUDGETS).points
-    return [p.accuracy for p in points], [p.accuracy_low for p in points], [p.accuracy_high for p in points]
+    return (
+        [p.accuracy for p in points],
+        [p.accuracy_low for p in points],
+        [p.accuracy_high for p in points],
+    )
 
 
-@pytest.mark.parametrize(("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)]
+)
 def test_killed_resumed_and_right(tmp_path: Path, questions: int, kills: Sequence[float]) -> None:
     check(tmp_path, record_through_kills(tmp_path, questions, kills))
 
 
 @pytest.mark.skipif(
-    not os.environ.get("FEVAL_FULL_RECORDING"), reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1"
+    not os.environ.get("FEVAL_FULL_RECORDING"),
+    reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1",
 )
-def test_a_recording_of_the_size_of_gsm8k(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_of_the_size_of_gsm8k(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed = record_through_kills(tmp_path, 1319, (0.25, 0.8))
     check(tmp_path, killed)
     with capsys.disabled():
@@ -304,25 +378,56 @@ def server() -> Iterator[OfOpenAI]:
         yield running
 
 
-def recorded(server: FaultyServer, shared: Path, out: Path, llm: str, *more: str) -> list[dict[str, Any]]:
+def recorded(
+    server: FaultyServer, shared: Path, out: Path, llm: str, *more: str
+) -> list[dict[str, Any]]:
     """Record two questions of gsm8k with everything left to the cards; the requests that came."""
     questions = str(shared / "real" / "questions" / "gsm8k.jsonl")
-    named = ["--dataset", "gsm8k", "--llm", llm, "--questions", questions, "--first", "2", "--out", str(out)]
-    options = ["--backend", "openai", "--base-url", server.url, "--concurrency", "1", "--quiet", *more]
+    named = [
+        "--dataset",
+        "gsm8k",
+        "--llm",
+        llm,
+        "--questions",
+        questions,
+        "--first",
+        "2",
+        "--out",
+        str(out),
+    ]
+    options = [
+        "--backend",
+        "openai",
+        "--base-url",
+        server.url,
+        "--concurrency",
+        "1",
+        "--quiet",
+        *more,
+    ]
     result = CliRunner().invoke(app, ["record", *named, *options])
     assert result.exit_code == 0, result.output
     return [dict(seen.body) for seen in server.seen]
 
 
-def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(server: OfOpenAI, shared: Path, tmp_path: Path) -> None:
+def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(
+    server: OfOpenAI, shared: Path, tmp_path: Path
+) -> None:
     from recorders.work.prompts import prompt_card
 
     card = prompt_card("gsm8k")
     bodies = recorded(server, shared, tmp_path / "r", "gpt-4o-mini")
-    asked = [json.loads(line) for line in (shared / "real/questions/gsm8k.jsonl").read_text("utf-8").splitlines()[:2]]
+    asked = [
+        json.loads(line)
+        for line in (shared / "real/questions/gsm8k.jsonl").read_text("utf-8").splitlines()[:2]
+    ]
     assert [body["n"] for body in bodies] == [40, 40]
     for body, question in zip(bodies, asked, strict=True):
-        assert (body["model"], body["temperature"], body["max_tokens"]) == ("gpt-4o-mini", 0.7, 2048)
+        assert (body["model"], body["temperature"], body["max_tokens"]) == (
+            "gpt-4o-mini",
+            0.7,
+            2048,
+        )
         roles = [message["role"] for message in body["messages"]]
         assert roles == ["system", *["user", "assistant"] * len(card.exemplars), "user"]
         assert question["question"] in body["messages"][-1]["content"]
@@ -332,7 +437,9 @@ def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(server: OfOpenAI, 
     assert recording.llm_info("gpt-4o-mini").decoding["prompt"].startswith("gsm8k/1#")
 
 
-def test_a_reasoning_model_is_asked_as_it_can_be_asked(server: OfOpenAI, shared: Path, tmp_path: Path) -> None:
+def test_a_reasoning_model_is_asked_as_it_can_be_asked(
+    server: OfOpenAI, shared: Path, tmp_path: Path
+) -> None:
     bodies = recorded(server, shared, tmp_path / "r", "o3-mini")
     refused, *answered = bodies
     assert "max_tokens" in refused
@@ -345,9 +452,13 @@ def test_a_reasoning_model_is_asked_as_it_can_be_asked(server: OfOpenAI, shared:
     assert (info.temperature, info.max_tokens) == (None, 2048)
 
 
-def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(shared: Path, tmp_path: Path) -> None:
+def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(
+    shared: Path, tmp_path: Path
+) -> None:
     with FaultyServer() as server:
-        bodies = recorded(server, shared, tmp_path / "r", "my/thinker", "--reasoning", "--temperature", "0.6")
+        bodies = recorded(
+            server, shared, tmp_path / "r", "my/thinker", "--reasoning", "--temperature", "0.6"
+        )
     assert [(body["n"], body["temperature"]) for body in bodies] == [(3, 0.6)] * 2
 
 
@@ -356,7 +467,9 @@ def test_a_card_of_one_s_own_says_how_its_llm_is_asked(
 ) -> None:
     folder = ROOT / "data_cards" / "llms"
     text = (folder / "gpt-4o-mini.md").read_text("utf-8")
-    text = text.replace("temperature: 0.7", "temperature: 1.5").replace("max_tokens: 2048", "max_tokens: 99")
+    text = text.replace("temperature: 0.7", "temperature: 1.5").replace(
+        "max_tokens: 2048", "max_tokens: 99"
+    )
     (tmp_path / "cards" / "llms").mkdir(parents=True)
     (tmp_path / "cards" / "llms" / "gpt-4o-mini.md").write_text(text, "utf-8")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))

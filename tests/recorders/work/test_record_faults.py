@@ -1,4 +1,6 @@
-"""A recording made through every fault that passes equals the one made without faults, to the hash."""
+"""A recording made through every fault that passes equals the one made without faults, to the
+hash.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,29 @@ pytest.importorskip("openai", reason="the official client (extra `record`) is no
 from recorders.backends.openai_compatible import OpenAICompatible
 
 SAMPLES = 5
-MARKERS = ("", "[length]", "[content_filter]", "[refusal]", "[unicode]", "[half]", "[big]", "[reasoning]", *[""] * 4)
+MARKERS = (
+    "",
+    "[length]",
+    "[content_filter]",
+    "[refusal]",
+    "[unicode]",
+    "[half]",
+    "[big]",
+    "[reasoning]",
+    *[""] * 4,
+)
 QUESTIONS = [
     Question(f"q{number}", f"How much is {number} + 3? {marker}", str(number + 3))
     for number, marker in enumerate(MARKERS)
 ]
-# Those that never pass have their tests in test_backends_openai; a date in a Retry-After is whole seconds of waiting.
+# Those that never pass have their tests in test_backends_openai; a date in a Retry-After is whole
+# seconds of waiting.
 NEVER_PASS = re.compile("429 quota|4(00|01|02|03|04|05|13|22)( .*)?")
-PASSING = [name for name in FAULTS if not NEVER_PASS.fullmatch(name) and name not in {"429 date", "no usage"}]
+PASSING = [
+    name
+    for name in FAULTS
+    if not NEVER_PASS.fullmatch(name) and name not in {"429 date", "no usage"}
+]
 QUICK = Limits(concurrency=16, backoff_s=0.002, longest_backoff_s=0.01, timeout_s=0.6, retries=12)
 NOW = "2026-01-01T00:00:00Z"
 
@@ -44,15 +61,22 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding: Any) -> str:
-    """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
+    """Record all questions and return a hash of the CoTs. How tokens were counted depends on how
+    the server bundles them.
+    """
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
-    work = task(QUESTIONS, SAMPLES, **{"max_tokens": 2_000_000} | decoding)  # the server counts bytes
-    record_dataset(work, backend, out, limits=limits, prices="none", backend_notes=notes, now=lambda: NOW)
+    # the server counts bytes
+    work = task(QUESTIONS, SAMPLES, **{"max_tokens": 2_000_000} | decoding)
+    record_dataset(
+        work, backend, out, limits=limits, prices="none", backend_notes=notes, now=lambda: NOW
+    )
     assert verify_recording(out).ok
     manifest = open_recording(out).manifest
     leaves = [leaf for leaf in manifest.raw["leaves"] if leaf["part"] != "llm"]
-    return recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in leaves)
+    return recording_hash(
+        (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in leaves
+    )
 
 
 def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
@@ -62,7 +86,8 @@ def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
     return lambda question, attempt: plans[question][attempt] if attempt < each else ""
 
 
-# Without seeds the server counts its answers: requests for one question must not overtake each other to be comparable.
+# Without seeds the server counts its answers: requests for one question must not overtake each
+# other to be comparable.
 SLOWLY = Limits(concurrency=1, backoff_s=0.002, longest_backoff_s=0.01, timeout_s=3, retries=12)
 # A long answer on a busy machine may take more than a moment; one that times out is sent twice.
 PATIENT = replace(QUICK, timeout_s=3)
@@ -71,10 +96,17 @@ PATIENT = replace(QUICK, timeout_s=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("decoding", "limits"),
-    [({"seed": 11}, PATIENT), ({"seed": 11, "logprobs": 3}, PATIENT), ({}, SLOWLY), ({"logprobs": 3}, SLOWLY)],
+    [
+        ({"seed": 11}, PATIENT),
+        ({"seed": 11, "logprobs": 3}, PATIENT),
+        ({}, SLOWLY),
+        ({"logprobs": 3}, SLOWLY),
+    ],
     ids=["seeds", "seeds and logprobs", "n", "n and logprobs"],
 )
-def test_faults_leave_no_trace_in_the_recording(tmp_path: Path, decoding: dict[str, Any], limits: Limits) -> None:
+def test_faults_leave_no_trace_in_the_recording(
+    tmp_path: Path, decoding: dict[str, Any], limits: Limits
+) -> None:
     with FaultyServer() as calm:
         expected = recorded(calm, tmp_path / "calm", limits, **decoding)
     with FaultyServer(some_each(PASSING, 3)) as faulty:
@@ -92,7 +124,9 @@ def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path: Path
     plain = [number for number, marker in enumerate(MARKERS) if not marker]
     for number in plain:
         texts = recording.texts("sums", "some/model", number)
-        assert sorted(map(str, texts)) == sorted(text_of(QUESTIONS[number].text, index) for index in range(SAMPLES))
+        assert sorted(map(str, texts)) == sorted(
+            text_of(QUESTIONS[number].text, index) for index in range(SAMPLES)
+        )
 
 
 def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
@@ -100,9 +134,13 @@ def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
         recorded(server, tmp_path / "r", seed=0)
     recording = open_recording(tmp_path / "r")
     refused = [
-        reason == "content_filter" for pool in recording.pools("sums", "some/model") for reason in pool.finish_reasons
+        reason == "content_filter"
+        for pool in recording.pools("sums", "some/model")
+        for reason in pool.finish_reasons
     ]
-    seconds = [each for pool in recording.pools("sums", "some/model") for each in pool.extra["duration_s"]]
+    seconds = [
+        each for pool in recording.pools("sums", "some/model") for each in pool.extra["duration_s"]
+    ]
     assert set(seconds) <= {0.0, None}
     assert seconds.count(None) <= sum(refused)
     for number in (0, 4, 5, 6, 7):
@@ -114,8 +152,15 @@ def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path: Path) -> None:
-    with FaultyServer() as calm, FaultyServer(takes_n=False) as single, FaultyServer(refuses_n=True) as strict:
-        hashes = {recorded(server, tmp_path / str(server.port), SLOWLY) for server in (calm, single, strict)}
+    with (
+        FaultyServer() as calm,
+        FaultyServer(takes_n=False) as single,
+        FaultyServer(refuses_n=True) as strict,
+    ):
+        hashes = {
+            recorded(server, tmp_path / str(server.port), SLOWLY)
+            for server in (calm, single, strict)
+        }
         assert len(single.seen) == len(QUESTIONS) * SAMPLES
         notes = open_recording(tmp_path / str(single.port)).manifest.raw["notes"]
     assert len(hashes) == 1
@@ -133,7 +178,9 @@ def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path: Path) -> No
         assert server.sent == calm.sent
 
 
-def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(tmp_path: Path) -> None:
+def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(
+    tmp_path: Path,
+) -> None:
     with FaultyServer(["", "", "no usage"]) as server:
         recorded(server, tmp_path / "r", Limits(concurrency=1))
     recording = open_recording(tmp_path / "r")

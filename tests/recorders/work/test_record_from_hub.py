@@ -1,4 +1,6 @@
-"""`feval record` with exemplars and the train split from the Hub: the real client against a Hub on loopback."""
+"""`feval record` with exemplars and the train split from the Hub: the real client against a Hub on
+loopback.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ ANSWERS = {f"She has {n}+{n}={2 * n}.\nThe answer is {2 * n}." for n in (5, 1200
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub with the train split at the card's own commit, an empty cache, and no waiting between attempts."""
+    """A Hub with the train split at the card's own commit, an empty cache, and no waiting between
+    attempts.
+    """
     monkeypatch.setenv("FEVAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(client, "WAITS_SECONDS", (0.0, 0.0))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "FEVAL_CARDS"):
@@ -61,7 +65,18 @@ def parquet(rows: list[dict[str, str]]) -> bytes:
 
 def command(shared: Path, out: Path) -> Result:
     """`feval record`, of which only the prompt is made: the network is closed but for the Hub."""
-    asked = ["record", "--dataset", "gsm8k", "--llm", "gpt-4o-mini", "--first", "2", "--out", str(out), "--dry-run"]
+    asked = [
+        "record",
+        "--dataset",
+        "gsm8k",
+        "--llm",
+        "gpt-4o-mini",
+        "--first",
+        "2",
+        "--out",
+        str(out),
+        "--dry-run",
+    ]
     worked = settings_file(out.parent, 'exemplars = "train"', "exemplar_count = 3")
     file = ["--questions", str(shared / "real" / "questions" / "gsm8k.jsonl")]
     return CliRunner().invoke(app, [*asked, *worked, *file], prog_name="feval")
@@ -95,7 +110,9 @@ def test_exemplars_come_from_the_hub_once(
     assert len(hub.requests) == asked_before
 
 
-def test_other_bytes_than_the_hub_states_are_refused(tmp_path: Path, shared: Path, hub: HubDouble) -> None:
+def test_other_bytes_than_the_hub_states_are_refused(
+    tmp_path: Path, shared: Path, hub: HubDouble
+) -> None:
     hub.wrong_bytes[TRAIN] = 99
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
@@ -116,10 +133,14 @@ def test_offline_without_a_copy_says_what_to_do(
     assert hub.requests == []
 
 
-def test_a_repository_without_a_train_split_says_so(tmp_path: Path, shared: Path, hub: HubDouble) -> None:
+def test_a_repository_without_a_train_split_says_so(
+    tmp_path: Path, shared: Path, hub: HubDouble
+) -> None:
     source = dataset_card("gsm8k").hub
     assert source is not None
-    hub.add_dataset(source.repository, {"main/test-00000-of-00001.parquet": parquet(ROWS)}, source.revision)
+    hub.add_dataset(
+        source.repository, {"main/test-00000-of-00001.parquet": parquet(ROWS)}, source.revision
+    )
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
     assert "train" in result.stderr

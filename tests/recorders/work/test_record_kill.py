@@ -1,4 +1,6 @@
-"""A recorder is killed at 200 random moments: nothing acknowledged is lost, nothing is there twice, little is asked for again."""
+"""A recorder is killed at 200 random moments: nothing acknowledged is lost, nothing is there twice,
+little is asked for again.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ KILLS = 200
 CONCURRENCY = 8
 SAMPLES_PER_REQUEST = 4
 
-# The parent forks a recorder (imports are paid once), waits for a random moment, kills it, and forks the next one, which goes on.
-# Recorders write what is asked for and what is acknowledged to files of their own: a kill loses nothing that was written.
+# The parent forks a recorder (imports are paid once), waits for a random moment, kills it, and
+# forks the next one, which goes on. Recorders write what is asked for and what is acknowledged to
+# files of their own: a kill loses nothing that was written.
 PROGRAM = f"""
 import asyncio, os, signal, sys, time
 sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
@@ -74,7 +77,7 @@ for number in range({KILLS}):
     time.sleep(moments.uniform(0, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-"""
+"""  # noqa: E501
 
 
 def lines(path: Path) -> list[tuple[int, str, int]]:
@@ -87,10 +90,16 @@ def lines(path: Path) -> list[tuple[int, str, int]]:
 
 @pytest.mark.slow
 def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""
     with Journal.open(tmp_path / "journal", {}) as journal:
-        held = [(e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"]
+        held = [
+            (e.record["question_id"], e.record["sample"])
+            for e in journal.entries()
+            if e.kind == "cot"
+        ]
     asked, acknowledged = lines(tmp_path / "asked"), lines(tmp_path / "acknowledged")
     runs = {number for number, _, _ in asked}
     assert len(runs) > KILLS / 4, "the kills came before the recorders began"
@@ -144,14 +153,20 @@ for number in range(25):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T00:00:00Z")
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
 def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
     hashes, counts = [], []
     for name, program in (("killed", PROBING), ("whole", PROBING.replace("range(25)", "range(0)"))):
-        command = [sys.executable, "-c", program, str(tmp_path / name), str(tmp_path / f"{name}.asked")]
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            str(tmp_path / name),
+            str(tmp_path / f"{name}.asked"),
+        ]
         subprocess.run(command, check=True, cwd=ROOT)
         hashes.append(open_recording(tmp_path / name).hash)
         counts.append(Counter((tmp_path / f"{name}.asked").read_text().split()))
@@ -166,17 +181,42 @@ def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path: Path) -> N
 def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     texts = [f"How much is {number} + 3?" for number in range(12)]
-    questions = [{"id": f"q{number}", "question": text, "answer": "1"} for number, text in enumerate(texts)]
-    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(question)}\n" for question in questions))
+    questions = [
+        {"id": f"q{number}", "question": text, "answer": "1"} for number, text in enumerate(texts)
+    ]
+    (tmp_path / "q.jsonl").write_text(
+        "".join(f"{json.dumps(question)}\n" for question in questions)
+    )
     with FaultyServer(delay_s=1.0) as server:
         options = (
-            f"--base-url {server.url} --dataset sums --llm some/model --answer-kind number --samples 3 --concurrency 4"
+            f"--base-url {server.url} --dataset sums --llm some/model --answer-kind number"
+            " --samples 3 --concurrency 4"
         )
-        more = ["--prompt", "none", "--prices", "none", "--questions", tmp_path / "q.jsonl", "--out", tmp_path / "r"]
-        command = [sys.executable, "-m", "feval", "record", "--backend", "openai", *options.split(), *more]
+        more = [
+            "--prompt",
+            "none",
+            "--prices",
+            "none",
+            "--questions",
+            tmp_path / "q.jsonl",
+            "--out",
+            tmp_path / "r",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "feval",
+            "record",
+            "--backend",
+            "openai",
+            *options.split(),
+            *more,
+        ]
         for stop in (True, True, False):
             seen = len(server.seen)
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+            process = subprocess.Popen(
+                command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+            )
             while stop and len(server.seen) < seen + 2 and process.poll() is None:
                 time.sleep(0.01)
             if stop:
@@ -189,9 +229,13 @@ def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_pa
 
 
 def test_no_page_promises_more_than_a_kill_leaves() -> None:
-    """What is in flight at a kill is asked for again, as the test above counts, so the pages on recording say so."""
+    """What is in flight at a kill is asked for again, as the test above counts, so the pages on
+    recording say so.
+    """
     root = ROOT
     for page in ("README.md", "docs/recording.md", "feval/cli/record.py"):
         text = " ".join((root / page).read_text("utf-8").split())
         assert "nothing is paid twice" not in text, page
-        assert re.search(r"in flight (?:at a kill|when (?:the recorder|it) (?:is|was) killed)", text), page
+        assert re.search(
+            r"in flight (?:at a kill|when (?:the recorder|it) (?:is|was) killed)", text
+        ), page

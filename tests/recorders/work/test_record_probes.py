@@ -1,4 +1,6 @@
-"""Recorded probes: answers to prefixes of complete CoTs, through the journal, the sealed recording and every resumption."""
+"""Recorded probes: answers to prefixes of complete CoTs, through the journal, the sealed recording
+and every resumption.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def drawn(question: str) -> list[tiny.Completion]:
 
 
 def greedy(question: str, prefix: Sequence[int]) -> tuple[str, list[float]]:
-    """What the model writes behind a prefix and the cue, by its logits alone, and the probability of each token."""
+    """What the model writes behind a prefix and the cue, by its logits alone, and the probability
+    of each token.
+    """
     model, tokenizer = tiny.load_model(LLM), tiny.tokenizer()
     tokens = [QUESTION, *tokenizer.encode(f" {question}"), ANSWER, *prefix, *tokenizer.encode(CUE)]
     written: list[int] = []
@@ -81,7 +85,12 @@ def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed: R
     for probes in rows_of(probed):
         question = texts[probes.question_id]
         cots = drawn(question)
-        places = [(sample, t) for sample, cot in enumerate(cots) for t in range(1, len(cot.tokens)) if t % EVERY == 0]
+        places = [
+            (sample, t)
+            for sample, cot in enumerate(cots)
+            for t in range(1, len(cot.tokens))
+            if t % EVERY == 0
+        ]
         assert list(zip(probes.sample_indices, probes.offsets, strict=True)) == places
         for place in (0, len(places) - 1):
             sample, offset = places[place]
@@ -110,14 +119,19 @@ def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(
 ) -> None:
     again, first, second = gone_on(tmp_path / "r", task(), most, Limits(2, samples_per_request=1))
     assert len(first.cots) + len(second.cots) == QUESTIONS * SAMPLES
-    assert len(first.probes) + len(second.probes) == sum(len(rows.offsets) for rows in rows_of(probed))
+    assert len(first.probes) + len(second.probes) == sum(
+        len(rows.offsets) for rows in rows_of(probed)
+    )
     assert again.hash == probed.hash
 
 
-def test_cots_without_probes_get_them_and_are_not_asked_for_again(probed: Recording, tmp_path: Path) -> None:
+def test_cots_without_probes_get_them_and_are_not_asked_for_again(
+    probed: Recording, tmp_path: Path
+) -> None:
     plain = recorded(tmp_path / "plain", task(probing=False))
     with pytest.raises(
-        StorageError, match=r"is sealed without probes, and probes every 12 tokens were asked for\..*--from"
+        StorageError,
+        match=r"is sealed without probes, and probes every 12 tokens were asked for\..*--from",
     ):
         recorded(tmp_path / "plain", task())
     backend = Watched()
@@ -132,7 +146,9 @@ def test_cots_without_probes_get_them_and_are_not_asked_for_again(probed: Record
     assert [rows.confidences is None for rows in rows_of(finer)] == [False] * QUESTIONS
 
 
-def test_a_complete_recording_is_left_alone_and_one_with_other_probes_refused(probed: Recording) -> None:
+def test_a_complete_recording_is_left_alone_and_one_with_other_probes_refused(
+    probed: Recording,
+) -> None:
     backend = Watched()
     assert recorded(probed.path, task(), backend).hash == probed.hash
     assert recorded(probed.path, task(probing=False), backend).hash == probed.hash
@@ -165,7 +181,10 @@ def test_what_comes_behind_a_prefix_decides_nothing() -> None:
 def test_a_thought_that_is_cut_is_closed_before_the_cue(
     text: str, apart: str | None, cut: int, opening: str, begun: str, closing: str
 ) -> None:
-    assert prefix({"text": text, "reasoning": apart}, cut, None) == (Prefill(begun, opening), closing)
+    assert prefix({"text": text, "reasoning": apart}, cut, None) == (
+        Prefill(begun, opening),
+        closing,
+    )
 
 
 def test_the_journal_refuses_probes_of_nothing(tmp_path: Path) -> None:
@@ -177,22 +196,32 @@ def test_the_journal_refuses_probes_of_nothing(tmp_path: Path) -> None:
             journal.add_probe("way", request.key(), 0, 500, reply, recorded_at="")
         journal.commit()
         assert journal.totals.probes == 2
-    with pytest.raises(FevalError, match=r"Line 5 .* is a probe of a CoT that is not there, or one that comes again"):
+    with pytest.raises(
+        FevalError,
+        match=r"Line 5 .* is a probe of a CoT that is not there, or one that comes again",
+    ):
         Journal.open(tmp_path / "j", {})
 
 
 def test_probes_count_towards_the_cost_limit_and_the_mode(tmp_path: Path) -> None:
     plain = recorded(tmp_path / "plain", task(probing=False), keep_journal=True)
     folder = tmp_path / "plain.journal"
-    with pytest.raises(MissingError, match="lacks 30 of 30 probes, and the mode 'none' asks for nothing"):
+    with pytest.raises(
+        MissingError, match="lacks 30 of 30 probes, and the mode 'none' asks for nothing"
+    ):
         recorded(tmp_path / "r", task(), mode="none", journal=folder)
     with pytest.raises(CostLimitReached, match="probes are recorded"):
         recorded(tmp_path / "r", task(), journal=folder, cost_limit_usd=2e-5)
-    assert recorded(tmp_path / "r", task(), journal=folder).llm_names(DATASET) == plain.llm_names(DATASET)
+    assert recorded(tmp_path / "r", task(), journal=folder).llm_names(DATASET) == plain.llm_names(
+        DATASET
+    )
 
 
 def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path: Path) -> None:
-    options = "--dataset tiny_sums --llm feval/tiny-42k --first 2 --samples 3 --max-tokens 50 --probe-every 20 --json --dry-run"
+    options = (
+        "--dataset tiny_sums --llm feval/tiny-42k --first 2 --samples 3 --max-tokens 50"
+        " --probe-every 20 --json --dry-run"
+    )
     result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
     account = json.loads(result.stdout)["probes"]
     words = [len(question.text.split()) for question in load_questions(DATASET, first=2)]
@@ -200,7 +229,9 @@ def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path: Path)
     assert account["probes"] == 12
     assert account["output_tokens"] == 240
     assert account["uncached_prompt_tokens"] == 12 * 4  # 1.365 tokens per word, rounded
-    assert account["prompt_tokens"] == pytest.approx(6 * 60 + 12 * 4 + 6 * 1.365 * sum(words), abs=12)
+    assert account["prompt_tokens"] == pytest.approx(
+        6 * 60 + 12 * 4 + 6 * 1.365 * sum(words), abs=12
+    )
     assert account["usd_cached"] < account["usd"]
 
 
@@ -215,4 +246,6 @@ def test_wrong_settings_of_probes_are_refused_before_anything_is_asked() -> None
     settings = RecordingSettings(DATASET, LLM, probe_cue="so")
     with pytest.raises(UsageError, match="probe_cue is for probes; add --probe-every N"):
         make_task(settings, load_questions(DATASET, first=1))
-    assert make_task(replace(settings, probe_every=9), load_questions(DATASET, first=1)).probing == Probing(9, "so")
+    assert make_task(
+        replace(settings, probe_every=9), load_questions(DATASET, first=1)
+    ).probing == Probing(9, "so")

@@ -1,4 +1,6 @@
-"""A key is nowhere but in the requests: recorded with a marked key through every failure, then looked for everywhere."""
+"""A key is nowhere but in the requests: recorded with a marked key through every failure, then
+looked for everywhere.
+"""
 
 from __future__ import annotations
 
@@ -57,33 +59,56 @@ QUICK = Limits(concurrency=2, retries=1, backoff_s=0.001, longest_backoff_s=0.00
 
 def assert_no_secret(text: str, where: str) -> None:
     fragments = [fragment for fragment in FRAGMENTS if fragment in text]
-    assert not fragments, f"{where} shows the key: {text[max(0, text.index(fragments[0]) - 80) :][:200]!r}"
+    assert not fragments, (
+        f"{where} shows the key: {text[max(0, text.index(fragments[0]) - 80) :][:200]!r}"
+    )
 
 
 def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> None:
-    """Record; whatever is said to the user on the way goes to `heard`, with the traceback a developer would see."""
+    """Record; whatever is said to the user on the way goes to `heard`, with the traceback a
+    developer would see.
+    """
     notes: list[str] = []
-    backend = OpenAICompatible(endpoint, note=lambda sentence: (notes.append(sentence), heard.append(sentence))[1])
-    work = task([Question(f"q{number}", text, "3") for number, text in enumerate(questions)], 2, logprobs=1)
+    backend = OpenAICompatible(
+        endpoint, note=lambda sentence: (notes.append(sentence), heard.append(sentence))[1]
+    )
+    work = task(
+        [Question(f"q{number}", text, "3") for number, text in enumerate(questions)], 2, logprobs=1
+    )
     heard += [repr(backend), repr(endpoint), repr(endpoint.redaction), repr(vars(backend))]
     try:
-        said: dict[str, Any] = {"backend_notes": notes, "progress": lambda progress: heard.append(repr(progress))}
+        said: dict[str, Any] = {
+            "backend_notes": notes,
+            "progress": lambda progress: heard.append(repr(progress)),
+        }
         record_dataset(work, backend, out, limits=QUICK, prices="none", partial=True, **said)
     except FevalError as error:
         heard += [str(error), repr(error), "".join(traceback.format_exception(error))]
 
 
 def written(folder: Path) -> dict[Path, str]:
-    return {path: path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()}
+    return {
+        path: path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("fault", ["", *(name for name in FAULTS if name != "429 date")])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for ever"])
-def test_the_key_is_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str, lasting: bool) -> None:
+def test_the_key_is_nowhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str, lasting: bool
+) -> None:
     caplog.set_level(logging.DEBUG)
     heard: list[str] = []
-    with FaultyServer(lambda _question, attempt: fault if lasting or not attempt else "", repeats_key=True) as server:
-        record(Endpoint(server.url, KEY), tmp_path / "out", heard, "How much is 1 + 2? [key]", "How much is 2 + 1?")
+    with FaultyServer(
+        lambda _question, attempt: fault if lasting or not attempt else "", repeats_key=True
+    ) as server:
+        record(
+            Endpoint(server.url, KEY),
+            tmp_path / "out",
+            heard,
+            "How much is 1 + 2? [key]",
+            "How much is 2 + 1?",
+        )
     assert any(seen.headers["authorization"] == f"Bearer {KEY}" for seen in server.seen)
     assert written(tmp_path) or any("nothing is recorded yet" in text for text in heard)
     for path, content in written(tmp_path).items():
@@ -103,14 +128,20 @@ def test_a_masked_key_in_a_reply_is_said(tmp_path: Path) -> None:
     assert "A reply held the API key; it is masked in the recording." in heard
 
 
-def test_credentials_in_the_base_url_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_credentials_in_the_base_url_are_nowhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     heard: list[str] = []
     with FaultyServer(["500", "401"], repeats_key=True) as server:
         url = f"http://marked-user:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/v1"
         record(Endpoint(url), tmp_path / "out", heard, "How much is 1 + 2?")
     assert server.seen[0].headers["authorization"].startswith("Basic ")
-    texts = [*written(tmp_path).values(), *heard, *(logging.Formatter().format(entry) for entry in caplog.records)]
+    texts = [
+        *written(tmp_path).values(),
+        *heard,
+        *(logging.Formatter().format(entry) for entry in caplog.records),
+    ]
     for text in texts:
         assert_no_secret(text, "something")
 
@@ -129,7 +160,9 @@ def test_the_test_would_see_a_key() -> None:
         assert_no_secret(f"... {KEY[5:14]} ...", "this text")
 
 
-def test_journals_hold_no_known_key_and_are_their_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journals_hold_no_known_key_and_are_their_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOME_TOKEN", KEY)
     before = os.umask(0o022)
     try:
@@ -137,7 +170,15 @@ def test_journals_hold_no_known_key_and_are_their_owners_alone(tmp_path: Path, m
             with Journal.open(tmp_path / "j", {"a": 1}) as journal:
                 asked = request(len(journal))
                 answer = reply(0, 0, response_id=KEY, reasoning=f"Hm, {KEY}")
-                journal.add(asked, asked.key(), [0], [answer], recorded_at="now", refused=KEY, choices=[{KEY: [KEY]}])
+                journal.add(
+                    asked,
+                    asked.key(),
+                    [0],
+                    [answer],
+                    recorded_at="now",
+                    refused=KEY,
+                    choices=[{KEY: [KEY]}],
+                )
                 journal.note(f"It said {quote(KEY, safe='')}.")
                 journal.commit()
             with ScoreJournal.open(tmp_path / "s", {"a": 1}) as scores:
@@ -169,7 +210,9 @@ def test_a_task_holds_no_known_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Echo:
-    """A server that repeats a secret in whatever it can, and whose every third reply is an error."""
+    """A server that repeats a secret in whatever it can, and whose every third reply is an
+    error.
+    """
 
     def __init__(self) -> None:
         self.secret = ""
@@ -187,10 +230,27 @@ class Echo:
             "reasoning_content": f"Hm, {key}",
             key: key,
         }
-        logprobs = {"content": [{"token": key, "logprob": -0.5, "top_logprobs": [{"token": key, "logprob": -0.5}]}]}
-        choice = {"index": 0, "message": message, "finish_reason": key, "logprobs": logprobs, key: key}
+        logprobs = {
+            "content": [
+                {"token": key, "logprob": -0.5, "top_logprobs": [{"token": key, "logprob": -0.5}]}
+            ]
+        }
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": key,
+            "logprobs": logprobs,
+            key: key,
+        }
         usage = {"completion_tokens": 3, "prompt_tokens": 2, "note": key, key: 1}
-        reply = {"id": key, "model": key, "system_fingerprint": key, "choices": [choice], "usage": usage, key: key}
+        reply = {
+            "id": key,
+            "model": key,
+            "system_fingerprint": key,
+            "choices": [choice],
+            "usage": usage,
+            key: key,
+        }
         return Response(json.dumps(reply), 200, headers)
 
     def close(self) -> None:
@@ -225,7 +285,11 @@ def everything(folder: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(9))
 def test_no_command_writes_or_prints_a_known_key(
-    echo: Server[Echo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seed: int
+    echo: Server[Echo],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    seed: int,
 ) -> None:
     drawn = Random(seed)  # noqa: S311  it opens nothing
     key = "".join(drawn.choices([chr(code) for code in range(33, 127)], k=drawn.randint(16, 60)))
@@ -236,13 +300,20 @@ def test_no_command_writes_or_prints_a_known_key(
     monkeypatch.setenv(variable, key)
     monkeypatch.setenv("FEVAL_DEBUG", "1")
     named = ("--api-key-env", variable, "--base-url", echo.url)
-    settings = 'dataset = "tiny_sums"\nllm = "m"\nbackend = "openai"\nprompt = "none"\nfirst = 2\nsamples = 2'
-    (tmp_path / "s.toml").write_text(f"{settings}\nretries = 1\nkeep_journal = true\nconcurrency = 2")
+    settings = (
+        'dataset = "tiny_sums"\nllm = "m"\nbackend = "openai"\nprompt = "none"\nfirst ='
+        " 2\nsamples = 2"
+    )
+    (tmp_path / "s.toml").write_text(
+        f"{settings}\nretries = 1\nkeep_journal = true\nconcurrency = 2"
+    )
     asked = ("--settings", tmp_path / "s.toml")
     results = [
         command("record", *asked, "--logprobs", "1", "--partial", "--out", tmp_path / "r", *named),
-        command("score", tmp_path / "r", "--scorer", "judge:m", "--out", tmp_path / "scored", *named),
-        command("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1", "--receipt", tmp_path / "receipt.json"),
+        command("score", tmp_path / "r", "--scorer", "judge:m", "--out", tmp_path / "scored",
+        *named),
+        command("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1", "--receipt",
+        tmp_path / "receipt.json"),
         command("info", tmp_path / "r", "--json"),
         command("record", *asked, "--out", tmp_path / "again", *named, "--model", key),
     ]  # fmt: skip
@@ -250,13 +321,24 @@ def test_no_command_writes_or_prints_a_known_key(
         endpoint = Endpoint(echo.url, key if variable == "ODD" else None)
         with proxy_server(Proxy(endpoint, journal, "sums")) as proxy:
             for number, place_of_key in enumerate(("nowhere", "message", "field", "headers")):
-                body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": f"{number}"}]}
+                body: dict[str, Any] = {
+                    "model": "m",
+                    "messages": [{"role": "user", "content": f"{number}"}],
+                }
                 if place_of_key == "message":
                     body["messages"][0]["content"] = key
                 elif place_of_key != "nowhere":
-                    body |= {"api_key": key} if place_of_key == "field" else {"extra_headers": {"Authorization": key}}
+                    body |= (
+                        {"api_key": key}
+                        if place_of_key == "field"
+                        else {"extra_headers": {"Authorization": key}}
+                    )
                 for _ in range(2):
-                    httpx2.post(f"{proxy.url}/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"})
+                    httpx2.post(
+                        f"{proxy.url}/chat/completions",
+                        json=body,
+                        headers={"Authorization": f"Bearer {key}"},
+                    )
         seal_proxied(journal, tmp_path / "p", dataset="sums", answer_kind="number")
     codes = [result.exit_code for result in results]
     assert (codes[:2], codes[3:]) == ([0, 0], [0, 2]), [result.output for result in results]

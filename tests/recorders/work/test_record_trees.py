@@ -1,4 +1,6 @@
-"""Recorded trees: every step is continued by its children, through the journal, the sealed recording and every resumption."""
+"""Recorded trees: every step is continued by its children, through the journal, the sealed
+recording and every resumption.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,15 @@ DEPTH = 4
 
 def task(**changes: Any) -> RecordingTask:
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings: dict[str, Any] = {"decoding": decoding, "tree": True, "branch": 2, "depth": DEPTH} | changes
-    return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2))
+    settings: dict[str, Any] = {
+        "decoding": decoding,
+        "tree": True,
+        "branch": 2,
+        "depth": DEPTH,
+    } | changes
+    return make_task(
+        RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +56,16 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recorded(tmp_path_factory.mktemp("trees") / "r", task())
 
 
-def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the_child(tree: Recording) -> None:
+def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the_child(
+    tree: Recording,
+) -> None:
     assert verify_recording(tree.path).ok
-    assert tree.llm_info(LLM).decoding["steps"] == {"first": 2, "branch": 2, "depth": DEPTH, "stop": ". "}
+    assert tree.llm_info(LLM).decoding["steps"] == {
+        "first": 2,
+        "branch": 2,
+        "depth": DEPTH,
+        "stop": ". ",
+    }
     questions = {question.id: question.text for question in tree.questions(DATASET)}
     for pool in tree.pools(DATASET, LLM):
         assert pool.parents is not None
@@ -61,7 +77,12 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
             child = pool.parents[:step].count(parent)
             seed = SEED + child_seed(path, child)
             [answer] = tiny.sample(
-                tiny.load_model(MODEL), questions[pool.question_id], [seed], tiny.Decoding(max_tokens=100), None, before
+                tiny.load_model(MODEL),
+                questions[pool.question_id],
+                [seed],
+                tiny.Decoding(max_tokens=100),
+                None,
+                before,
             )
             piece, stop, _ = answer.text.partition(". ")
             is_last = len(path) + 1 == DEPTH
@@ -73,7 +94,9 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
         assert Counter(pool.parents) == dict.fromkeys([None, *going_on], 2)
 
 
-def test_a_run_that_stops_goes_on_without_asking_anything_twice(tree: Recording, tmp_path: Path) -> None:
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(
+    tree: Recording, tmp_path: Path
+) -> None:
     again, first, second = gone_on(tmp_path / "r", task(), 31, Limits(4))
     assert again.hash == tree.hash
     assert not {*first.asked} & {*second.asked}
@@ -96,11 +119,16 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_
 
 def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path: Path) -> None:
     options = (
-        f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --branch 2 --depth 4 --json --dry-run"
+        f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --branch 2 --depth 4"
+        " --json --dry-run"
     )
     result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
     account = json.loads(result.stdout)
-    assert (account["cots"], account["calls"], account["unit"]) == (2 * (2 + 4 + 8 + 16), 30, "step")
+    assert (account["cots"], account["calls"], account["unit"]) == (
+        2 * (2 + 4 + 8 + 16),
+        30,
+        "step",
+    )
     assert account["output_tokens"] == 2 * 16 * 50
     assert account["usd"] > 0
     expected: list[CostEstimate] = []
@@ -114,7 +142,9 @@ def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path: Path) 
         async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
             return [Completion("2 * 3 = 6", "stop", output_tokens=8) for _ in samples]
 
-    with pytest.raises(Fatal, match="does not say whether a step ended at the stop text or by itself"):
+    with pytest.raises(
+        Fatal, match="does not say whether a step ended at the stop text or by itself"
+    ):
         recorded(tmp_path / "r", task(), Silent())
 
 
@@ -174,10 +204,19 @@ record()
 
 
 @pytest.mark.slow
-def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree: Recording, tmp_path: Path) -> None:
+def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(
+    tree: Recording, tmp_path: Path
+) -> None:
     support = str(ROOT / "tests/support")
     program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
-    command = [sys.executable, "-c", program, str(tmp_path / "r"), str(tmp_path / "asked"), str(Path(__file__).parent)]
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        str(tmp_path / "r"),
+        str(tmp_path / "asked"),
+        str(Path(__file__).parent),
+    ]
     subprocess.run(command, check=True, cwd=ROOT)
     assert open_recording(tmp_path / "r").hash == tree.hash
     steps = tree.manifest.pairs[DATASET, LLM]["cots"]
@@ -185,7 +224,9 @@ def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree: Recording
 
 
 @pytest.mark.slow
-def test_a_server_that_continues_messages_gives_the_same_tree(tree: Recording, tmp_path: Path) -> None:
+def test_a_server_that_continues_messages_gives_the_same_tree(
+    tree: Recording, tmp_path: Path
+) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     pytest.importorskip("starlette", reason="the server (extra `serve`) is not installed")
     from recorders.servers.tiny_server import tiny_server
@@ -207,15 +248,21 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    (tmp_path / "verifier.py").write_text("def brief(question, text, answer):\n    return 1 / (1 + len(text))\n")
+    (tmp_path / "verifier.py").write_text(
+        "def brief(question, text, answer):\n    return 1 / (1 + len(text))\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --branch 2 --depth 3 --out trees"
     assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
-    feval("score", "trees", "--scorer", "python:verifier:brief", "--name", "brief", "--out", "scored")
+    feval(
+        "score", "trees", "--scorer", "python:verifier:brief", "--name", "brief", "--out", "scored"
+    )
     settings = ["--set", "n=2", "--set", "width=2", "--set", "scorer=brief", "--receipt", "none"]
     result = feval("run", "beam-search", "--recording", "scored", *settings, "--order", "recorded")
     dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
     search = BeamSearch(n=2, width=2, scorer="brief")
     answers = [search(dataset[row].question, llm.ask(row, replicate=None)) for row in range(3)]
-    assert result["correct"] == sum(dataset.is_right(row, answer) for row, answer in enumerate(answers))
+    assert result["correct"] == sum(
+        dataset.is_right(row, answer) for row, answer in enumerate(answers)
+    )

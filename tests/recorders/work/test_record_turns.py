@@ -1,4 +1,6 @@
-"""Recorded turns: every reply is replied to by a protocol, through the journal, the sealed recording and every resumption."""
+"""Recorded turns: every reply is replied to by a protocol, through the journal, the sealed
+recording and every resumption.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ from recorders.work.task import RecordingTask
 
 DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@revise", 5
 CHAINS, TURNS = 3, 3
-PROTOCOL = "---\nname: revise\ntitle: Look again\n---\n\nYou said {answer}. Look again at {what}: {question}\n"
+PROTOCOL = (
+    "---\nname: revise\ntitle: Look again\n---\n\nYou said {answer}. Look again at {what}:"
+    " {question}\n"
+)
 
 
 def written(folder: Path, text: str = PROTOCOL) -> Path:
@@ -42,8 +47,15 @@ def written(folder: Path, text: str = PROTOCOL) -> Path:
 
 def task(protocol: Path | None, first: int = 2, **changes: Any) -> RecordingTask:
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings: dict[str, Any] = {"decoding": decoding, "samples": CHAINS, "turns": TURNS, "protocol": protocol} | changes
-    return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=first))
+    settings: dict[str, Any] = {
+        "decoding": decoding,
+        "samples": CHAINS,
+        "turns": TURNS,
+        "protocol": protocol,
+    } | changes
+    return make_task(
+        RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=first)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +78,9 @@ def turns(folder: Path, protocol: Path, asked: Watched) -> Recording:
     return recorded(folder / "r", task(protocol), asked)
 
 
-def test_each_turn_replies_to_the_whole_conversation_before_it(turns: Recording, asked: Watched) -> None:
+def test_each_turn_replies_to_the_whole_conversation_before_it(
+    turns: Recording, asked: Watched
+) -> None:
     assert verify_recording(turns.path).ok
     questions = {question.id: question.text for question in turns.questions(DATASET)}
     expected = set()
@@ -77,12 +91,19 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(turns: Recording,
         conversations: list[tuple[Message, ...]] = [()] * CHAINS
         for place, parent in enumerate(pool.parents):
             if parent is not None:
-                said = f"You said {pool.raw_answers[parent] or 'no answer'}. Look again at {{what}}: {question}"
-                assert json.loads((pool.messages or [])[place] or "") == [{"role": "user", "content": said}]
+                said = (
+                    f"You said {pool.raw_answers[parent] or 'no answer'}. Look again at {{what}}:"
+                    f" {question}"
+                )
+                assert json.loads((pool.messages or [])[place] or "") == [
+                    {"role": "user", "content": said}
+                ]
                 reply = Message("assistant", pool.texts[parent] or "")
                 conversations.append((*conversations[parent], reply, Message("user", said)))
             path = (place % CHAINS,) + (0,) * (place // CHAINS)
-            expected.add((pool.question_id, conversations[place], None, child_seed(path[:-1], path[-1])))
+            expected.add(
+                (pool.question_id, conversations[place], None, child_seed(path[:-1], path[-1]))
+            )
     assert set(asked.asked) == expected
     assert len(asked.asked) == len(expected)
 
@@ -90,19 +111,35 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(turns: Recording,
 def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest_anew() -> None:
     question = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
     said = ["Start with 1.", "?", "Start with 49. 49-22=26. No.", "Sure?"]
-    conversation = tuple(Message(role, text) for role, text in zip(["assistant", "user"] * 2, said, strict=True))
+    conversation = tuple(
+        Message(role, text) for role, text in zip(["assistant", "user"] * 2, said, strict=True)
+    )
     request = Request(
-        DATASET, "q", (Message("user", question),), MODEL, Decoding(1.0, max_tokens=60), None, conversation
+        DATASET,
+        "q",
+        (Message("user", question),),
+        MODEL,
+        Decoding(1.0, max_tokens=60),
+        None,
+        conversation,
     )
     turns = completions(Tiny(), request, [0, 1])
     for number, turn in enumerate(turns):
         decoding = tiny.Decoding(max_tokens=60 - len(tiny.tokenizer().encode(" Start with 49.")))
-        [rest] = tiny.sample(tiny.load_model(MODEL), question, [number], decoding, None, "Start with 49.")
+        [rest] = tiny.sample(
+            tiny.load_model(MODEL), question, [number], decoding, None, "Start with 49."
+        )
         assert turn.text == f"Start with 49.{rest.text}"
-        assert turn.output_tokens == len(tiny.tokenizer().encode(" Start with 49.")) + rest.output_tokens
+        assert (
+            turn.output_tokens
+            == len(tiny.tokenizer().encode(" Start with 49.")) + rest.output_tokens
+        )
         # Each message has two marks around it, each reply one behind it.
         texts = [question, *said]
-        assert turn.prompt_tokens == sum(len(tiny.tokenizer().encode(f" {text}")) for text in texts) + 3 * 2 + 2
+        assert (
+            turn.prompt_tokens
+            == sum(len(tiny.tokenizer().encode(f" {text}")) for text in texts) + 3 * 2 + 2
+        )
 
 
 def test_recorded_turns_are_replayed(turns: Recording) -> None:
@@ -111,12 +148,16 @@ def test_recorded_turns_are_replayed(turns: Recording) -> None:
     metered = llm.ask(0, replicate=None)
     first = metered.sample(CHAINS)
     second = metered.reply(first)
-    third = metered.reply(second.cots[1], [json.loads((pools[0].messages or [])[CHAINS * 2 - 1 + 2] or "")])
+    third = metered.reply(
+        second.cots[1], [json.loads((pools[0].messages or [])[CHAINS * 2 - 1 + 2] or "")]
+    )
     assert [cot.raw_text for cot in [*first.cots, *second.cots, *third.cots]] == [
         pools[0].texts[place] for place in [*range(CHAINS * 2), CHAINS * 2 + 1]
     ]
     prompts = [
-        tokens - (pools[0].prompt_tokens or 0) for tokens in pools[0].turn_prompt_tokens or [] if tokens is not None
+        tokens - (pools[0].prompt_tokens or 0)
+        for tokens in pools[0].turn_prompt_tokens or []
+        if tokens is not None
     ]
     assert metered.auxiliary_prompt_tokens == sum(prompts[:CHAINS]) + prompts[CHAINS + 1]
 
@@ -147,15 +188,24 @@ def test_another_protocol_is_refused(turns: Recording, protocol: Path, tmp_path:
     assert backend.asked == []
 
 
-def test_the_number_of_turns_and_their_price_are_printed_first(protocol: Path, tmp_path: Path) -> None:
+def test_the_number_of_turns_and_their_price_are_printed_first(
+    protocol: Path, tmp_path: Path
+) -> None:
     def run(*more: str) -> Any:
         options = (
-            f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2 --turns 3 --protocol {protocol}"
+            f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2 --turns 3"
+            f" --protocol {protocol}"
         )
-        return CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r"), *more])
+        return CliRunner().invoke(
+            app, ["record", *options.split(), "--out", str(tmp_path / "r"), *more]
+        )
 
     account = json.loads(run("--dry-run", "--json").stdout)
-    assert (account["cots"], account["calls"], account["unit"]) == (2 * 2 * 3, 2 * (1 + 2 + 2), "turn")
+    assert (account["cots"], account["calls"], account["unit"]) == (
+        2 * 2 * 3,
+        2 * (1 + 2 + 2),
+        "turn",
+    )
     assert account["output_tokens"] == 2 * 2 * 3 * 50
     # Two chains of two questions send a reply of at most 50 tokens once, and then both.
     again = account["prompt_tokens"] - account["uncached_prompt_tokens"]
@@ -173,33 +223,50 @@ def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol: Path, tmp_pat
         if number == 1 and request.conversation:
             raise Refused("too long")
         texts = {0: "<think>\n2 + 2</think>\n\nThe answer is 4.", 2: "", 3: "<think>\nNever closed"}
-        return Completion(texts.get(number, "The answer is 4."), "stop", output_tokens=9, prompt_tokens=20)
+        return Completion(
+            texts.get(number, "The answer is 4."), "stop", output_tokens=9, prompt_tokens=20
+        )
 
-    pools = list(recorded(tmp_path / "r", task(protocol, 4), FakeBackend(answer=answer)).pools(DATASET, LLM))
+    pools = list(
+        recorded(tmp_path / "r", task(protocol, 4), FakeBackend(answer=answer)).pools(DATASET, LLM)
+    )
     assert [len(pool.texts) for pool in pools] == [9, 6, 3, 3]
-    assert pools[0].texts == ["The answer is 4."] * 9  # thoughts are no part of the conversation, nor of the text
+    # thoughts are no part of the conversation, nor of the text
+    assert pools[0].texts == ["The answer is 4."] * 9
     assert pools[1].answers == ["4"] * 3 + [None] * 3
     assert pools[1].turn_prompt_tokens == [None] * 3 + [0] * 3
 
 
-def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(protocol: Path, tmp_path: Path) -> None:
+def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(
+    protocol: Path, tmp_path: Path
+) -> None:
     def answer(request: Request, _sample: int) -> Completion:
         return Completion(
-            "The answer is 4.", "stop", output_tokens=9, prompt_tokens=None if request.conversation else 20
+            "The answer is 4.",
+            "stop",
+            output_tokens=9,
+            prompt_tokens=None if request.conversation else 20,
         )
 
     recording = recorded(tmp_path / "r", task(protocol), FakeBackend(answer=answer))
     assert recording.manifest.pairs[DATASET, LLM]["counter"] == "words"
     for pool in recording.pools(DATASET, LLM):
-        assert all(tokens > (pool.prompt_tokens or 0) for tokens in (pool.turn_prompt_tokens or [])[CHAINS:])  # type: ignore[operator]
+        assert all(
+            tokens > (pool.prompt_tokens or 0)
+            for tokens in (pool.turn_prompt_tokens or [])[CHAINS:]
+        )  # type: ignore[operator]
 
 
 def test_each_turn_may_have_a_message_of_its_own(tmp_path: Path) -> None:
-    own = "---\nname: two\nno_answer: nothing\n---\n# Turn 2\nCriticise it.\n\n# Turn 3\nNow correct {answer}.\n"
+    own = (
+        "---\nname: two\nno_answer: nothing\n---\n# Turn 2\nCriticise it.\n\n# Turn 3\nNow correct"
+        " {answer}.\n"
+    )
     work = task(written(tmp_path, own), turns=None)
     assert (work.llm_name, work.tree and work.tree.depth) == ("feval/tiny-42k@two", 3)
     assert work.identity()["protocol"] == {
-        "name": "two", "turns": 3, "first": CHAINS, "messages": ["Criticise it.", "Now correct {answer}."],
+        "name": "two", "turns": 3, "first": CHAINS, "messages": ["Criticise it.",
+        "Now correct {answer}."],
         "no_answer": "nothing",
     }  # fmt: skip
 
@@ -209,7 +276,9 @@ def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
     assert read_protocol(path) == Protocol(path.stem, ("Look again.",))
     with pytest.raises(CardError, match="has no text for the turns"):
         read_protocol(written(tmp_path, "\n"))
-    with pytest.raises(CardError, match=r"'look again' in the field 'name' .*a file of text only has its own"):
+    with pytest.raises(
+        CardError, match=r"'look again' in the field 'name' .*a file of text only has its own"
+    ):
         read_protocol(path.rename(tmp_path / "look again.txt"))
 
 
@@ -217,12 +286,20 @@ def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
     ("text", "fields", "sentence"),
     [
         ("---\nname: a b\n---\nLook.", {}, "The protocol .* name"),
-        ("---\nname: a\nturns: 4\n---\nLook.", {}, r"It has name \(.*\), and may have title and no_answer"),
+        (
+            "---\nname: a\nturns: 4\n---\nLook.",
+            {},
+            r"It has name \(.*\), and may have title and no_answer",
+        ),
         ("---\nname: a\n---\n \n", {}, "has no text for the turns"),
         ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\n\n", {}, "has no text for turn 3"),
         ("---\nname: a\n---\n# Turn 1\nx\n", {}, "should begin with the heading '# Turn 2'"),
         ("---\nname: a\n---\nx\n# Turn 2\nx\n", {}, "should begin with the heading '# Turn 2'"),
-        ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\ny", {"turns": 4}, "messages for turns 2 to 3, and 4 turns"),
+        (
+            "---\nname: a\n---\n# Turn 2\nx\n# Turn 3\ny",
+            {"turns": 4},
+            "messages for turns 2 to 3, and 4 turns",
+        ),
         (PROTOCOL, {"turns": 1}, "2 turns or more; 3 of 1 turns were asked for"),
         (PROTOCOL, {"samples": 30_000}, "are more than the 65,534 turns"),
         (PROTOCOL, {"turn_template": "{prompt}"}, "turn_template holds"),
@@ -273,10 +350,17 @@ record()
 
 
 @pytest.mark.slow
-def test_kills_between_turns_lose_nothing_and_repeat_little(turns: Recording, protocol: Path, tmp_path: Path) -> None:
+def test_kills_between_turns_lose_nothing_and_repeat_little(
+    turns: Recording, protocol: Path, tmp_path: Path
+) -> None:
     support = str(ROOT / "tests/support")
     program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
-    places = [str(tmp_path / "r"), str(tmp_path / "asked"), str(protocol), str(Path(__file__).parent)]
+    places = [
+        str(tmp_path / "r"),
+        str(tmp_path / "asked"),
+        str(protocol),
+        str(Path(__file__).parent),
+    ]
     subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
     assert open_recording(tmp_path / "r").hash == turns.hash
     count = 2 * CHAINS * TURNS

@@ -1,4 +1,6 @@
-"""From questions to a verified recording, through every way in which it can be interrupted on the way."""
+"""From questions to a verified recording, through every way in which it can be interrupted on the
+way.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,14 @@ def messages(question: Question) -> list[Message]:
 
 
 WORK = RecordingTask(
-    QUESTIONS, "toy", "gpt-4o-mini@t=0.7", messages, "toy@1", Decoding(seed=7), samples=5, answer_kind="number"
+    QUESTIONS,
+    "toy",
+    "gpt-4o-mini@t=0.7",
+    messages,
+    "toy@1",
+    Decoding(seed=7),
+    samples=5,
+    answer_kind="number",
 )
 SMALL = WORK.llm_name
 
@@ -115,7 +124,9 @@ def test_a_kept_journal_tops_up_another_recording(tmp_path: Path) -> None:
 def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path: Path) -> None:
     out = go(tmp_path / "r", work=replace(WORK, questions=QUESTIONS[:2]))
     backend = FakeBackend()
-    with pytest.raises(StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*--from"):
+    with pytest.raises(
+        StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*--from"
+    ):
         go(out, backend)
     reworded = [replace(QUESTIONS[0], text="What is it?"), QUESTIONS[1]]
     with pytest.raises(StorageError, match="its question 'toy/0' has another text"):
@@ -133,7 +144,9 @@ LOGPROBS = (-0.1, -1e-9, -3.3333333333333335)
 
 
 @pytest.mark.parametrize("seed", [None, 7])
-def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path: Path, seed: int | None) -> None:
+def test_a_sealed_recording_without_journal_is_gone_on_from(
+    tmp_path: Path, seed: int | None
+) -> None:
     def whole(completions: list[Completion]) -> list[Completion]:
         kept = {
             "reasoning": "Hm.",
@@ -144,12 +157,19 @@ def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path: Path, seed
         return [replace(completion, **kept) for completion in completions]
 
     work = replace(WORK, decoding=Decoding(seed=seed, logprobs=2))
-    sealed = go(tmp_path / "five", FakeBackend([whole] * 9, takes_seed=True), replace(work, questions=QUESTIONS[1:3]))
+    sealed = go(
+        tmp_path / "five",
+        FakeBackend([whole] * 9, takes_seed=True),
+        replace(work, questions=QUESTIONS[1:3]),
+    )
     backend = FakeBackend(takes_seed=True)
     more = replace(work, samples=8)
     assert estimate_dataset(more, tmp_path / "eight", start=sealed).cots == 2 * 3 + 2 * 8
     out = go(tmp_path / "eight", backend, more, start=sealed)
-    samples = {name: [i for asked, batch in backend.calls if asked == name for i in batch] for name, _ in backend.calls}
+    samples = {
+        name: [i for asked, batch in backend.calls if asked == name for i in batch]
+        for name, _ in backend.calls
+    }
     assert samples == {f"toy/{i}": list(range(8)) if i in {0, 3} else [5, 6, 7] for i in range(4)}
     assert verify_recording(out).ok
     old = {pool.question_id: pool for pool in open_recording(sealed).pools("toy", SMALL)}
@@ -175,8 +195,14 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
     sealed = go(tmp_path / "r")
     backend = FakeBackend()
     cases = [
-        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "its temperature is 0.7, and 0.2 is asked for"),
-        (replace(WORK, messages=lambda q: [Message("user", q.text)]), "asked the question 'toy/0' with other messages"),
+        (
+            replace(WORK, decoding=Decoding(temperature=0.2, seed=7)),
+            "its temperature is 0.7, and 0.2 is asked for",
+        ),
+        (
+            replace(WORK, messages=lambda q: [Message("user", q.text)]),
+            "asked the question 'toy/0' with other messages",
+        ),
     ]
     for work, words in cases:
         with pytest.raises(ConflictError, match=words):
@@ -187,13 +213,17 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
     selected = select(sealed, tmp_path / "selected", samples=2)
     grown = open_recording(go(tmp_path / "grown", start=selected))
     for pool, begun in zip(
-        grown.pools("toy", WORK.llm_name), open_recording(selected).pools("toy", WORK.llm_name), strict=True
+        grown.pools("toy", WORK.llm_name),
+        open_recording(selected).pools("toy", WORK.llm_name),
+        strict=True,
     ):
         assert first(pool, 2) == first(begun, 2)
 
 
 def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
-    with pytest.raises(Fatal, match=r"The key is wrong\. Recording stopped: nothing is recorded yet"):
+    with pytest.raises(
+        Fatal, match=r"The key is wrong\. Recording stopped: nothing is recorded yet"
+    ):
         go(tmp_path / "r", FakeBackend([Fatal("the key is wrong".capitalize())] * 9))
     assert list(tmp_path.iterdir()) == []
     go(tmp_path / "r", work=replace(WORK, model="another"))  # the corrected command
@@ -202,8 +232,14 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"decoding": Decoding(top_p=0.0)}, "top_p must be a number above 0 and at most 1; 0.0 was given"),
-        ({"decoding": Decoding(temperature=float("nan"))}, "temperature must be a number from 0 on; nan was given"),
+        (
+            {"decoding": Decoding(top_p=0.0)},
+            "top_p must be a number above 0 and at most 1; 0.0 was given",
+        ),
+        (
+            {"decoding": Decoding(temperature=float("nan"))},
+            "temperature must be a number from 0 on; nan was given",
+        ),
         ({"decoding": Decoding(seed=2**63)}, "seed must be 0 to"),
         ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
         ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens must be 1 to"),
@@ -215,13 +251,17 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
         ({"decoding": Decoding(extra_body={"stop": "\ud800"})}, "valid Unicode"),
     ],
 )
-def test_what_could_not_be_sealed_is_refused_before_it_is_paid(change: dict[str, Any], words: str) -> None:
+def test_what_could_not_be_sealed_is_refused_before_it_is_paid(
+    change: dict[str, Any], words: str
+) -> None:
     with pytest.raises(FevalError, match=words):
         replace(WORK, **change)
 
 
 def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(PriceNotFoundError, match=r"no price for nobody in the price list 2025-06-02"):
+    with pytest.raises(
+        PriceNotFoundError, match=r"no price for nobody in the price list 2025-06-02"
+    ):
         go(tmp_path / "r", work=replace(WORK, llm_name="nobody"), cost_limit_usd=1.0)
     with pytest.raises(OutOfRangeError, match="above 0; nan"):
         go(tmp_path / "r", cost_limit_usd=float("nan"))
@@ -257,7 +297,9 @@ def test_a_journal_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path
     assert not journal_folder(tmp_path / "r").exists()
 
 
-def test_the_journal_stays_until_the_recording_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_journal_stays_until_the_recording_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from recorders.work import seal
 
     class Bad:
@@ -265,7 +307,9 @@ def test_the_journal_stays_until_the_recording_verifies(tmp_path: Path, monkeypa
         problems = ("texts: one byte is wrong.",)
 
     monkeypatch.setattr(seal, "verify_recording", lambda _: Bad)
-    with pytest.raises(Exception, match=r"does not verify after sealing: texts: one byte is wrong\. The journal"):
+    with pytest.raises(
+        Exception, match=r"does not verify after sealing: texts: one byte is wrong\. The journal"
+    ):
         go(tmp_path / "r")
     monkeypatch.undo()
     shutil.rmtree(tmp_path / "r")
@@ -292,13 +336,20 @@ def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path: Path) -
     notes = recording.manifest.raw["notes"]
     assert "4 of 20 CoTs came without a count of their tokens." in notes
     assert (
-        "All tokens were counted by 'words', because the provider gave no usable count of the output of 4 of 20 CoTs."
-    ) in notes
-    assert "The provider's counts of reasoning and cached tokens were left out, as 'words' counted all tokens." in notes
+        "All tokens were counted by 'words', because the provider gave no usable count of the"
+        " output of 4 of 20 CoTs." in notes
+    )
+    assert (
+        "The provider's counts of reasoning and cached tokens were left out, as 'words' counted all"
+        " tokens." in notes
+    )
 
 
 def test_a_counter_can_be_chosen(tmp_path: Path) -> None:
-    assert open_recording(go(tmp_path / "r", counter="words")).manifest.pairs["toy", SMALL]["counter"] == "words"
+    assert (
+        open_recording(go(tmp_path / "r", counter="words")).manifest.pairs["toy", SMALL]["counter"]
+        == "words"
+    )
     with pytest.raises(UnknownNameError):
         go(tmp_path / "x", counter="wrods")
     with pytest.raises(TokenCounterError):
@@ -316,7 +367,11 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
     pools = list(recording.pools("toy", SMALL))
     assert pools[0].answers == [None, None, "2", "0", "1"]
     assert pools[0].finish_reasons == ["content_filter", "error", "length", "stop", "stop"]
-    assert (pools[2].answers, pools[2].output_tokens, pools[2].prompt_tokens) == ([None] * 5, [0] * 5, 0)
+    assert (pools[2].answers, pools[2].output_tokens, pools[2].prompt_tokens) == (
+        [None] * 5,
+        [0] * 5,
+        0,
+    )
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
     assert (
         "5 CoTs have no text because the server refused the request, which counts as no answer."
@@ -326,11 +381,16 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
 
 def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None:
     def rich(request: Any, sample: int) -> Completion:
-        whole = reply(int(request.question_id[4:]), sample, response_id=f"id-{sample % 2}", served_model="m")
+        whole = reply(
+            int(request.question_id[4:]), sample, response_id=f"id-{sample % 2}", served_model="m"
+        )
         if request.question_id != "toy/1" or sample == 4:
             return whole
         return replace(
-            whole, reasoning=f"Hm {sample}", token_logprobs=(-0.1, -0.2 * sample), token_confidences=(1.0, 2.5)
+            whole,
+            reasoning=f"Hm {sample}",
+            token_logprobs=(-0.1, -0.2 * sample),
+            token_confidences=(1.0, 2.5),
         )
 
     limits = Limits(samples_per_request=1)
@@ -350,7 +410,9 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None
     assert recording.llm_info(SMALL).decoding["logprobs"] == 5
     notes = recording.manifest.raw["notes"]
     assert "16 of 20 CoTs came without the log-probabilities that were asked for." in notes
-    assert any("that an earlier reply to the same question had: 12; a cache" in note for note in notes)
+    assert any(
+        "that an earlier reply to the same question had: 12; a cache" in note for note in notes
+    )
 
 
 def test_equal_questions_share_cots(tmp_path: Path) -> None:
@@ -422,8 +484,12 @@ def test_it_works_in_another_thread(tmp_path: Path) -> None:
         pytest.param(1, signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_to_a_real_process_loses_nothing(tmp_path: Path, presses: int, number: signal.Signals) -> None:
-    """The first waits for the replies in flight (here 0.3 s away), the second does not; so do other signals."""
+def test_a_signal_to_a_real_process_loses_nothing(
+    tmp_path: Path, presses: int, number: signal.Signals
+) -> None:
+    """The first waits for the replies in flight (here 0.3 s away), the second does not; so do other
+    signals.
+    """
     program = f"""
 import asyncio, sys, time
 sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
@@ -446,7 +512,7 @@ try:
 except InterruptedByUser as error:
     print(error)
     raise SystemExit(error.exit_code)
-"""
+"""  # noqa: E501
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -454,7 +520,8 @@ except InterruptedByUser as error:
     assert process.stdout.readline() == "asked\n"
     process.send_signal(number)
     if presses == 2:
-        assert "interrupted\n" in iter(process.stdout.readline, "")  # two signals at once may arrive as one
+        # two signals at once may arrive as one
+        assert "interrupted\n" in iter(process.stdout.readline, "")
         process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert err == ""

@@ -22,7 +22,8 @@ class Request(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An answer that stands in for the right one: to requests whose method and path contain `where`.
+    """An answer that stands in for the right one: to requests whose method and path contain
+    `where`.
 
     With `late` the request is carried out first, as when an answer is lost on its way back.
     """
@@ -49,7 +50,9 @@ class HubDouble:
         self.lock = threading.RLock()
         self.reset()
         self._server = _Server(("127.0.0.1", 0), handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
 
     def reset(self) -> None:
         """Become an empty Hub with every switch off; answers that are waiting are sent."""
@@ -74,7 +77,9 @@ class HubDouble:
         self.failures: list[Failure] = []
         """Served before anything else, each once."""
         self.uploads_left: int | None = None
-        """How many more objects LFS takes before every upload is cut in its middle; `None` for all."""
+        """How many more objects LFS takes before every upload is cut in its middle; `None` for
+        all.
+        """
         self.part_bytes: int | None = None
         """Have larger objects uploaded in parts of this size."""
         self.before_commit: Callable[[], object] | None = None
@@ -101,9 +106,16 @@ class HubDouble:
         return f"http://127.0.0.1:{self.port}"
 
     def add_dataset(
-        self, name: str, files: Mapping[str, bytes], commit: str | None = None, *, private: bool = False
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        commit: str | None = None,
+        *,
+        private: bool = False,
     ) -> str:
-        """Add a commit with these files, and these alone, to a repository, which is made if need be; `main` points to it."""
+        """Add a commit with these files, and these alone, to a repository, which is made if need
+        be; `main` points to it.
+        """
         dataset = self.datasets.setdefault(name, Dataset(private=private))
         return dataset.add(name, files, commit, "main")
 

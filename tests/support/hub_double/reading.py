@@ -75,7 +75,9 @@ class Handler(Writing, BaseHTTPRequestHandler):
         except HubError as error:
             body = json.dumps({"error": str(error)}).encode()
             self.body()
-            self.send(error.status, body, {"X-Error-Code": error.code, "X-Error-Message": str(error)})
+            self.send(
+                error.status, body, {"X-Error-Code": error.code, "X-Error-Message": str(error)}
+            )
 
     def _route(self, path: str, query: dict[str, str]) -> None:
         for methods, pattern, answer in (*READING, *Writing.ROUTES):
@@ -88,7 +90,9 @@ class Handler(Writing, BaseHTTPRequestHandler):
         if self.token is None:
             raise HubError(401, "", "Invalid username or password.")
         token = {"accessToken": {"role": "write"}}
-        self.json({"type": "user", "name": "somebody", "fullname": "Somebody", "orgs": [], "auth": token})
+        self.json(
+            {"type": "user", "name": "somebody", "fullname": "Somebody", "orgs": [], "auth": token}
+        )
 
     def _harnesses(self, *, query: dict[str, str]) -> None:
         self.json({"standardEnvVars": [], "harnesses": {}})
@@ -105,7 +109,9 @@ class Handler(Writing, BaseHTTPRequestHandler):
         start = int(query.get("cursor", "0"))
         headers = {}
         if start + TREE_PAGE < len(items):
-            again = "&".join(f"{key}={quote(value)}" for key, value in query.items() if key != "cursor")
+            again = "&".join(
+                f"{key}={quote(value)}" for key, value in query.items() if key != "cursor"
+            )
             address = f"{self.hub.url}{urlsplit(self.path).path}?{again}&cursor={start + TREE_PAGE}"
             headers["Link"] = f'<{address}>; rel="next"'
         self.json(items[start : start + TREE_PAGE], headers)
@@ -126,11 +132,16 @@ class Handler(Writing, BaseHTTPRequestHandler):
                 for ref, at in dataset.refs.items()
                 if ref not in requests
             ],
-            "tags": [{"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": at} for tag, at in dataset.tags.items()],
+            "tags": [
+                {"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": at}
+                for tag, at in dataset.tags.items()
+            ],
             "converts": [],
         }
         if query.get("include_prs"):
-            found["pullRequests"] = [{"name": ref, "ref": ref, "targetCommit": at} for ref, at in requests.items()]
+            found["pullRequests"] = [
+                {"name": ref, "ref": ref, "targetCommit": at} for ref, at in requests.items()
+            ]
         self.json(found)
 
     def _resolve(self, name: str, revision: str, path: str, *, query: dict[str, str]) -> None:
@@ -143,7 +154,16 @@ class Handler(Writing, BaseHTTPRequestHandler):
         linked = {"X-Linked-Etag": f'"{sha256(data)}"', "X-Linked-Size": str(len(data))}
         if self.hub.redirect:
             elsewhere = f"http://localhost:{self.hub.port}/objects/{sha256(data)}"
-            self.send(302, b"", {**headers, **linked, "Location": elsewhere, "ETag": f'"{git_blob(pointer(data))}"'})
+            self.send(
+                302,
+                b"",
+                {
+                    **headers,
+                    **linked,
+                    "Location": elsewhere,
+                    "ETag": f'"{git_blob(pointer(data))}"',
+                },
+            )
         else:
             self._file(path, data, {**headers, **linked, "ETag": f'"{sha256(data)}"'})
 
@@ -167,7 +187,11 @@ class Handler(Writing, BaseHTTPRequestHandler):
             self.send(416, b"", {**headers, "Content-Range": f"bytes */{len(data)}"})
             return
         self._count(path, stop - start)
-        self.send(206, data[start:stop], {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"})
+        self.send(
+            206,
+            data[start:stop],
+            {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"},
+        )
 
     def _count(self, path: str, size: int) -> None:
         if self.command == "GET":
@@ -176,7 +200,9 @@ class Handler(Writing, BaseHTTPRequestHandler):
 
     def json(self, value: Any, headers: Mapping[str, str] = {}, status: int = 200) -> None:
         """Answer with a JSON value."""
-        self.send(status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
+        self.send(
+            status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers}
+        )
 
     def send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Answer."""

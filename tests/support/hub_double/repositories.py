@@ -38,7 +38,9 @@ class Dataset:
     def add(self, name: str, files: Mapping[str, bytes], commit: str | None, ref: str) -> str:
         """Add a commit with these files, and these alone, and point a name to it."""
         if commit is None:
-            account = json.dumps([name, len(self.commits), {path: sha256(data) for path, data in files.items()}])
+            account = json.dumps(
+                [name, len(self.commits), {path: sha256(data) for path, data in files.items()}]
+            )
             commit = hashlib.sha1(account.encode(), usedforsecurity=False).hexdigest()
         self.commits[commit] = dict(files)
         self.refs[ref] = commit
@@ -46,7 +48,9 @@ class Dataset:
 
 
 def is_lfs(path: str) -> bool:
-    """Whether the Hub would keep the file in LFS: by its name, as `.gitattributes` says for Parquet, or as it is binary."""
+    """Whether the Hub would keep the file in LFS: by its name, as `.gitattributes` says for
+    Parquet, or as it is binary.
+    """
     return path.endswith((".parquet", ".npz", ".zst", ".votes", ".details", ".png"))
 
 
@@ -60,7 +64,7 @@ def sha256(data: bytes) -> str:
 
 def pointer(data: bytes) -> bytes:
     """The small file that git holds in place of one in LFS."""
-    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data)}\nsize {len(data)}\n".encode()
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data)}\nsize {len(data)}\n".encode()  # noqa: E501
 
 
 def info_of(name: str, dataset: Dataset, commit: str, *, blobs: bool) -> dict[str, Any]:
@@ -77,7 +81,10 @@ def info_of(name: str, dataset: Dataset, commit: str, *, blobs: bool) -> dict[st
         "tags": [],
         "downloads": 0,
         "likes": 0,
-        "siblings": [_sibling(path, data, blobs=blobs) for path, data in sorted(dataset.commits[commit].items())],
+        "siblings": [
+            _sibling(path, data, blobs=blobs)
+            for path, data in sorted(dataset.commits[commit].items())
+        ],
     }
 
 
@@ -86,13 +93,23 @@ def _sibling(path: str, data: bytes, *, blobs: bool) -> dict[str, Any]:
     if blobs:
         sibling |= {"size": len(data), "blobId": git_blob(pointer(data) if is_lfs(path) else data)}
         if is_lfs(path):
-            sibling["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": len(pointer(data))}
+            sibling["lfs"] = {
+                "sha256": sha256(data),
+                "size": len(data),
+                "pointerSize": len(pointer(data)),
+            }
     return sibling
 
 
-def tree_of(files: Mapping[str, bytes], folder: str, *, recursive: bool) -> Iterator[dict[str, Any]]:
+def tree_of(
+    files: Mapping[str, bytes], folder: str, *, recursive: bool
+) -> Iterator[dict[str, Any]]:
     prefix = f"{folder}/" if folder else ""
-    inside = {path.removeprefix(prefix): data for path, data in sorted(files.items()) if path.startswith(prefix)}
+    inside = {
+        path.removeprefix(prefix): data
+        for path, data in sorted(files.items())
+        if path.startswith(prefix)
+    }
     if folder and not inside:
         raise HubError(404, "EntryNotFound", f"{folder} does not exist")
     folders = sorted({path[: cut.start()] for path in inside for cut in re.finditer("/", path)})

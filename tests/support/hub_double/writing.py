@@ -109,8 +109,14 @@ class Writing:
         asked = json.loads(self.body())
         assert asked["operation"] == "upload"
         parts = self.hub.part_bytes is not None and "multipart" in asked["transfers"]
-        objects = [self._lfs_object(name, each["oid"], each["size"], parts=parts) for each in asked["objects"]]
-        self.json({"transfer": "multipart" if parts else "basic", "objects": objects}, {"Content-Type": LFS})
+        objects = [
+            self._lfs_object(name, each["oid"], each["size"], parts=parts)
+            for each in asked["objects"]
+        ]
+        self.json(
+            {"transfer": "multipart" if parts else "basic", "objects": objects},
+            {"Content-Type": LFS},
+        )
 
     def _lfs_object(self, name: str, oid: str, size: int, *, parts: bool) -> dict[str, Any]:
         if oid in self.hub.objects:
@@ -119,8 +125,13 @@ class Writing:
         upload: dict[str, Any] = {"href": store}
         if parts and self.hub.part_bytes is not None:
             count = -(-size // self.hub.part_bytes)
-            upload = {"href": f"{store}/complete", "header": {"chunk_size": str(self.hub.part_bytes)}}
-            upload["header"] |= {f"{number:05d}": f"{store}/{number}" for number in range(1, count + 1)}
+            upload = {
+                "href": f"{store}/complete",
+                "header": {"chunk_size": str(self.hub.part_bytes)},
+            }
+            upload["header"] |= {
+                f"{number:05d}": f"{store}/{number}" for number in range(1, count + 1)
+            }
         verify = {"href": f"{self.hub.url}/datasets/{name}.git/info/lfs/verify"}
         return {"oid": oid, "size": size, "actions": {"upload": upload, "verify": verify}}
 
@@ -163,13 +174,19 @@ class Writing:
         with self.hub.lock:
             head = dataset.commit_of(revision)
             if header.get("parentCommit", head) != head:
-                raise HubError(412, "", "A commit has happened since. Please refresh and try again.")
+                raise HubError(
+                    412, "", "A commit has happened since. Please refresh and try again."
+                )
             files = self._changed(dict(dataset.commits[head]), lines[1:])
             number = sum(ref.startswith(PULL_REQUEST) for ref in dataset.refs) + 1
             ref = f"{PULL_REQUEST}{number}" if query.get("create_pr") else revision
             commit = dataset.add(name, files, None, ref)
         url = f"{self.hub.url}/datasets/{name}"
-        made: dict[str, Any] = {"success": True, "commitOid": commit, "commitUrl": f"{url}/commit/{commit}"}
+        made: dict[str, Any] = {
+            "success": True,
+            "commitOid": commit,
+            "commitUrl": f"{url}/commit/{commit}",
+        }
         if query.get("create_pr"):
             made |= {"pullRequestUrl": f"{url}/discussions/{number}", "pullRequestNum": number}
         self.json(made)
@@ -196,7 +213,11 @@ class Writing:
 
 
 def _upload_mode(path: str, held: bytes | None) -> dict[str, Any]:
-    mode: dict[str, Any] = {"path": path, "uploadMode": "lfs" if is_lfs(path) else "regular", "shouldIgnore": False}
+    mode: dict[str, Any] = {
+        "path": path,
+        "uploadMode": "lfs" if is_lfs(path) else "regular",
+        "shouldIgnore": False,
+    }
     if held is not None:
         mode["oid"] = sha256(held) if is_lfs(path) else git_blob(held)
     return mode
