@@ -17,7 +17,7 @@ from places import ROOT
 import feval.estimators
 
 SOURCE = re.compile(
-    r"arXiv|arxiv|doi:|https://|[Ee]qs?\. ?\(?\d|Theorem|Prop\.|[Ff]eval's own|Figure"
+    r"arXiv|arxiv|doi:|https://|[Ee]qs?\. ?\(?\d|Theorem|Prop\.|[Ff]eval's\s+own|Figure"
     r" \d|\(\d{4}\b|\d{4}, (chapter|section)s? \d"
     r"|Compute-efficient evaluation of\s+LLM\s+voting\s+accuracy|\bCEV\b"
 )
