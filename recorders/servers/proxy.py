@@ -29,6 +29,9 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+# First, since it says how to install Starlette.
+from feval.serving.web import METHODS, Limits, response  # isort: skip
+
 import httpx2
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -41,7 +44,6 @@ from feval.publish.secrets import refuse_key_fields
 from feval.serving.server import Server
 
 # isort: skip  # first: it says how to install Starlette
-from feval.serving.web import METHODS, Limits, response
 from feval.serving.wire.errors import RequestError, ServingError, UnknownError
 from feval.serving.wire.replies import completion_reply, usage
 from feval.serving.wire.requests import conversation
