@@ -68,7 +68,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.serving.runs.ledger": {"fcntl"},
     "feval.serving.server": {"resource"},
     "recorders.backends.openai_compatible": {"openai"},
-    "recorders.backends.torch_libraries": {"torch", "transformers"},
+    "recorders.backends.local": {"torch", "transformers"},
 }
 """Module -> what it imports inside functions: optional packages, and heavy ones that most commands
 do without.

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import UnknownNameError
-from recorders.tiny.model import read_arrays, weights_file
-from recorders.tiny.shapes import FAMILY, Shape
+from recorders.tiny.model import FAMILY, Shape, read_arrays, weights_file
 from recorders.tiny.tokenizer import END, PAD, SPECIAL, UNKNOWN, tokenizer
 
 _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"

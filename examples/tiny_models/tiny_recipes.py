@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import cos, pi
 
-from recorders.tiny.shapes import FAMILY, Shape
+from recorders.tiny.model import FAMILY, Shape
 
 _WARM_UP = 200
 _LAST_RATE = 0.05  # of the highest

@@ -21,8 +21,8 @@ import torch
 from tiny_recipes import RECIPES, Recipe
 from torch.nn import functional
 
+from recorders.tiny.model import Shape
 from recorders.tiny.problems import Problem, training_problems
-from recorders.tiny.shapes import Shape
 from recorders.tiny.tokenizer import PAD, tokenizer
 
 Weights = dict[str, torch.Tensor]

@@ -23,8 +23,8 @@ from feval.hub.addresses import is_address
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.report.text import duration
 from recorders.asking.budget import dollars
+from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits
-from recorders.asking.progress import Progress, RunBar
 from recorders.backends.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -266,7 +266,7 @@ def proxy(
     refuse_secrets(stored, known_secrets(api_key_env))
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
-    servers.proxied.check_place(record)
+    servers.proxy.check_place(record)
     folder = journal_folder(record)
     if seal and not (folder / JOURNAL).exists():
         raise StorageError(
@@ -294,7 +294,7 @@ def proxy(
                 logging.getLogger("feval.serving").setLevel(logging.ERROR)
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
-        sealed = servers.proxied.seal_proxied(
+        sealed = servers.proxy.seal_proxied(
             journal,
             record,
             dataset=dataset,

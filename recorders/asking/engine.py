@@ -7,21 +7,29 @@
 A reply is acknowledged once its lines are on the disk. Many replies share one sync: while the disk
 is busy, replies collect, and the next commit writes them all. Whatever stops a run (the user, a
 cost limit, a fatal error, a full disk) leaves a journal from which the next run continues.
+
+What asks a process to end gives it some time, so SIGTERM and SIGHUP wait for replies in flight as
+Ctrl-C does, but not as long as they take.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Generic
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+from feval.executors.progress import ProgressBar
 from feval.report.text import duration
-from recorders.asking.assignment import Assignment, Batch, Reply, TokenEstimate
-from recorders.asking.control import Control
+from recorders.asking.budget import Budget
 from recorders.asking.pace import Clock, Limits, LoopClock, Pace, backoff
-from recorders.asking.progress import Outcome, Progress, Speedometer
 from recorders.errors import (
     LONGEST_WAIT_S,
     BackendError,
@@ -35,6 +43,355 @@ from recorders.errors import (
     Transient,
     Unreachable,
 )
+from recorders.journal.appendlog import AppendLog
+
+Batch = TypeVar("Batch")
+"""What goes into one request."""
+
+Reply = TypeVar("Reply")
+"""What comes back."""
+
+
+class TokenEstimate(NamedTuple):
+    """Tokens that a request should take: of its prompt, of the reply as expected, and of the
+    longest reply possible.
+    """
+
+    prompt: float
+    output: float
+    longest_output: float
+
+
+class Assignment(ABC, Generic[Batch, Reply]):
+    """What the engine asks for, batch by batch: how to send a batch, journal its reply and count
+    its cost.
+
+    The engine calls all methods in its event loop; only `journal.commit` runs in another thread.
+    `has_replies` says that an earlier run was answered, so that a refusal is not likely to be our
+    own mistake; `concurrency` and `timeout_s` may be narrower than the limits.
+    """
+
+    ACTIVITY: ClassVar[str]
+    """What is done, such as "Recording", for messages."""
+    DONE: ClassVar[str]
+    """What has happened to finished items, such as "recorded", for messages."""
+    unit: str = "CoTs"
+    """What is counted, for messages."""
+
+    journal: AppendLog[Any, Any]
+    budget: Budget
+    total: int
+    has_replies: bool
+    concurrency: int | None = None
+    timeout_s: float | None = None
+    warning: str | None = None
+
+    @property
+    @abstractmethod
+    def done(self) -> int:
+        """How many of the wanted items need no more asking."""
+
+    @abstractmethod
+    def next_batch(self) -> Batch | None:
+        """Take the next batch out of the queue; `None` if it is empty."""
+
+    @abstractmethod
+    def put_back(self, batch: Batch) -> None:
+        """Return a batch that was not sent to the front of the queue."""
+
+    @abstractmethod
+    def label(self, batch: Batch) -> str:
+        """Return text that tells batches apart."""
+
+    @abstractmethod
+    def estimate(self, batch: Batch) -> TokenEstimate:
+        """Return the tokens that a batch should take."""
+
+    @abstractmethod
+    async def send(self, batch: Batch) -> Reply:
+        """Send a batch once; a `BackendError` says why it brought no reply."""
+
+    @abstractmethod
+    def pay(self, batch: Batch, reply: Reply) -> float:
+        """Charge the budget for a reply, and return the tokens it took."""
+
+    @abstractmethod
+    def accept(self, batch: Batch, reply: Reply) -> None:
+        """Hand a reply to the journal; put what is still missing of the batch back into the
+        queue.
+        """
+
+    @abstractmethod
+    def refuse(self, batch: Batch, error: Refused) -> None:
+        """Journal that a batch was refused."""
+
+    def withdraw(self, batch: Batch) -> None:
+        """Move into a refused batch what is queued of the same request, which would be refused
+        alike.
+        """
+
+    def before_commit(self) -> None:
+        """Hand to the journal what else the next commit should write."""
+
+    def notes(self) -> list[str]:
+        """Return what was unusual, in sentences."""
+        return []
+
+
+_RATE_WINDOW_S = 30.0
+_PROGRESS_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is. The unit of counts is what the run asks for: CoTs, scores or comparisons.
+
+    Attributes:
+        done: in the journal.
+        total: wanted.
+        new: acknowledged in this run.
+        in_flight: requests sent and not answered.
+        concurrency: most requests in flight at present.
+        per_second: rate over the last half minute; 0 before the first.
+        usd: paid so far, earlier runs included; `None` without a price.
+        waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
+        stopping: whether nothing more is sent, and replies in flight are awaited.
+        trouble: why the last request failed, if none was answered since; it is sent again.
+        warning: what the replies so far show to be wrong with the settings.
+    """
+
+    done: int
+    total: int
+    new: int
+    in_flight: int
+    concurrency: int
+    per_second: float
+    usd: float | None
+    waiting_s: float
+    stopping: bool = False
+    trouble: str | None = None
+    warning: str | None = None
+
+
+class RunBar:
+    """Shows in a bar where a run is: counts, rate, dollars and waiting beside the words that it
+    has.
+    """
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar, self._label = bar, bar.label
+
+    def __call__(self, state: Progress) -> None:
+        """Show a state."""
+        usd = "" if state.usd is None else f", ${state.usd:,.4f}"
+        waiting = (
+            f", the server asks to wait {duration(round(state.waiting_s))}"
+            if state.waiting_s
+            else ""
+        )
+        line = f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
+        self._bar.describe(f"{self._label}: {line}")
+        self._bar(state.done, state.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, with an `error` if before everything was there. `done` and `usd` include
+    earlier runs.
+    """
+
+    done: int
+    total: int
+    new: int
+    requests: int
+    usd: float | None
+    notes: tuple[str, ...]
+    error: RecorderError | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the journal holds everything."""
+        return self.error is None
+
+
+@dataclass(slots=True)
+class Speedometer:
+    """Acknowledged items per second over the last half minute, and when progress is due again."""
+
+    clock: Clock
+    marks: deque[tuple[float, int]] = field(default_factory=deque)
+    shown_at: float = float("-inf")
+
+    def mark(self, new: int) -> None:
+        """Note how many items are new by now."""
+        now = self.clock.now()
+        self.marks.append((now, new))
+        while len(self.marks) > 2 and now - self.marks[0][0] > _RATE_WINDOW_S:
+            self.marks.popleft()
+
+    def per_second(self) -> float:
+        """Return the rate; 0 before the second mark."""
+        if len(self.marks) < 2:
+            return 0.0
+        (start, before), (end, after) = self.marks[0], self.marks[-1]
+        return (after - before) / (end - start) if end > start else 0.0
+
+    def due(self) -> bool:
+        """Return whether progress should be shown now: at most ten times a second."""
+        now = self.clock.now()
+        if now - self.shown_at < _PROGRESS_EVERY_S:
+            return False
+        self.shown_at = now
+        return True
+
+
+GRACE_S = 30.0
+"""How long SIGTERM and SIGHUP wait for replies in flight."""
+
+
+class _Stoppable(Protocol):
+    def obey(self, wish: int) -> None: ...
+
+
+class Control:
+    """The two ways to stop a run from outside, at any time; from other threads only by
+    `interrupt_from_elsewhere`.
+    """
+
+    def __init__(self) -> None:
+        self._run: _Stoppable | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wish = 0
+        self.signal = signal.SIGINT
+
+    def finish(self) -> None:
+        """Send nothing more; wait for replies in flight."""
+        self._set(1)
+
+    def now(self) -> None:
+        """Send nothing more and wait for nothing; what has arrived is still written."""
+        self._set(2)
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        """`finish` at the first call, `now` at the second; unless it was Ctrl-C, `now` also if
+        replies take too long.
+        """
+        self.signal = number
+        self._set(self._wish + 1)
+        if number != signal.SIGINT and self._loop is not None:
+            self._loop.call_later(GRACE_S, self.now)
+
+    def interrupt_from_elsewhere(self, number: signal.Signals = signal.SIGINT) -> None:
+        """`interrupt`, from another thread or a signal handler."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.interrupt, number)
+
+    def attach(self, run: _Stoppable) -> None:
+        """Say which run to stop; called by the run, in its loop."""
+        self._run, self._loop = run, asyncio.get_running_loop()
+        run.obey(self._wish)
+
+    def _set(self, wish: int) -> None:
+        self._wish = max(self._wish, min(wish, 2))
+        if self._run is not None:
+            self._run.obey(self._wish)
+
+
+def run(
+    asking: Coroutine[Any, Any, Outcome],
+    control: Control,
+    close: Callable[[], Awaitable[None]],
+    *,
+    blocks: bool = False,
+) -> Outcome:
+    """Run to the end, or until something stops it, and close what was asked.
+
+    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30
+    seconds at most, a second one for nothing. Where a request `blocks` the event loop, as a user's
+    own function does, the second raises KeyboardInterrupt in it.
+    """
+
+    async def whole() -> Outcome:
+        try:
+            with _interruptible(control, blocks=blocks):
+                return await asking
+        finally:
+            await close()
+
+    try:
+        outcome = _in_a_loop(whole(), control)
+    except InterruptedByUser as error:
+        error.exit_code = 128 + control.signal
+        raise
+    if isinstance(outcome.error, InterruptedByUser):
+        outcome.error.exit_code = 128 + control.signal
+    return outcome
+
+
+def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
+    """Run a coroutine to its end, in a thread of its own if a loop is running already, as in
+    notebooks.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, "recorder") as thread:
+        result = thread.submit(asyncio.run, work)
+        while True:
+            try:
+                return result.result()
+            except KeyboardInterrupt:
+                control.interrupt_from_elsewhere()
+
+
+@contextmanager
+def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
+    """Handle signals where they can be handled: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
+    handler = _Interrupt(control)
+    for number in handled:
+        if blocks:
+            signal.signal(number, handler)
+        else:
+            loop.add_signal_handler(number, control.interrupt, number)
+    try:
+        yield
+    finally:
+        handler.close()
+        for number in handled:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
+
+
+class _Interrupt:
+    """A signal handler that works while the event loop is blocked."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._again: threading.Timer | None = None
+
+    def __call__(self, number: int, _frame: object) -> None:
+        if self._again is not None:
+            raise KeyboardInterrupt(number)
+        self._again = threading.Timer(GRACE_S, os.kill, (os.getpid(), number))
+        self._again.daemon = True
+        if number != signal.SIGINT:
+            self._again.start()
+        self._control.interrupt_from_elsewhere(signal.Signals(number))
+
+    def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+
 
 _REFUSALS_UNTIL_HOPELESS = 8
 _FAILURES_UNTIL_HOPELESS = 3

@@ -21,12 +21,9 @@ from feval.cards.billing import Price, usd
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
-from recorders.asking.assignment import TokenEstimate
 from recorders.asking.budget import Budget, CostEstimate, ProbeEstimate
-from recorders.asking.control import Control
-from recorders.asking.engine import ask
+from recorders.asking.engine import Control, Outcome, Progress, TokenEstimate, ask
 from recorders.asking.pace import Limits
-from recorders.asking.progress import Outcome, Progress
 from recorders.asking.samples import JournalledReplies, SamplePlan
 from recorders.errors import Refused
 from recorders.journal.journal import Journal, utc_now

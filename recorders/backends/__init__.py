@@ -2,8 +2,8 @@
 
 - `openai_compatible`: any endpoint with OpenAI's chat completions, through the official client
   (extra `record`).
-- `transformers_local`: a Hugging Face model in this process (extra `coupled`).
-- `tiny`: the models that come with feval (needs nothing).
+- `local`: a Hugging Face model in this process (extra `coupled`), and the models that come with
+  feval (need nothing).
 
 None of them retries, waits or writes: they ask once, check the reply, and raise one of four errors
 (`RateLimited`, `Transient`, `Refused`, `Fatal`). What is merely worth knowing (a server that

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
-from recorders.backends.endpoint import Endpoint
-from recorders.backends.faults import Answer, of_answer, of_error_in_reply
+from recorders.backends.endpoint import Answer, Endpoint, of_answer, of_error_in_reply
 from recorders.errors import BackendError, Fatal, Refused, Transient, Unreachable
 from recorders.request import Completion, Request, ignore_note
 
@@ -172,7 +171,7 @@ class OpenAICompatible:
                 " question's text"
             )
         # Raised here and not above, where Python would chain the client's error to it: see
-        # `faults`.
+        # `endpoint`.
         raise failure
 
     def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:

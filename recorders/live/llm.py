@@ -20,7 +20,7 @@ from recorders.live.loop import Loop
 from recorders.live.meter import MeteredLiveLLM, Terms
 from recorders.live.tape import Tape
 from recorders.request import Backend, Decoding, Message
-from recorders.scoring.scorer import Scorer
+from recorders.scoring.scores import Scorer
 from recorders.work.settings import default_cue, default_decoding, default_prices, tree_of
 
 

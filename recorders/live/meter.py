@@ -38,8 +38,8 @@ from recorders.live.tape import Tape
 from recorders.live.traces import Growth, LiveTrace, Reply
 from recorders.live.turns import Asked, Conversations
 from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request
-from recorders.scoring.scorer import Scorer
-from recorders.work.probe_rows import confidence_of
+from recorders.scoring.scores import Scorer
+from recorders.work.seal import confidence_of
 
 _T = TypeVar("_T")
 

@@ -19,8 +19,7 @@ from feval.recording.steps import path_texts
 from feval.replay.nodes import PathNode, require_expandable
 from recorders.asking.trees import Place, Tree, child_seed, root
 from recorders.request import Completion, Request
-from recorders.scoring.score_journal import Score
-from recorders.scoring.scorer import Item, Scorer
+from recorders.scoring.scores import Item, Score, Scorer
 
 
 class LiveNode(PathNode):

@@ -22,7 +22,7 @@ from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageErro
 from feval.executors.progress import reports
 from feval.recording import Question, RecordingWriter
 from feval.recording.verify import Steps
-from recorders.asking.turns import Played
+from recorders.asking.trees import Played
 from recorders.errors import RecorderError
 from recorders.journal.journal import Journal, journal_folder, never_empty, utc_now
 from recorders.live.llm import LiveLLM, live

@@ -22,8 +22,7 @@ from feval.errors import UsageError
 from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
 from recorders.errors import InterruptedByUser, RecorderError
-from recorders.scoring.score_journal import Score
-from recorders.scoring.scorer import Item, read_score
+from recorders.scoring.scores import Item, Score, read_score
 
 _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
 

@@ -30,10 +30,8 @@ from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_rec
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
-from recorders.scoring.score_journal import CoTKey, Replies, Score, ScoreJournal
-from recorders.scoring.scorer import Item, Scorer
-from recorders.scoring.scoring import score_rows
+from recorders.scoring.scores import CoTKey, Item, Replies, Score, ScoreJournal, Scorer
+from recorders.scoring.scoring import ScoringTask, check_named, finish, is_written, score_rows
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
 """Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the

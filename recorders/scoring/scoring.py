@@ -10,20 +10,354 @@ removed when the new recording has been verified.
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
-from feval.errors import NotRecordedError, StorageError, UsageError
-from feval.recording import Recording, ScoreRows, add_scores, open_recording
+from feval.cards.billing import Price, usd
+from feval.cards.prices import price_list
+from feval.cards.tokens import count_words
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    NotRecordedError,
+    StorageError,
+    UsageError,
+)
+from feval.executors.progress import reports
+from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
 from feval.recording.steps import conversation, path_texts
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
-from recorders.scoring.score_journal import REFUSED, CoTKey, Replies, Score, ScoreJournal
-from recorders.scoring.scorer import Item, Scorer
+from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
+from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
+from recorders.asking.pace import Limits
+from recorders.errors import InterruptedByUser, Refused
+from recorders.journal.journal import journal_folder
+from recorders.scoring.scorers import LOCAL
+from recorders.scoring.scores import REFUSED, CoTKey, Item, Replies, Score, ScoreJournal, Scorer
+
+Result = TypeVar("Result")
+ScoreBatch = list[tuple[CoTKey, Item]]
+
+
+class ScoringTask(ABC, Generic[Result]):
+    """What a scorer is asked about a recording; `unit` names it in messages."""
+
+    unit: ClassVar[str] = "CoTs"
+    source: Recording
+    scorer: Scorer
+    retry_refused: bool
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a journal to be continued."""
+        info = self.scorer.info
+        about = {"recording": self.source.hash, "scorer": info.name, "kind": info.kind}
+        return about | {"parameters": dict(info.parameters), **self.asked()}
+
+    @abstractmethod
+    def asked(self) -> dict[str, Any]:
+        """Return what of the recording the scorer is shown, and in which way."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Number of everything that is asked about, items without text included."""
+
+    @property
+    @abstractmethod
+    def may_seal_unasked(self) -> bool:
+        """Whether there may be something to seal though nothing was asked."""
+
+    @abstractmethod
+    def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
+        """Yield everything that is asked about, question by question; `None` where there is nothing
+        to ask.
+        """
+
+    @abstractmethod
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
+        """Make the derived recording, unless it is there, from a journal with all scores, `new` of
+        them from this run.
+        """
+
+    def batches(
+        self,
+        journal: ScoreJournal | None = None,
+        without_text: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[ScoreBatch]:
+        """Yield what a journal lacks, some CoTs of one question at a time.
+
+        `without_text` is called with how many items of each question have no text.
+        """
+        again = (
+            frozenset(journal.refused)
+            if journal is not None and self.retry_refused
+            else frozenset()
+        )
+        for question in self.items():
+            without_text(sum(item is None for _, item in question))
+            items = [
+                (key, item)
+                for key, item in question
+                if item is not None and (journal is None or key not in journal or key in again)
+            ]
+            for start in range(0, len(items), self.scorer.batch):
+                yield items[start : start + self.scorer.batch]
+
+
+class _MissingScores(Assignment[ScoreBatch, list[Score]]):
+    """The scores of a task that a journal lacks."""
+
+    ACTIVITY, DONE = "Scoring", "scored"
+
+    journal: ScoreJournal
+
+    def __init__(
+        self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits
+    ) -> None:
+        self.journal, self.budget, self._scorer = journal, budget, task.scorer
+        self.total, self.unit = task.total, task.unit
+        self.has_replies = len(journal) > 0
+        self.concurrency = task.scorer.concurrency
+        # What runs on this machine takes as long as it takes.
+        self.timeout_s = None if task.scorer.info.kind in LOCAL else limits.timeout_s
+        self.without_text = 0
+        self._returned: deque[ScoreBatch] = deque()
+        self._batches = task.batches(journal, self._count_without_text)
+        budget.pay(journal.prompt_tokens, journal.output_tokens)
+        if budget.is_limited and journal.without_usage:
+            for question in task.items():
+                self._pay_longest(
+                    item
+                    for key, item in question
+                    if item is not None and key in journal.without_usage
+                )
+
+    @property
+    def done(self) -> int:
+        return len(self.journal) + self.without_text
+
+    def next_batch(self) -> ScoreBatch | None:
+        return self._returned.popleft() if self._returned else next(self._batches, None)
+
+    def put_back(self, batch: ScoreBatch) -> None:
+        self._returned.appendleft(batch)
+
+    def label(self, batch: ScoreBatch) -> str:
+        return repr(batch[0][0])
+
+    def estimate(self, batch: ScoreBatch) -> TokenEstimate:
+        cost = self._scorer.request_cost
+        longest = 0 if cost is None else cost.max_tokens * len(batch)
+        return TokenEstimate(sum(self._prompt_tokens(item) for _, item in batch), longest, longest)
+
+    async def send(self, batch: ScoreBatch) -> list[Score]:
+        return await self._scorer.score([item for _, item in batch])
+
+    def pay(self, batch: ScoreBatch, reply: list[Score]) -> float:
+        tokens = 0.0
+        for (_, item), score in zip(batch, reply, strict=True):
+            if score.prompt_tokens is None or score.output_tokens is None:
+                self._pay_longest([item] if score.problem != "refused" else [])
+                continue
+            tokens += score.prompt_tokens + score.output_tokens
+            self.budget.pay(score.prompt_tokens, score.output_tokens)
+            if self._scorer.request_cost is not None:
+                self.budget.learn(len(self._scorer.request_cost.text(item)), score.prompt_tokens)
+        return tokens
+
+    def accept(self, batch: ScoreBatch, reply: list[Score]) -> None:
+        self.journal.add([(key, score) for (key, _), score in zip(batch, reply, strict=True)])
+
+    def refuse(self, batch: ScoreBatch, error: Refused) -> None:
+        self.journal.add(
+            [(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch]
+        )
+
+    def _count_without_text(self, number: int) -> None:
+        self.without_text += number
+
+    def _prompt_tokens(self, item: Item) -> float:
+        cost = self._scorer.request_cost
+        return 0.0 if cost is None else self.budget.prompt_tokens(len(cost.text(item)))
+
+    def _pay_longest(self, items: Iterator[Item] | Sequence[Item]) -> None:
+        """Charge for replies without token counts as if they were as long as possible."""
+        cost = self._scorer.request_cost
+        if cost is not None:
+            for item in items:
+                self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
+
+
+@reports("scoring", RunBar)
+def run_scoring(
+    task: ScoringTask[Result],
+    out: str | Path,
+    *,
+    limits: Limits | None = None,
+    prices: str = "none",
+    cost_limit_usd: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Ask for every score that is missing, and write all scores into a derived recording.
+
+    In the main thread, the first Ctrl-C, SIGTERM or SIGHUP waits for replies in flight, the second
+    for nothing. The journal is beside `out`: if the run ends early, it keeps what was scored, and
+    the same call continues. Nothing is sent that could pass `cost_limit_usd`, which covers earlier
+    runs, if every reply in flight were as long as allowed.
+    """
+    out = Path(out)
+    if is_written(out):
+        return _written_before(task, out)
+    # Scores may cost money, and a damaged recording cannot be sealed again with them.
+    if problems := verify_recording(task.source.path).problems:
+        raise DamagedRecordingError(
+            f"{task.source.path} does not verify: {problems[0]} Nothing was scored. `feval verify`"
+            " lists all problems."
+        )
+    scorer, limits, control = task.scorer, limits or Limits(), Control()
+    price = _price(scorer, prices)
+    check_cost_limit(cost_limit_usd, price, f"the scorer {scorer.info.name!r}", prices)
+    with ScoreJournal.open(journal_folder(out), task.identity) as journal:
+        scores = _MissingScores(task, journal, Budget(price, cost_limit_usd), limits)
+        asking = ask(scores, limits=limits, progress=progress, control=control)
+        try:
+            outcome = run(asking, control, scorer.aclose, blocks=scorer.info.kind == "python")
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            raise InterruptedByUser(
+                f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are"
+                f" scored, in {journal.folder}, and the same command continues from there.",
+                128 + control.signal,
+            ) from error
+        if outcome.error is not None:
+            raise outcome.error
+        if not len(journal) and not task.may_seal_unasked:
+            journal.remove()
+            raise NotRecordedError(
+                f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were"
+                " named, and a scorer reads texts. Import or record it with its texts."
+            )
+        return task.seal(journal, out, outcome.new, scores.without_text)
+
+
+def is_written(out: Path) -> bool:
+    """Return whether something is at `out`."""
+    return out.exists() and not (out.is_dir() and not any(out.iterdir()))
+
+
+def _written_before(task: ScoringTask[Result], out: Path) -> Result:
+    """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse
+    any other `out`.
+    """
+    if (journal_folder(out) / ScoreJournal.NAME).exists() and _is_made_from(out, task):
+        with ScoreJournal.open(journal_folder(out), task.identity) as journal:
+            without_text = 0
+            for key, item in chain.from_iterable(task.items()):
+                without_text += item is None
+                if item is not None and key not in journal:
+                    break
+            else:
+                return task.seal(journal, out, 0, without_text)
+    raise StorageError(
+        f"{out} exists already; a recording is never overwritten. Name another folder."
+    )
+
+
+def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
+    try:
+        made = open_recording(out).manifest.raw
+    except FevalError:
+        return False
+    parents = [parent.get("hash") for parent in made.get("parents", ())]
+    return (
+        parents == [task.source.hash]
+        and made.get("operation", {}).get("scorer") == task.scorer.info.name
+    )
+
+
+def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
+    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with
+    `asks=False` needs no key.
+    """
+    folder = journal_folder(out)
+    if not (folder / ScoreJournal.NAME).exists():
+        return _estimate(task, None, prices)
+    with ScoreJournal.open(folder, task.identity) as journal:
+        return _estimate(task, journal, prices)
+
+
+def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str) -> CostEstimate:
+    cost = task.scorer.request_cost
+    cots = calls = words = 0
+    for batch in task.batches(journal):
+        cots += len(batch)
+        calls += len(batch) if task.scorer.info.kind in LOCAL else 1
+        words += 0 if cost is None else sum(count_words(cost.text(item)) for _, item in batch)
+    if cost is None:
+        return CostEstimate(cots, calls, None, None, None, "nothing", at_most=False)
+    if journal is not None and (replies := journal.replies_with_usage):
+        prompt, output = (
+            round(cots * tokens / replies)
+            for tokens in (journal.prompt_tokens, journal.output_tokens)
+        )
+        basis, at_most = "the mean of the replies in the journal", False
+    else:
+        prompt, output, at_most = words, cots * cost.max_tokens, bool(cost.max_tokens)
+        bound = (
+            f", and an upper bound: {cost.max_tokens} output tokens for every reply"
+            if at_most
+            else ""
+        )
+        basis = f"the words of the prompts{bound}"
+    price = _price(task.scorer, prices)
+    return CostEstimate(
+        cots,
+        calls,
+        prompt,
+        output,
+        None if price is None else usd(price, prompt, output),
+        basis,
+        at_most,
+    )
+
+
+def _price(scorer: Scorer, prices: str) -> Price | None:
+    cost = scorer.request_cost
+    return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
+
+
+def check_named(
+    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> None:
+    """Raise a `NotRecordedError` if a recording lacks a dataset or an LLM that is named."""
+    for dataset in datasets or ():
+        source.require(dataset)
+    recorded = sorted({llm for _, llm in source.manifest.pairs})
+    for llm in llms or ():
+        if llm not in recorded:
+            raise NotRecordedError(
+                f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}."
+            )
+
+
+def finish(out: Path, journal: ScoreJournal, what: str) -> str:
+    """Verify a new recording, remove the journal, and return the recording's hash; if it does not
+    verify, the journal stays.
+    """
+    if problems := verify_recording(out).problems:
+        raise StorageError(
+            f"{out} was written but does not verify: {problems[0]} The {what} are kept in"
+            f" {journal.folder}; check the disk, remove {out} and run the same command again."
+        )
+    journal.remove()
+    return open_recording(out).hash
+
 
 _UNSCORED = " no score: "
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recorders.servers import proxied as proxied
     from recorders.servers import proxy as proxy
     from recorders.servers import tiny_server as tiny_server
 
-__getattr__, __dir__ = lazy_names(__name__, {"proxied": (), "proxy": (), "tiny_server": ()})
+__getattr__, __dir__ = lazy_names(__name__, {"proxy": (), "tiny_server": ()})

@@ -30,9 +30,8 @@ from feval.serving.server import Server
 from feval.serving.wire.errors import RequestError, UnknownError
 from feval.serving.wire.replies import completion_reply, json_reply, usage
 from feval.serving.wire.requests import CompletionRequest, parse
-from recorders.tiny.model import load_model, weights_file
+from recorders.tiny.model import FAMILY, load_model, weights_file
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
-from recorders.tiny.shapes import FAMILY
 from recorders.tiny.tokenizer import END, tokenizer
 
 _MAX_CHOICES = 128

@@ -19,6 +19,18 @@ prompt, which some of them refuse.
 A published prompt never changes: a better one is a new version in its own file (`gsm8k@2.md`).
 `prompt_version` names it and hashes what is sent, so that a recording can tell prompts apart
 whatever folder they came from.
+
+Protocols of turns are Markdown files, too, with front matter (`name`, `title`, `no_answer`):
+
+    ---
+    name: revise
+    ---
+    Look at each step of your solution again, correct what is wrong, and end with the answer.
+
+The text is said before every turn from the second on; with headings ("# Turn 2", "# Turn 3", ...)
+each turn has its own. In it, "{question}" stands for what was asked first and "{answer}" for the
+answer in the last reply; where that has none, for the front matter's `no_answer`. Without front
+matter a protocol is called as its file is.
 """
 
 from __future__ import annotations
@@ -26,21 +38,35 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from feval import answers
 from feval.cards.cards import read_card
 from feval.cards.fields import Choice
-from feval.cards.front_matter import card_files, card_folders
+from feval.cards.front_matter import (
+    card_files,
+    card_folders,
+    read_body,
+    read_card_text,
+    read_front_matter,
+)
+from feval.cards.validation import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording.content import Question
+from recorders.asking.trees import Protocol
 from recorders.request import Message
-from recorders.work.exemplars import TRAIN_FORMS, Choices, Exemplar, TrainForm
 
 _SLOT = "{answer}"
 _LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every question
@@ -380,3 +406,115 @@ def _usable(card: PromptCard, exemplar: Exemplar, kind: str) -> bool:
         len(exemplar.cot) <= _LONGEST_RATIONALE
         and _read_back(card, exemplar, kind) == exemplar.answer
     )
+
+
+Choices = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """A worked question; its chain of thought is without the answer sentence, and with options the
+    answer is a label.
+    """
+
+    question: str
+    cot: str
+    answer: str
+    choices: Choices = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainForm:
+    """How the rows of one train split are read: which columns, and an exemplar from a row with a
+    usable rationale.
+    """
+
+    kind: str
+    fields: tuple[str, ...]
+    exemplar: Callable[[Mapping[str, Any]], Exemplar | None]
+
+
+_CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
+_OPTION = re.compile(r"\s*\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
+_VERDICT = re.compile(
+    r"\W*(?:(?:so|hence|thus|therefore|the|correct|right|final)\W+){0,4}(?:answer|ans|option|choice)\b.*|\W*[A-E]\W*",
+    re.IGNORECASE,
+)
+
+
+def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
+    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the
+    number.
+    """
+    cot, mark, gold = row["answer"].rpartition("####")
+    answer = answers.canonical_gold("number", gold)
+    cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
+    return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
+
+
+def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
+    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end,
+    and `correct`.
+    """
+    options = [_OPTION.fullmatch(option) for option in row["options"]]
+    lines = [line.strip() for line in row["rationale"].splitlines() if line.strip()]
+    while lines and _VERDICT.fullmatch(lines[-1]):
+        lines.pop()
+    choices = tuple((option[1], option[2].strip()) for option in options if option)
+    if (
+        not lines
+        or len(choices) < len(options)
+        or row["correct"] not in (label for label, _ in choices)
+    ):
+        return None
+    return Exemplar(row["question"].strip(), "\n".join(lines), row["correct"], choices)
+
+
+TRAIN_FORMS: dict[str, TrainForm] = {
+    "gsm8k": TrainForm("number", ("question", "answer"), _gsm8k),
+    "aqua": TrainForm("choice", ("question", "options", "rationale", "correct"), _aqua),
+}
+"""Train splits with rationales that can be read; a prompt card names its own in `train_form`."""
+
+
+_HEADING = re.compile(r"^#+ Turn ([0-9]{1,5})[ \t]*$", re.MULTILINE)
+
+
+class _ProtocolFacts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
+    title: str = ""
+    no_answer: Annotated[str, StringConstraints(pattern=r"\S")] = "no answer"
+
+
+def read_protocol(path: Path, template: str | None = None) -> Protocol:
+    """Return the protocol in a file; `template` is as in `Protocol`.
+
+    Raises:
+        CardError: the file cannot be read or lacks something; the message says where.
+    """
+    text = read_card_text(path)
+    named = text.startswith("---")
+    try:
+        facts = _ProtocolFacts.model_validate(
+            read_front_matter(path) if named else {"name": path.stem}
+        )
+    except ValidationError as error:
+        raise CardError(
+            f"The protocol {path} {sentence(error)}. It has name (a file of text only has its own),"
+            " and may have title and no_answer."
+        ) from error
+    before, *sections = _HEADING.split(read_body(path) if named else text)
+    numbers, texts = sections[::2], [text.strip() for text in sections[1::2] or [before]]
+    if numbers and (
+        before.strip() or numbers != [str(turn) for turn in range(2, len(numbers) + 2)]
+    ):
+        raise CardError(
+            f"The protocol {path} should begin with the heading '# Turn 2' and go on with '# Turn"
+            " 3' and so on, or have no such heading; the first turn answers the question."
+        )
+    if not all(texts):
+        empty = f"turn {texts.index('') + 2}" if numbers else "the turns"
+        raise CardError(f"The protocol {path} has no text for {empty}; write what is said.")
+    return Protocol(facts.name, tuple(texts), facts.no_answer, template)

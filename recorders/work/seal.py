@@ -11,13 +11,20 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from feval.answers import canonical_gold, extract, normal_forms
-from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
+from feval.answers.thoughts import (
+    SplitColumns,
+    Thoughts,
+    opened_by_template,
+    reply_behind,
+    split_columns,
+)
 from feval.cards.cards import thoughts_of
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
@@ -26,20 +33,19 @@ from feval.recording import (
     LLMInfo,
     PoolRows,
     Question,
+    Recording,
     RecordingWriter,
     verify_recording,
 )
-from feval.recording.content import OPTIONAL_COLUMNS
+from feval.recording.content import OPTIONAL_COLUMNS, ProbeRows
 from feval.report.text import counted
-from recorders.asking.checks import ReplyChecks
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Levels, Tree
-from recorders.asking.turns import Played, reply_of
+from recorders.asking.samples import ReplyChecks
+from recorders.asking.trees import Levels, Played, Tree, reply_of
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
 from recorders.request import Completion, Decoding, Request
-from recorders.work.probe_rows import sealed_probes
 
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 _PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
@@ -375,3 +381,117 @@ class _Sealing:
         )
         # A request that was refused was not billed.
         return next(stated, 0 if records else None)
+
+
+def sealed_probes(
+    journal: Journal,
+    probing: Probing,
+    kind: str,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+) -> Iterator[ProbeRows]:
+    """Yield the probes of every question that a journal has, made in this way and at these
+    intervals.
+    """
+    way, places = probing.key(), Places()
+    for entry in journal.entries():
+        record = entry.record
+        if (
+            entry.kind == "probe"
+            and record["probing"] == way
+            and record["offset"] % probing.every == 0
+        ):
+            places.add((record["key"], record["sample"]), record["offset"], entry.offset)
+    for question, request in zip(questions, requests, strict=True):
+        key = request.key()
+        found = [
+            (row, record)
+            for row, sample in enumerate(journal.samples(key))
+            for record in journal.read_many(places.offsets((key, sample)))
+        ]
+        if found:
+            rows, records = zip(*found, strict=True)
+            yield _rows(question, probing.cue, kind, rows, records)
+
+
+def start_probes(
+    recording: Recording,
+    journal: Journal,
+    probing: Probing,
+    llm: tuple[str, str],
+    by_question: Mapping[str, Request],
+) -> None:
+    """Put the probes of a sealed recording of an LLM into a journal, where they were made with the
+    same cue.
+    """
+    if not recording.has_probes(*llm) or recording.probes_record(*llm)["cue"] != probing.cue:
+        return
+    for probes in recording.probe_rows(*llm):
+        request = by_question.get(probes.question_id)
+        if request is None:
+            continue
+        key, unknown = request.key(), [None] * len(probes.offsets)
+        samples = journal.samples(key)
+        columns = (
+            probes.texts or unknown,
+            probes.output_tokens or unknown,
+            probes.confidences or unknown,
+        )
+        for row, offset, text, tokens, confidence in zip(
+            probes.sample_indices, probes.offsets, *columns, strict=True
+        ):
+            where = probing.key(), key, samples[row]
+            if text is not None and offset not in journal.probed(*where):
+                reply = Completion(text, "unknown", output_tokens=tokens)
+                journal.add_probe(*where, offset, reply, recorded_at="", confidence=confidence)
+        journal.commit()
+
+
+def _rows(
+    question: Question,
+    cue: str,
+    kind: str,
+    rows: Sequence[int],
+    records: Sequence[Mapping[str, Any]],
+) -> ProbeRows:
+    replies = [
+        None if "refused" in record else reply_behind(cue, record["text"]) for record in records
+    ]
+    raw = [None if reply is None else extract(kind, reply, question.choices) for reply in replies]
+    confidences = [
+        confidence_of(record, answer) for record, answer in zip(records, raw, strict=True)
+    ]
+    tokens = [record.get("output_tokens") for record in records]
+    return ProbeRows(
+        question.id,
+        rows,
+        [record["offset"] for record in records],
+        raw,
+        normal_forms(kind, raw, question.choices),
+        [record["text"] for record in records],
+        tokens if any(count is not None for count in tokens) else None,
+        confidences if any(confidence is not None for confidence in confidences) else None,
+    )
+
+
+def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None:
+    """Return the probability of the tokens that a probe's answer is made of; `None` where they are
+    not known.
+    """
+    if "confidence" in record:
+        return float(record["confidence"])
+    logprobs, lengths, text = (
+        record.get("token_logprobs"),
+        record.get("token_lengths"),
+        record["text"],
+    )
+    start = -1 if answer is None else text.find(answer)
+    if logprobs is None or lengths is None or answer is None or start < 0:
+        return None
+    spans = pairwise(accumulate(lengths, initial=0))
+    inside = [
+        value
+        for value, (first, end) in zip(logprobs, spans, strict=False)
+        if first < start + len(answer) and end > start
+    ]
+    return math.exp(math.fsum(inside)) if inside else None

@@ -18,12 +18,10 @@ from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
 from recorders.asking.probing import Probing
-from recorders.asking.trees import MOST_STEPS, Tree
-from recorders.asking.turns import Turns
+from recorders.asking.trees import MOST_STEPS, Tree, Turns
 from recorders.backends.endpoint import Endpoint
+from recorders.backends.local import Tiny, TransformersLocal
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.backends.tiny import Tiny
-from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
 from recorders.work.prompts import (
@@ -32,9 +30,9 @@ from recorders.work.prompts import (
     messages,
     prompt_card,
     prompt_version,
+    read_protocol,
     with_train_exemplars,
 )
-from recorders.work.protocols import read_protocol
 from recorders.work.task import RecordingTask, answer_kind
 
 BACKENDS = {

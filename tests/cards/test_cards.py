@@ -29,7 +29,7 @@ from feval.cards.cards import (
 )
 from feval.cards.front_matter import CARD_KINDS, card_files, card_folder, read_front_matter
 from feval.errors import CardError, UnknownNameError
-from recorders.tiny.shapes import FAMILY
+from recorders.tiny.model import FAMILY
 
 PAPER_DATASETS = {
     "commonsense_qa": ("commonsense", 1221),

@@ -23,8 +23,8 @@ from feval.errors import (
     UsageError,
 )
 from recorders.backends.endpoint import Endpoint
+from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.backends.tiny import Tiny
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
 from recorders.live import live
 from recorders.live.replies import RECORDED_ONLY

@@ -14,13 +14,12 @@ from feval import load
 from feval.errors import NotRecordedError, UsageError
 from feval.methods.search.beam_search import DVTS, BeamSearch
 from feval.methods.search.particle_filtering import ParticleFiltering
-from recorders.backends.tiny import Tiny
+from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.live import live
 from recorders.request import Completion, Decoding, Request
 from recorders.scoring.function import FunctionScorer
-from recorders.scoring.missing_scores import run_scoring
-from recorders.scoring.scoring import CoTScoring
+from recorders.scoring.scoring import CoTScoring, run_scoring
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 

@@ -10,7 +10,7 @@ from recording_doubles import FakeBackend
 
 from feval import load
 from feval.errors import OutOfRangeError, UsageError
-from recorders.backends.tiny import Tiny
+from recorders.backends.local import Tiny
 from recorders.live import live
 from recorders.request import Completion, Decoding, Request
 from recorders.work.record import record_dataset

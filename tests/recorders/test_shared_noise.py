@@ -29,8 +29,7 @@ from feval.forecast.coupled import couple
 from feval.recording import Recording, merge, open_recording, select
 from feval.replay import load
 from recorders import tiny
-from recorders.backends.tiny import Tiny
-from recorders.backends.transformers_local import TransformersLocal
+from recorders.backends.local import Tiny, TransformersLocal
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import (
     END_OF_ANSWER,

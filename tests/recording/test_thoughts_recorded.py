@@ -37,10 +37,10 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.partial import Part, check_leaf
-from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
+from recorders.asking.samples import LimitWatch
 from recorders.backends import replies
-from recorders.backends.transformers_local import decoded
+from recorders.backends.local import decoded
 from recorders.journal.journal import Journal, journal_folder
 from recorders.live import live
 from recorders.request import Completion, Decoding, Message

@@ -18,10 +18,9 @@ from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from recorders.asking.pace import Limits
-from recorders.scoring.missing_scores import run_scoring
-from recorders.scoring.scorer import Scorer
 from recorders.scoring.scorers import make_scorer
-from recorders.scoring.scoring import CoTScoring, ScoringResult
+from recorders.scoring.scores import Scorer
+from recorders.scoring.scoring import CoTScoring, ScoringResult, run_scoring
 
 POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
 GOLDS = ["SECRETGOLD", "5"]

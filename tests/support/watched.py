@@ -13,7 +13,7 @@ import pytest
 
 from feval.recording import Recording, open_recording
 from recorders.asking.pace import Limits
-from recorders.backends.tiny import Tiny
+from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.request import Backend, Completion, Message, Request
 from recorders.work.record import record_dataset

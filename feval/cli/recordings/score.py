@@ -18,17 +18,16 @@ from feval.hub.places import local_folder
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline
 from feval.report.text import counted
-from recorders.scoring.missing_scores import estimate_scoring, run_scoring
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
-from recorders.scoring.scoring import CoTScoring, ScoringResult
+from recorders.scoring.scoring import CoTScoring, ScoringResult, estimate_scoring, run_scoring
 from recorders.work.settings import default_prices
 
 if TYPE_CHECKING:
     from recorders.asking.budget import CostEstimate
-    from recorders.scoring.missing_scores import ScoringTask
     from recorders.scoring.pairwise import PairwiseResult
-    from recorders.scoring.scorer import Scorer
+    from recorders.scoring.scores import Scorer
+    from recorders.scoring.scoring import ScoringTask
 
 
 class ScoreSettings(AskingSettings):

@@ -17,9 +17,8 @@ from recording_doubles import FakeBackend, FakeClock, reply, request
 
 from feval.cards.billing import Price
 from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
-from recorders.asking.control import Control
+from recorders.asking.engine import Control, Outcome, Progress
 from recorders.asking.pace import Limits
-from recorders.asking.progress import Outcome, Progress
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import (
     CostLimitReached,
@@ -433,7 +432,7 @@ def test_the_first_interrupt_waits_for_what_is_in_flight(
 def test_neither_a_second_interrupt_nor_sigterm_waits_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    monkeypatch.setattr("recorders.asking.control.GRACE_S", 0.01)
+    monkeypatch.setattr("recorders.asking.engine.GRACE_S", 0.01)
     backend, control = stop_after(
         3, lambda c: [c.interrupt(number) for _ in range(1 + (number == signal.SIGINT))]
     )

@@ -26,8 +26,7 @@ from recording_doubles import completions
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
-from recorders.backends.endpoint import Endpoint, Redaction
-from recorders.backends.faults import of_error_in_reply, retry_after
+from recorders.backends.endpoint import Endpoint, Redaction, of_error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 

@@ -14,7 +14,7 @@ from recorders.request import Completion, Decoding, Message, Request
 
 tiny = pytest.importorskip("recorders.tiny", reason="the tiny models are not there")
 
-from recorders.backends.tiny import Tiny  # noqa: E402  after the skip
+from recorders.backends.local import Tiny  # noqa: E402  after the skip
 
 QUESTION = "Tom has 49 apples. Tom gives away 22. How many apples does Tom have now?"
 MODEL = next(iter(tiny.FAMILY))

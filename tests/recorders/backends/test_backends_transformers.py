@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
-from recorders.backends.transformers_local import TransformersLocal  # noqa: E402  after the skips
+from recorders.backends.local import TransformersLocal  # noqa: E402  after the skips
 
 WORDS = ["<end>", *"abcdefghijklm"]
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"

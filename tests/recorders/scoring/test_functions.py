@@ -25,9 +25,8 @@ from feval.recording import open_recording, verify_recording
 from feval.recording.steps import path_texts
 from recorders.errors import RecorderError
 from recorders.journal.journal import journal_folder
-from recorders.scoring.score_journal import Score
-from recorders.scoring.scorer import read_score
 from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scores import Score, read_score
 
 
 def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> None:

@@ -11,8 +11,8 @@ from scoring_doubles import KEY, Server, chat, needs_client, run, token
 
 from feval.recording import Question, open_recording
 from recorders.errors import Fatal
-from recorders.scoring import judge
-from recorders.scoring.scorer import Item
+from recorders.scoring import scorers
+from recorders.scoring.scores import Item
 
 ITEM = Item(
     Question("q", "Which?", "gold", "gold", (("A", "one"), ("B", "two"))),
@@ -35,7 +35,7 @@ ITEM = Item(
     ],
 )
 def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
-    assert judge._grade(text, {}) == expected
+    assert scorers._grade(text, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
     ],
 )
 def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
-    assert judge._confidence(text, {}) == expected
+    assert scorers._confidence(text, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
 def test_p_true_is_read_at_the_first_word(
     tokens: list[dict[str, Any]], expected: float | None
 ) -> None:
-    probability = judge._p_true("", {"logprobs": {"content": tokens}})
+    probability = scorers._p_true("", {"logprobs": {"content": tokens}})
     assert probability == (None if expected is None else pytest.approx(expected))
 
 
 def test_p_true_needs_log_probabilities() -> None:
     for choice in ({}, {"logprobs": None}, {"logprobs": {"content": []}}):
         with pytest.raises(Fatal, match="no log-probabilities"):
-            judge._p_true("Yes", choice)
+            scorers._p_true("Yes", choice)
 
 
 def test_judges_see_question_options_and_cot() -> None:
-    system, user = judge._judging(ITEM)
+    system, user = scorers._judging(ITEM)
     assert "Score: N" in system["content"]
     assert "Which?\n(A) one\n(B) two" in user["content"]
     assert "I take B." in user["content"]
@@ -102,12 +102,12 @@ def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> No
 
 
 def test_self_checks_go_on_in_the_same_chat() -> None:
-    messages = judge.CHECKS["verbal"].ask(ITEM)
+    messages = scorers.CHECKS["verbal"].ask(ITEM)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"] == "I take B."
-    without = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
+    without = scorers.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
     assert without[0] == {"role": "user", "content": "Which?\n(A) one\n(B) two"}
-    deep = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, "[" * 100_000))
+    deep = scorers.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, "[" * 100_000))
     assert deep == without
 
 

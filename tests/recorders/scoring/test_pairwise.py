@@ -48,12 +48,11 @@ from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
 from recorders.journal.journal import journal_folder
-from recorders.scoring import judge
-from recorders.scoring.missing_scores import run_scoring
+from recorders.scoring import scorers
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
-from recorders.scoring.score_journal import ScoreJournal
-from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scores import Item, ScoreJournal
+from recorders.scoring.scoring import run_scoring
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -161,17 +160,17 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
     ],
 )
 def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
-    assert judge._preference(text, {}) == expected
+    assert scorers._preference(text, {}) == expected
 
 
 def test_none_is_an_abstention_and_no_tie() -> None:
-    found = judge._preference("I cannot say.\nVerdict: none", {})
+    found = scorers._preference("I cannot say.\nVerdict: none", {})
     assert found is not None
     assert math.isnan(found)
 
 
 def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
-    [message, shown] = judge._comparing(
+    [message, shown] = scorers._comparing(
         Item(question(3, "SECRETGOLD"), "the first", None, other="the second")
     )
     assert message["role"] == "system"

@@ -202,7 +202,7 @@ def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) 
 
 
 def test_steps_are_paragraphs_or_lines() -> None:
-    from recorders.scoring.local import steps_of
+    from recorders.scoring.scorers import steps_of
 
     assert steps_of("one\nline\n\ntwo\n\n\n three ") == ["one\nline", "two", "three"]
     assert steps_of("one\ntwo\n") == ["one", "two"]

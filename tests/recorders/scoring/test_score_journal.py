@@ -21,8 +21,8 @@ from feval.recording import open_recording
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, LockedJournalError, StoppedError, Transient
 from recorders.journal.journal import journal_folder
-from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
 from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 
 
 def test_a_run_goes_on_where_it_stopped(

@@ -36,8 +36,7 @@ from feval.serving.server import Server
 from feval.serving.web import METHODS
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import Journal
-from recorders.servers.proxied import match, seal_proxied
-from recorders.servers.proxy import Proxy, proxy_server
+from recorders.servers.proxy import Proxy, match, proxy_server, seal_proxied
 from recorders.servers.tiny_server import TinyModels
 from recorders.tiny import test_questions as problems
 

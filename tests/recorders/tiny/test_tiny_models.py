@@ -32,9 +32,8 @@ from recorders.tiny import (
     sample,
     tokenizer,
 )
-from recorders.tiny.model import read_arrays, weights_file
+from recorders.tiny.model import Shape, read_arrays, weights_file
 from recorders.tiny.sampling import exponentials
-from recorders.tiny.shapes import Shape
 from recorders.tiny.tokenizer import END, PAD
 
 QUESTIONS = problems.test_questions()

@@ -124,7 +124,7 @@ import os, signal, sys, time
 import numpy as np
 from pathlib import Path
 from recorders.asking.pace import Limits
-from recorders.backends.tiny import Tiny
+from recorders.backends.local import Tiny
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task

@@ -36,8 +36,8 @@ from feval.serving.web import METHODS
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import Journal
-from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
-from recorders.servers.proxied import seal_proxied
+from recorders.scoring.scores import CoTKey, Score, ScoreJournal
+from recorders.servers.proxy import seal_proxied
 from recorders.work.record import record_dataset
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")

@@ -27,8 +27,8 @@ from recorders.asking.budget import CostEstimate
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Tree, child_seed
 from recorders.backends.endpoint import Endpoint
+from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.backends.tiny import Tiny
 from recorders.errors import Fatal, MissingError
 from recorders.request import Completion, Decoding, Request
 from recorders.work.settings import RecordingSettings, load_questions, make_task

@@ -22,12 +22,11 @@ from feval.errors import CardError, FevalError, StorageError, UsageError
 from feval.recording import Recording, open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
-from recorders.asking.trees import child_seed
-from recorders.asking.turns import Protocol
-from recorders.backends.tiny import Tiny
+from recorders.asking.trees import Protocol, child_seed
+from recorders.backends.local import Tiny
 from recorders.errors import Fatal, JournalError, MissingError, Refused
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.work.protocols import read_protocol
+from recorders.work.prompts import read_protocol
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 from recorders.work.task import RecordingTask
 

@@ -494,7 +494,7 @@ def test_a_signal_to_a_real_process_loses_nothing(
 import asyncio, sys, time
 sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
 from test_seal import *
-from recorders.asking.control import Control
+from recorders.asking.engine import Control
 from recorders.errors import InterruptedByUser
 def interrupt(self, *arguments, heard=Control.interrupt):
     heard(self, *arguments)
