@@ -24,14 +24,14 @@ def goals(workspace: Workspace) -> list[Goal]:
     """Measure the report."""
     result = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
+    from feval.report import pictures
     from feval.report.page.comparison_files import comparison_files
-    from feval.report.pictures.comparison import comparison_png
 
     files = comparison_files(result)
     spent = cpu_ms(
         {
             "files": lambda: comparison_files(result),
-            "picture": lambda: comparison_png(result),
+            "picture": lambda: pictures.comparison(result).png(),
             "run": lambda: reference.self_consistency_run(archive[0], archive[1][0]),
         }
     )

@@ -124,7 +124,7 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     step()
     reports = {
         "curve.csv": curves_csv(curves).encode(),
-        "curve.png": pictures.curves_png(curves),
+        "curve.png": pictures.curves(curves).png(),
         "surface.csv": surface_csv(cut).encode(),
     }
     written = save_files(folder, reports, replace=True)

@@ -377,25 +377,26 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     quiet_matplotlib()
-    svg = pictures.surface_svg(result)
+    picture = pictures.surface(result)
     return {
         "surface.csv": surface_csv(result).encode(),
         "surface.parquet": tables.surface_parquet(result),
         "surface.json": encoded(result.to_dict()),
-        "surface.png": pictures.surface_png(result),
-        "surface.svg": svg,
+        "surface.png": picture.png(),
+        "surface.svg": (svg := picture.svg()),
         "surface.html": surface_page(result, svg, verification("receipt.json")).encode(),
     }
 
 
 def _files(curve: Curve) -> dict[str, bytes]:
     quiet_matplotlib()
+    picture = pictures.curves([curve])
     return {
         "curve.csv": curve_csv(curve).encode(),
         "curve.parquet": tables.curve_parquet(curve),
         "curve.json": encoded(curve.to_dict()),
-        "curve.png": pictures.curves_png([curve]),
-        "curve.svg": pictures.curves_svg([curve]),
+        "curve.png": picture.png(),
+        "curve.svg": picture.svg(),
     }
 
 

@@ -144,7 +144,7 @@ def _files(forecast: Forecast) -> dict[str, bytes]:
     return {
         "estimate.csv": forecast_csv(forecast).encode(),
         "estimate.json": encoded(forecast.to_dict()),
-        "estimate.png": pictures.forecast_png(forecast),
+        "estimate.png": pictures.forecast(forecast).png(),
     }
 
 
@@ -206,7 +206,7 @@ def couple(
         files = {
             "couple.csv": coupling_csv(result).encode(),
             "couple.json": encoded(result.to_dict()),
-            "couple.png": pictures.coupling_png(result),
+            "couple.png": pictures.coupling(result).png(),
         }
         written = save_files(out, files, replace=force)
     for sentence in result.warnings:

@@ -132,13 +132,9 @@ def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes]
     ]
     if not panels:
         return None
-    drawn = (
-        pictures.curves_png(panels[0]) if len(panels) == 1 else pictures.curve_panels_png(panels)
-    )
-    return (
-        _description([curve for curves in panels for curve in curves], panels=len(panels) > 1),
-        drawn,
-    )
+    several = len(panels) > 1
+    drawn = pictures.curve_panels(panels).png(160) if several else pictures.curves(panels[0]).png()
+    return _description([curve for curves in panels for curve in curves], panels=several), drawn
 
 
 def _description(curves: Sequence[Curve], *, panels: bool) -> str:
@@ -179,7 +175,7 @@ def surface_pictures(recording: Recording, prices: PriceList | None) -> Iterator
             shares = [100 * point.accuracy for point in surface.points]
             yield (
                 f"{llm} on {dataset}, from {min(shares):.1f} % to {max(shares):.1f} %",
-                pictures.surface_png(surface),
+                pictures.surface(surface).png(),
             )
 
 

@@ -271,13 +271,9 @@ def _dataset_plot(dataset: Dataset, axes: Axes | None) -> Axes:
         f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}",
         "each LLM's own order",
     )
-    return pictures.plot_questions(
-        dataset.right_shares(),
-        axes,
-        title=f"Questions of {dataset.id}",
-        lines=lines,
-        label="right CoTs",
-    )
+    return pictures.questions(
+        dataset.right_shares(), title=f"Questions of {dataset.id}", lines=lines, label="right CoTs"
+    ).plot(axes)
 
 
 def _llm_pieces(llm: LLM) -> Pieces:
@@ -314,9 +310,9 @@ def _llm_plot(llm: LLM, axes: Axes | None) -> Axes:
     questions = counted(len(llm.question_ids), "question")
     lines = ("share of the CoTs with their question's most frequent answer", questions)
     shares = {llm.name: llm.per_question()["agreement"]}
-    return pictures.plot_questions(
-        shares, axes, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
-    )
+    return pictures.questions(
+        shares, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
+    ).plot(axes)
 
 
 def _cost(evaluation: Evaluation) -> str:
@@ -358,7 +354,7 @@ def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
     )
     title = f"{label(result)} on {result.dataset}"
     shares, unit = {label(result): result.right}, "probability of being right"
-    return pictures.plot_questions(shares, axes, title=title, lines=lines, label=unit)
+    return pictures.questions(shares, title=title, lines=lines, label=unit).plot(axes)
 
 
 def _curve_sentence(curve: Curve) -> str:
@@ -499,7 +495,7 @@ VIEWS = {
         _comparison_sentence,
         lambda c: headline(c, complete=True),
         _comparison_columns,
-        lambda c, axes: pictures.plot_comparison(c, axes),
+        lambda c, axes: pictures.comparison(c).plot(axes),
     ),
     "Plan": View(
         lambda p: f"{p.dataset}: {', '.join(entry.label for entry in p.entries)}",
@@ -510,13 +506,13 @@ VIEWS = {
         _forecast_sentence,
         forecast_tables,
         lambda f: _by_name(FORECAST_COLUMNS, forecast_rows(f)),
-        lambda f, axes: pictures.plot_forecast(f, axes),
+        lambda f, axes: pictures.forecast(f).plot(axes),
     ),
     "BudgetPlan": View(
         _budget_sentence,
         plan_tables,
         _budget_columns,
-        lambda p, axes: pictures.plot_budget(p, axes),
+        lambda p, axes: pictures.budget(p).plot(axes),
     ),
     "Surface": View(
         _surface_sentence,

@@ -45,8 +45,8 @@ from feval.publish.shown_results import result_block
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.report import pictures
 from feval.report.page.tables import page_tables
-from feval.report.pictures.comparison import _entries
 from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables, named_point, results_csv
 from feval.report.tables.results import evaluation_tables
@@ -468,7 +468,8 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
         labels
     )
     assert {row.label for row in result.ranking} == set(labels)
-    assert set(labels) <= set(_entries(result))  # of the legend
+    [legend] = pictures.comparison(result).figure().legends
+    assert set(labels) <= {text.get_text() for text in legend.get_texts()}
     assert any(
         sentence.startswith("Exact and seeded methods are mixed") for sentence in result.warnings
     )

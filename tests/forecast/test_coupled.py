@@ -38,7 +38,7 @@ from feval.importers import import_recording
 from feval.methods import SelfConsistency
 from feval.recording import LLMInfo, open_recording
 from feval.replay import LLM, Dataset, load
-from feval.report.pictures.coupled import coupling_png
+from feval.report import pictures
 from feval.report.tables.coupled import coupling_csv, coupling_tables
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
@@ -262,7 +262,7 @@ def test_it_is_a_function_of_its_arguments(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
     one, other = (couple(dataset, llms, apart, resamples=100, seed=3) for _ in range(2))
     assert one.to_dict() == other.to_dict()
-    assert coupling_png(one) == coupling_png(other)
+    assert pictures.coupling(one).png() == pictures.coupling(other).png()
     json.dumps(one.to_dict(), allow_nan=False)
     rows = list(csv.DictReader(io.StringIO(coupling_csv(one))))
     assert [float(row["covariance"]) for row in rows] == [pair.covariance for pair in one.pairs]
@@ -287,7 +287,7 @@ def test_llms_that_always_agree_have_nothing_to_save(tmp_path: Path) -> None:
     )
     assert [entry.rank for entry in result.ranking] == [1, 1, 1, 1]
     assert [entry.ties for entry in result.ranking] == [1.0] * 4
-    assert coupling_png(result)[:4] == b"\x89PNG"
+    assert pictures.coupling(result).png()[:4] == b"\x89PNG"
 
 
 def two(tmp_path: Path, first: Any, second: Any, **options: Any) -> tuple[Dataset, list[LLM]]:

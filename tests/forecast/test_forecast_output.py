@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from feval.cli import app
 from feval.forecast import METHODS, estimate, plan
 from feval.replay import LLM, Dataset, load
-from feval.report.pictures.forecast import _figure, forecast_png
+from feval.report import pictures
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
     forecast_csv,
@@ -37,14 +37,14 @@ def test_tables_csv_and_picture_show_every_estimator(loaded: tuple[Dataset, LLM]
     assert tuple(rows[0]) == FORECAST_COLUMNS
     assert len(rows) == 1 + len(METHODS) * 3
     assert float(rows[1][3]) == accuracies(result, "exact")[0]
-    picture = forecast_png(result, dpi=60)
+    picture = pictures.forecast(result).png(60)
     assert picture.startswith(b"\x89PNG")
-    assert picture == forecast_png(result, dpi=60)
+    assert picture == pictures.forecast(result).png(60)
 
 
 def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
     result = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
-    assert forecast_png(result, dpi=60).startswith(b"\x89PNG")
+    assert pictures.forecast(result).png(60).startswith(b"\x89PNG")
     assert "5" in plain(forecast_tables(result)[0])
 
 
@@ -52,7 +52,7 @@ def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(
     loaded: tuple[Dataset, LLM],
 ) -> None:
     result = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
-    [axes] = _figure(result).axes
+    [axes] = pictures.forecast(result).figure().axes
     [bar] = axes.collections
     low, high = (float(y) for _, y in bar.get_segments()[0])
     [point] = result.estimates[0].points
@@ -68,13 +68,17 @@ def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(
         ([2, 5], "right of the dotted line"),
         ([5, 6], "all M are above G = 3"),
     ):
-        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)).axes
+        [axes] = (
+            pictures.forecast(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200))
+            .figure()
+            .axes
+        )
         result = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
         assert len(result) == 1
         assert warnings in result[0]
         assert ("extrapolated" in result[0]) is bool(warnings)
     nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
-    assert _figure(nothing).legends == []
+    assert pictures.forecast(nothing).figure().legends == []
     assert "largest M" in plain(forecast_tables(nothing)[1])
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -337,12 +338,14 @@ def test_the_picture_is_drawn_at_the_pages_prices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
-    monkeypatch.setattr(figures.pictures, "curves_png", lambda curves: curves)
-    _, [curve] = picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)  # type: ignore[misc]
+    curves = Mock()
+    monkeypatch.setattr(figures.pictures, "curves", curves)
+    picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)
+    [curve] = curves.call_args.args[0]
     # 20 prompt tokens at 1 USD, and 10 output tokens a CoT at 2 USD a million
     assert [point.usd_per_question for point in curve.points] == pytest.approx(
         [4e-5, 6e-5, 8e-5, 1e-4]
-    )  # type: ignore[attr-defined]
+    )
 
 
 def sections(text: str, language: str) -> list[str]:

@@ -33,7 +33,6 @@ from feval.report.page.document import escaped_json
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
 from feval.report.page.tables import page_tables
-from feval.report.pictures.comparison import _figure
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.cost_axes import usd_scale
 from feval.report.text import percent
@@ -432,7 +431,7 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(
 
 
 def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
-    drawn = pictures.comparison_svg(comparison)
+    drawn = pictures.comparison(comparison).svg()
     assert b"<svg" in drawn
     assert b"date>" not in drawn
     assert not re.search(rb"(href|src)=\"(?!#)", drawn)
@@ -450,8 +449,8 @@ def test_the_picture_shows_every_line_and_hides_none(
 ) -> None:
     output = compare(comparison.plan.changed(cost=axis), base=folder, methods=comparison.methods)
     with own_style():
-        figure = _figure(output)
-        figure.canvas.draw()
+        figure = pictures.comparison(output).figure()
+        figure.draw_without_rendering()
         (axes,) = figure.axes
         (legend,) = figure.legends
         assert not legend.get_window_extent().overlaps(axes.get_window_extent())

@@ -19,16 +19,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from small import write_toy
 
 from feval.cli.output import print_table
 from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
-from feval.report import palette
+from feval.report import palette, pictures
 from feval.report.files import save_files
-from feval.report.pictures.curve import _figure, curves_png
-from feval.report.pictures.drawing import new_figure, on_axes, own_style
+from feval.report.pictures.drawing import own_style
 from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
@@ -227,12 +227,12 @@ def test_no_two_of_72_lines_look_alike() -> None:
 
 
 def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes() -> None:
-    axes = new_figure(6, 5).subplots()
+    axes = Figure((6, 5)).subplots()
 
     def draw(axes: Axes) -> dict[str, Any]:
         return {f"line {i}": axes.plot([0, 1], [i, i])[0] for i in range(45)}
 
-    on_axes(axes, (6, 5), draw)
+    pictures.Picture((6, 5), draw).plot(axes)
     legend = axes.get_legend()
     assert len(legend.get_texts()) == 45
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
@@ -413,17 +413,17 @@ def chunks(png: bytes) -> list[bytes]:
 
 
 def test_picture_is_the_same_bytes_each_time_and_carries_no_date() -> None:
-    png = curves_png([PRICED])
-    assert png == curves_png([PRICED])
+    png = pictures.curves([PRICED]).png()
+    assert png == pictures.curves([PRICED]).png()
     assert not {b"tEXt", b"tIME", b"iTXt", b"zTXt"} & set(chunks(png))
 
 
 def test_picture_ignores_the_users_style() -> None:
     import matplotlib as mpl
 
-    png = curves_png([PRICED])
+    png = pictures.curves([PRICED]).png()
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "savefig.dpi": 30}):
-        assert curves_png([PRICED]) == png
+        assert pictures.curves([PRICED]).png() == png
         assert mpl.rcParams["font.size"] == 30
 
 
@@ -462,20 +462,20 @@ def test_picture_ignores_the_users_style() -> None:
     ],
 )
 def test_every_shape_of_curve_can_be_drawn(curves: list[Curve]) -> None:
-    assert chunks(curves_png(curves, dpi=50))[-1] == b"IEND"
+    assert chunks(pictures.curves(curves).png(50))[-1] == b"IEND"
 
 
 @pytest.mark.parametrize(
     "name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"]
 )
 def test_names_are_drawn_as_they_are(name: str) -> None:
-    assert curves_png([replace(PRICED, llm=name, dataset=name)], dpi=50)
+    assert pictures.curves([replace(PRICED, llm=name, dataset=name)]).png(50)
 
 
 def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
     with own_style():
-        figure = _figure(curves)
-        figure.canvas.draw()
+        figure = pictures.curves(curves).figure()
+        figure.draw_without_rendering()
     return figure
 
 

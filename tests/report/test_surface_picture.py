@@ -15,9 +15,9 @@ from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 
 from feval.evaluation.surface import Surface, SurfacePoint
+from feval.report import pictures
 from feval.report.page.surface import surface_page
 from feval.report.pictures.drawing import heading, own_style
-from feval.report.pictures.surface import _figure, surface_png
 
 
 def surface(
@@ -35,8 +35,8 @@ def surface(
 
 def drawn(shown: Surface) -> Figure:
     with own_style():
-        figure = _figure(shown)
-        figure.canvas.draw()
+        figure = pictures.surface(shown).figure()
+        figure.draw_without_rendering()
     return figure
 
 
@@ -97,7 +97,7 @@ def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
 def test_small_surfaces_with_odd_names_are_drawn(
     widths: list[int], depths: list[int | None]
 ) -> None:
-    assert surface_png(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9), dpi=50)
+    assert pictures.surface(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9)).png(50)
 
 
 def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text() -> None:

@@ -113,9 +113,10 @@ def comparison_files(
         caps=caps,
         verify=_verify(comparison, receipt),
     )
+    picture = pictures.comparison(comparison)
     return {
-        "comparison.png": pictures.comparison_png(comparison),
-        "comparison.svg": pictures.comparison_svg(comparison),
+        "comparison.png": picture.png(),
+        "comparison.svg": picture.svg(),
         "report.html": page.encode(),
     }
 

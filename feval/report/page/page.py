@@ -69,7 +69,7 @@ def comparison_page(
     data["facts"] = _facts(comparison, llms, __version__)
     data["verify"] = list(verify) or UNVERIFIED
     data["pictures"] = [
-        surface_picture(surface, pictures.surface_svg(surface)) | {"note": _SURFACE}
+        surface_picture(surface, pictures.surface(surface).svg()) | {"note": _SURFACE}
         for surface in surfaces
     ]
     if traces is not None:

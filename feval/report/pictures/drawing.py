@@ -1,5 +1,5 @@
-"""What all pictures share: palette, markers, fonts, axes. Fixed, so that the same numbers always
-give the same bytes.
+"""What all pictures share: style, saving, axes, bands, legends. All of it is fixed, so that the
+same numbers always give the same bytes.
 """
 
 from __future__ import annotations
@@ -7,15 +7,19 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from feval.report.palette import COLOURS, DASHES, MARKERS, places
@@ -25,11 +29,12 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
 
-MOST_BANDS = 4
-"""Of more lines, bands would hide each other: they are left out."""
-
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
+INK, GREY = "#222222", "#777777"
+HALO = withStroke(linewidth=1.8, foreground="white", alpha=0.85)
+"""Keeps letters readable across lines."""
+
 _ENOUGH_TICKS = 4
 _LONGEST_NAME = 72
 _SMALL = "heading"
@@ -62,29 +67,6 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def png(draw: Callable[[], Figure], dpi: int = 200) -> bytes:
-    """Draw a picture in our style and return the PNG's bytes, which depend on matplotlib's version
-    but not on the date.
-    """
-    return _saved(draw, format="png", dpi=dpi, metadata={"Software": None})
-
-
-def svg(draw: Callable[[], Figure]) -> bytes:
-    """Draw a picture in our style and return the SVG's bytes; letters are shapes, so it looks the
-    same everywhere.
-    """
-    return _saved(draw, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def _saved(draw: Callable[[], Figure], **how: Any) -> bytes:
-    with own_style(), warnings.catch_warnings():
-        # Names in a script that DejaVu lacks are drawn as boxes, without a warning.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        out = io.BytesIO()
-        draw().savefig(out, **how)
-    return out.getvalue()
-
-
 @contextmanager
 def own_style() -> Iterator[None]:
     """Draw with matplotlib's defaults and our style, ignoring the user's style file (usetex, fonts,
@@ -96,88 +78,115 @@ def own_style() -> Iterator[None]:
         yield
 
 
-Draw = Callable[[Axes], Mapping[str, Any]]
-"""Draws on axes, and returns label -> handle of what the legend explains."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that is drawn when it is saved or plotted.
 
-
-def with_legend(figure: Figure, draw: Draw) -> Axes:
-    """Draw on new axes of a figure, with the legend below them, where there is no data to hide."""
-    axes = figure.subplots()
-    if entries := draw(axes):
-        figure.legend(entries.values(), entries.keys(), **legend_below(list(entries)))
-    return axes
-
-
-def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
-    """Draw in our style on a caller's axes, or on those of a new figure of pyplot's, `size` inches
-    wide and high.
+    Attributes:
+        size: width and height in inches, without the legend, which is below the axes, where there
+            is no data to hide.
+        draw: draws on axes, or on a whole figure, and returns label -> handle of what the legend
+            explains.
+        has_panels: whether it draws on a figure.
     """
-    from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
 
-    # Made before the style is ours: pyplot may choose its backend here, which sets whether it is
-    # interactive.
-    figure: Any = (
-        plt.figure(figsize=size, layout="constrained", facecolor="white") if axes is None else None
-    )
-    with own_style():
+    size: tuple[float, float]
+    draw: Callable[[Any], Mapping[str, Any]]
+    has_panels: bool = False
+
+    def png(self, dpi: int = 200) -> bytes:
+        """Return the PNG's bytes, which depend on matplotlib's version but not on the date."""
+        return self._saved(format="png", dpi=dpi, metadata={"Software": None})
+
+    def svg(self) -> bytes:
+        """Return the SVG's bytes; letters are shapes, so it looks the same everywhere."""
+        return self._saved(format="svg", metadata={"Date": None, "Creator": None})
+
+    def _saved(self, **how: Any) -> bytes:
+        with own_style(), warnings.catch_warnings():
+            # Names in a script that DejaVu lacks are drawn as boxes, without a warning.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            out = io.BytesIO()
+            self.figure().savefig(out, **how)
+        return out.getvalue()
+
+    def figure(self) -> Figure:
+        """Return it on a new figure that needs no display; call it in `own_style`."""
+        figure = Figure(figsize=self.size, layout="constrained")
+        self._draw_with_legend(figure)
+        return figure
+
+    def _draw_with_legend(self, figure: Figure) -> Any:
+        place: Any = figure if self.has_panels else figure.subplots()
+        if entries := self.draw(place):
+            legend = legend_below(list(entries), self.size[0])
+            lines = -(-len(entries) // legend["ncols"])
+            figure.set_size_inches(self.size[0], self.size[1] + 0.021 * legend["fontsize"] * lines)
+            figure.legend(entries.values(), entries.keys(), **legend)
+        return place
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw on a caller's axes, or on those of a new figure of pyplot's."""
+        from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
+
         if axes is None:
-            axes = with_legend(figure, draw)
+            # Made before the style is ours: pyplot may choose its backend here, which sets whether
+            # it is interactive.
+            figure = plt.figure(figsize=self.size, layout="constrained", facecolor="white")
+            with own_style():
+                axes = self._draw_with_legend(figure)
         else:
-            axes.spines[["top", "right"]].set_visible(False)
-            entries = draw(axes)
-            _short_heading(axes)
-            # More entries than lines can be told apart by colour stand beside the axes, where they
-            # hide no data.
-            beside: dict[str, Any] = {
-                "loc": "upper left",
-                "bbox_to_anchor": (1.01, 1.0),
-                "borderaxespad": 0.0,
-            }
-            few = len(entries) <= len(COLOURS) + 4
-            axes.legend(
-                entries.values(),
-                entries.keys(),
-                **({"fontsize": 7.5} if few else beside | {"fontsize": 6.0, "labelspacing": 0.15}),
-            )
-        figure = axes.get_figure(root=True)
-        figure.draw_without_rendering()  # ticks take their style when they are first laid out
-    return axes
+            with own_style():
+                self._draw_among_others(axes)
+        with own_style():
+            # ticks take their style when they are first laid out
+            root: Any = axes.get_figure(root=True)
+            root.draw_without_rendering()
+        return axes
+
+    def _draw_among_others(self, axes: Axes) -> None:
+        """Draw with the title only, where callers expect it: they have panels, and captions of
+        their own.
+        """
+        axes.spines[["top", "right"]].set_visible(False)
+        entries = self.draw(axes)
+        for text in [text for text in axes.texts if text.get_gid() == _SMALL]:
+            text.remove()
+        axes.set_title(axes.get_title(loc="left"), loc="left", fontweight="bold", pad=6)
+        # More entries than lines can be told apart by colour stand beside the axes, where they hide
+        # no data.
+        where: dict[str, Any] = {"fontsize": 7.5}
+        if len(entries) > len(COLOURS) + 4:
+            where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+            where |= {"fontsize": 6.0, "labelspacing": 0.15}
+        axes.legend(entries.values(), entries.keys(), **where)
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches that is drawn without a display."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+def look(position: int) -> dict[str, Any]:
+    """Return colour and marker of a line, see `feval.report.palette`."""
+    colour, marker, _ = places(position)
+    return {"color": COLOURS[colour], "marker": list(MARKERS)[marker]}
 
 
-def log_axis(
-    axes: Axes, low: float, high: float, *, whole: bool = False, usd: bool = False
-) -> None:
-    """Make the horizontal axis logarithmic from `low` to `high`.
-
-    `whole` keeps ticks at whole numbers if there are any; `usd` writes them as amounts of money.
-    """
-    ticks = log_ticks(low, high)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(
-        FixedLocator([tick for tick in ticks if whole and float(tick).is_integer()] or ticks)
-    )
-    axes.xaxis.set_minor_locator(NullLocator())
-    written = dollars if usd else plain_number
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
+def dashes(position: int) -> Any:
+    """Return the dashes of a line."""
+    pattern = DASHES[places(position)[2]]
+    return (0, pattern) if pattern else "solid"
 
 
-def accuracy_axis(axes: Axes, *, bins: int = 7) -> None:
-    """Label the vertical axis as an accuracy in per cent, with at most so many intervals between
-    ticks.
-    """
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else "")
-    )
-    axes.set_ylabel("accuracy")
+def handle(**style: Any) -> Line2D:
+    """Return a line for the legend only."""
+    return Line2D([], [], **style)
+
+
+def shade() -> Patch:
+    """Return what stands for all bands in a legend."""
+    return Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+
+
+def known(value: float | None) -> float:
+    """Return a share in per cent; NaN for an unknown one."""
+    return math.nan if value is None else 100 * value
 
 
 def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
@@ -187,23 +196,64 @@ def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
     return 100 * low, 100 * high
 
 
-def vertical_room(low: float, high: float, margin: float = 0.06) -> float:
-    """Return what to add below and above accuracies in per cent; the axis spans eight points, so
-    that a flat curve looks flat.
+def band(
+    axes: Axes, x: Sequence[float], ends: Iterable[tuple[float, float]], colour: str, width: float
+) -> Any:
+    """Draw the area between ends, or a bar of some width where one point has no area."""
+    low, high = np.reshape(list(ends), (-1, 2)).T
+    if len(x) > 1:
+        return axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
+    return axes.vlines(x, low, high, color=colour, linewidth=width, alpha=0.35, zorder=1.5)
+
+
+def log_axis(
+    axes: Axes,
+    values: Collection[float],
+    label: str,
+    *,
+    right: int = 1,
+    whole: bool = False,
+    usd: bool = False,
+) -> None:
+    """Make the horizontal axis logarithmic, with room around some values; `right` margins on the
+    right.
+
+    `whole` keeps ticks at whole numbers if there are any; `usd` writes them as amounts of money.
     """
-    return max(margin * (high - low), (8 - (high - low)) / 2)
+    low, high = min(values), max(values)
+    margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
+    low, high = low / margin, high * margin**right
+    ticks = log_ticks(low, high)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    ticks = [tick for tick in ticks if whole and float(tick).is_integer()] or ticks
+    name_ticks(axes.xaxis, ticks, dollars if usd else plain_number)
+    axes.set_xlabel(label)
 
 
-def look(position: int) -> tuple[str, str]:
-    """Return colour and marker of a line, see `feval.report.palette`."""
-    colour, marker, _ = places(position)
-    return COLOURS[colour], list(MARKERS)[marker]
+def name_ticks(axis: Any, ticks: Sequence[float], write: Callable[[float], str]) -> None:
+    """Put ticks at some values of an axis only, and write them."""
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
 
 
-def dashes(position: int) -> Any:
-    """Return the dashes of a line."""
-    pattern = DASHES[places(position)[2]]
-    return (0, pattern) if pattern else "solid"
+def accuracy_axis(axes: Axes, values: Iterable[float], *, bins: int = 7) -> None:
+    """Make the vertical axis one of accuracies in per cent with room around some values, and at
+    most so many intervals between ticks.
+
+    It spans eight points, so that a flat curve looks flat.
+    """
+    shown = [value for value in values if not math.isnan(value)] or [0.0, 100.0]
+    low, high = min(shown), max(shown)
+    room = max(0.06 * (high - low), (8 - (high - low)) / 2)
+    beyond = 0.04 * (high - low + 2 * room)  # a marker at 0 or 100 % is whole
+    axes.set_ylim(max(low - room, -beyond), min(high + room, 100 + beyond))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else "")
+    )
+    axes.set_ylabel("accuracy")
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -238,14 +288,14 @@ def legend_label(name: str, others: Collection[str] = ()) -> str:
     return name
 
 
-def legend_below(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a legend below the axes: how many entries fit side by side, and small
-    letters for many entries.
+def legend_below(labels: Sequence[str], width: float) -> dict[str, Any]:
+    """Return the options of a legend below the axes of a picture of so many inches: how many
+    entries fit side by side, and small letters for many entries.
 
-    A line has about 107 letters of the usual size, a handle takes 11 of them.
+    An inch has about 17 letters of the usual size, a handle takes 11 of them.
     """
     size = 8.5 if len(labels) <= len(COLOURS) + 4 else 7.0
-    fitting = int(910 / size) // (11 + max(map(len, labels)))
+    fitting = int(142 * width / size) // (11 + max(map(len, labels)))
     columns = max(1, min(4 if len(labels) == 4 else 3, fitting))
     return {"loc": "outside lower center", "fontsize": size, "ncols": columns}
 
@@ -271,12 +321,3 @@ def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) 
     )
     small.set_in_layout(False)
     small.set_gid(_SMALL)
-
-
-def _short_heading(axes: Axes) -> None:
-    """Leave the title only, where callers expect it: they have panels, and captions of their
-    own.
-    """
-    for text in [text for text in axes.texts if text.get_gid() == _SMALL]:
-        text.remove()
-    axes.set_title(axes.get_title(loc="left"), loc="left", fontweight="bold", pad=6)

@@ -43,7 +43,7 @@ from feval.recording import (
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.replay import load
-from feval.report.pictures.coupled import coupling_png
+from feval.report import pictures
 from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
@@ -577,7 +577,7 @@ def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
         assert len(cyclic) == 2
         assert "(a/rock over a/scissors over a/paper over a/rock)" in cyclic[0]
         assert len(coupling_tables(coupling)) == (3 if gold else 1)
-        assert coupling_png(coupling)[:4] == b"\x89PNG"
+        assert pictures.coupling(coupling).png()[:4] == b"\x89PNG"
         json.dumps(coupling.to_dict(), allow_nan=False)
         assert bool(coupling.pairs) == bool(gold)
     assert (
