@@ -258,7 +258,7 @@ class BudgetEnvironment:
         for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
             llm.known_prompt_tokens(int(row), "its cost is not known")
         if self._unit == "usd":
-            llm.dollars(int(self._rows[0]), rounds=0, cots=0, output_tokens=0)
+            llm.known_price()
 
 
 def as_method(policy: Policy) -> Callable[..., str | None]:

@@ -569,7 +569,7 @@ def _evaluation(
         )
     low, high = interval_ends(means.right, confidence, clusters)
     free_probes = (
-        [llm.name for llm in llms if llm.pool.probed_for_nothing()]
+        [llm.name for llm in llms if llm.pool.has_uncounted_probes()]
         if means.probe_calls.any()
         else []
     )

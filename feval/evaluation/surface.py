@@ -209,7 +209,7 @@ def surface(
         )
         progress(len(points) // len(widths), len(depths))
     cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
-    free = cut and pool.probed_for_nothing()
+    free = cut and pool.has_uncounted_probes()
     return Surface(
         dataset=dataset.id,
         llm=llm.name,

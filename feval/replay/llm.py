@@ -1,7 +1,13 @@
-"""A recorded LLM on one dataset: draws, answers, texts, dollars."""
+"""A recorded LLM on one dataset: draws, answers, texts, dollars; its CoTs, traces, steps and turns
+of one question; and the sentences about what was not recorded.
+"""
+
+# ruff: noqa: D102  the methods of `Source` are described there
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
@@ -10,16 +16,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.billing import billed_prompts, usd
+from feval.cards.billing import usd
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    ShortPoolError,
+    UsageError,
+)
 from feval.estimators.counts import vote_counts
 from feval.lazy import Drawn
 from feval.recording.served import served_models
 from feval.recording.steps import conversation
-from feval.replay.draws import orders, pool_key
+from feval.replay.draws import orders, pool_key, uniforms
 from feval.replay.meter import MeteredLLM
-from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
+from feval.replay.responses import (
+    REQUEST,
+    LLMRequest,
+    LLMResponse,
+    MessageList,
+    Need,
+    ProbeReply,
+    Source,
+    TraceState,
+)
 
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
@@ -27,6 +48,7 @@ if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording.content import LLMInfo
     from feval.recording.reader import Recording
+    from feval.recording.steps import Steps
     from feval.recording.view import View
     from feval.replay.pools import Pool
 
@@ -126,7 +148,8 @@ class LLM(Drawn):
         row = self._view.row(question_id)
         draws = n if n is not None else N if N is not None else int(self.pool.sizes[row])
         self.require(row, draws)
-        return LLMResponse(self.order(row, replicate)[:draws], self, row)
+        order = self.order(row, replicate)
+        return LLMResponse(order[:draws], Recorded(self, row, order))
 
     def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
         """Return the LLM for one question, with a meter: what a method written against `sample(k)`
@@ -136,7 +159,10 @@ class LLM(Drawn):
             question_id: an id, or the row of the question.
             replicate: 0, 1, 2, ...: independent draws; `None` hands the CoTs out in recorded order.
         """
-        return MeteredLLM(self, self._view.row(question_id), replicate)
+        row = self._view.row(question_id)
+        size = int(self.pool.sizes[row])
+        order = range(size) if replicate is None else self.order(row, replicate)
+        return MeteredLLM(Recorded(self, row, order))
 
     def seeded(self, seed: int) -> LLM:
         """Return the same LLM with draws from another seed."""
@@ -274,15 +300,6 @@ class LLM(Drawn):
             self._last_candidates = row, candidates
         return [None if code < 0 else candidates[code] for code in codes]
 
-    def cot(self, row: int, sample: int) -> CoT:
-        """Return one recorded CoT of a question (by its row)."""
-        tokens = int(self.pool.output_tokens[row, sample])
-        dollars = None if self.price is None else float(usd(self.price, 0, tokens))
-        reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
-        return CoT(
-            sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row
-        )
-
     def request(self, row: int, sample: int | None = None) -> LLMRequest:
         """Return what was sent for a question (by its row); the whole conversation where `sample`
         is the place of a turn.
@@ -290,7 +307,7 @@ class LLM(Drawn):
         count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
         if sample is not None and self.pool.channels.has_turns:
             count, text = (
-                count + self.pool.beyond_request(row, sample),
+                count + self.pool.extra_prompt_tokens(row, sample),
                 self._conversation(row, sample, text),
             )
         tokens = None if count < 0 else count
@@ -394,35 +411,23 @@ class LLM(Drawn):
         """Ids of the questions, by row."""
         return self._view.votes.question_ids
 
-    def dollars(
-        self,
-        row: int,
-        *,
-        rounds: int,
-        cots: int,
-        output_tokens: int,
-        auxiliary_prompt_tokens: int = 0,
-    ) -> float:
-        """Return the USD of what was consumed on a question (by its row): eq. (1) under this LLM's
-        billing.
+    def known_price(self) -> Price:
+        """Return the USD per million tokens.
 
         Raises:
-            PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
+            PriceNotFoundError: the price list has no such LLM, or dollars were switched off.
         """
         if self.prices is None:
             raise PriceNotFoundError(
                 f"{self.name} was loaded with prices='none'; load it with a price list to get"
                 " dollars."
             )
-        prompt_tokens = self.known_prompt_tokens(row, "no dollars")
-        prompts = int(billed_prompts(self.billing, rounds, cots))
-        return float(
-            usd(
-                self.prices.price(self.name),
-                prompts * prompt_tokens + auxiliary_prompt_tokens,
-                output_tokens,
-            )
-        )
+        return self.prices.price(self.name)
+
+    def uniform(self, row: int, places: Sequence[int], seed: int) -> float:
+        """Return the random number of `draws.uniforms` after some places of a question."""
+        keys, samples = self.question_keys[row : row + 1], np.array(places, np.uint16)
+        return float(uniforms(keys, samples[None, None], seed)[0, 0, -1])
 
 
 def _shared_noise(decoding: object) -> SharedNoise | None:
@@ -435,3 +440,275 @@ def _shared_noise(decoding: object) -> SharedNoise | None:
     ):
         return None
     return SharedNoise(noise["scheme"], noise["seed"])
+
+
+class Recorded(Source):
+    """A question's recorded CoTs in an order; see `Source` for its methods.
+
+    One draw orders all steps of a tree: the children of a step come in the order in which they lie
+    there, and so do the turns that reply to a CoT with the same messages.
+
+    Args:
+        llm: the recorded LLM.
+        row: of the question.
+        order: recorded places.
+    """
+
+    def __init__(self, llm: LLM, row: int, order: Sequence[int]) -> None:
+        self.llm, self.row, self.order = llm, row, order
+        self.name, self.billing, self.pool = llm.name, llm.billing, llm.pool
+        self._given = 0
+        self._waiting: dict[tuple[int, int | None], list[int]] = {}
+
+    def require(self, need: Need) -> None:
+        if need == "traces":
+            self.llm.require_whole_cots()
+            self.pool.probes()
+        elif need == "confidences":
+            self.pool.probes().recorded_confidences(self.name)
+        elif need == "steps":
+            self.pool.steps()
+        elif need == "cuts" and self.pool.channels.has_steps:
+            raise UsageError(
+                f"{self.name} was recorded as trees of steps, which are replayed whole and cannot"
+                " be cut."
+            )
+
+    @property
+    def remaining(self) -> int:
+        return len(self.order) - self._given
+
+    @property
+    def price(self) -> Price | None:
+        return self.llm.price
+
+    def known_price(self) -> Price:
+        return self.llm.known_price()
+
+    def known_prompt_tokens(self, otherwise: str) -> int:
+        return self.llm.known_prompt_tokens(self.row, otherwise)
+
+    def uniform(self, cots: int, seed: int) -> float:
+        return self.llm.uniform(self.row, self.order[:cots], seed)
+
+    def wait(self, places: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
+        clock = self.pool.clock
+        return 0 if clock is None else clock.wait(self.row, places, before, after)
+
+    def tokens(self, places: Sequence[int]) -> list[int]:
+        tokens: list[int] = self.pool.output_tokens[self.row, list(places)].tolist()
+        return tokens
+
+    def answers(self, places: Sequence[int]) -> list[str | None]:
+        return self.llm.answers(self.row, places)
+
+    def text(self, place: int) -> str | None:
+        return self.llm.texts(self.row)[place]
+
+    def reasoning(self, place: int) -> str | None:
+        thoughts = self.llm.reasoning(self.row)
+        return None if thoughts is None else thoughts[place]
+
+    def finish_reason(self, place: int) -> str:
+        return FINISH_REASONS[int(self.pool.finish[self.row, place])]
+
+    def ends(self, place: int) -> bool:
+        return bool(self.pool.steps().ends[self.row, place])
+
+    def scores(self, places: Sequence[int], scorer: str | None) -> list[float]:
+        scores: list[float] = self.pool.aggregated(scorer)[self.row, list(places)].tolist()
+        return scores
+
+    def recorded(self, what: str) -> tuple[Pool, int]:  # noqa: ARG002  it tries all
+        return self.pool, self.row
+
+    def request(self, place: int | None) -> LLMRequest:
+        return self.llm.request(self.row, place)
+
+    def extra_prompt_tokens(self, place: int) -> int:
+        return self.pool.extra_prompt_tokens(self.row, place)
+
+    def sample(self, k: int) -> Sequence[int]:
+        if self.pool.channels.has_turns:
+            if lacking := self._lacking(REQUEST, None, k):
+                raise ShortPoolError(few_first_cots(self.name, self._where, *lacking))
+            return self._next(REQUEST, None, k)
+        self.llm.require(self.row, self._given + k)
+        self._given += k
+        return self.order[self._given - k : self._given]
+
+    start = sample
+
+    def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
+        reached = [self._after(state, tokens) for state in states]
+        for state, (total, finished) in zip(states, reached, strict=True):
+            state.grow(total, finished=finished)
+
+    def _after(self, state: TraceState, tokens: int | None) -> tuple[int, bool]:
+        """Return how many tokens a trace would have after so many more, and whether it would be
+        finished.
+
+        A trace is not known between its last probe and its end, so whoever goes on from its last
+        probe gets its end.
+        """
+        probes, length = self.pool.probes(), self.tokens([state.place])[0]
+        offsets, interval = probes.offsets[probes.of(self.row, state.place)], probes.interval
+        following = offsets[offsets > state.tokens].tolist()
+        target = (following[0] if following else None) if tokens is None else state.tokens + tokens
+        end = max(length, state.tokens), True
+        if state.limit is not None and length > state.limit:
+            end = state.limit, False
+        if target is None or (state.limit is not None and target >= state.limit):
+            return end
+        if tokens is not None and interval is not None and tokens % interval:
+            raise NotRecordedError(
+                f"{state} cannot be advanced by {tokens}: it was probed every {interval} tokens."
+                " Advance by a multiple of that."
+            )
+        if target in following:
+            return target, False
+        if (not following or target > following[-1]) and (interval is not None or target >= length):
+            return end
+        raise NotRecordedError(
+            f"{state} cannot be advanced by {tokens}: no probe was recorded there. Advance it to"
+            " its next probe, tokens=None, or to its end."
+        )
+
+    def probe_place(self, state: TraceState) -> int | None:
+        probes = self.pool.probes()
+        places = probes.of(self.row, state.place)
+        passed = int((probes.offsets[places] <= state.tokens).sum())
+        return places.start + passed - 1 if passed else None
+
+    def probe(self, state: TraceState, place: int) -> ProbeReply:  # noqa: ARG002  it says it all
+        probes = self.pool.probes()
+        [answer] = self.llm.answer_texts(self.row, [int(probes.codes[place])])
+        sure = None if probes.confidences is None else float(probes.confidences[place])
+        tokens = 0 if probes.output_tokens is None else max(int(probes.output_tokens[place]), 0)
+        return ProbeReply(place, answer, None if sure != sure else sure, tokens)
+
+    def expand(self, places: Sequence[int], k: int) -> list[list[int]]:
+        self.pool.channels.require_trees()
+        for place, times in Counter(places).items():
+            if lacking := self._lacking(place, None, k * times):
+                raise NotRecordedError(missing_steps(self.name, self._where, place, *lacking))
+        return [self._next(place, None, k) for place in places]
+
+    def reply(
+        self, places: Sequence[int], messages: Sequence[MessageList | None], k: int
+    ) -> list[list[int]]:
+        self.pool.channels.require_turns()
+        steps, row = self.pool.steps(), self.row
+        asked = [(each, self._said(each, own)) for each, own in zip(places, messages, strict=True)]
+        for (place, said), times in Counter(asked).items():
+            if lacking := self._lacking(place, said, k * times):
+                to = called(steps, row, place)
+                raise NotRecordedError(few_turns(self.name, self._where, to, *lacking))
+        return [self._next(place, said, k) for place, said in asked]
+
+    @property
+    def _where(self) -> str:
+        return f"question {self.llm.question_ids[self.row]!r}"
+
+    def _lacking(self, place: int, said: int | None, k: int) -> tuple[int, int] | None:
+        """Return how many children of a step k more make, and how many were recorded, if these are
+        fewer: all, or those that reply to some messages.
+        """
+        steps = self.pool.steps()
+        recorded = [
+            child
+            for child in steps.children(self.row, place)
+            if said is None or steps.turns is None or steps.turns[self.row, child] == said
+        ]
+        if (place, said) not in self._waiting:
+            rank = {child: number for number, child in enumerate(self.order)}
+            self._waiting[place, said] = sorted(recorded, key=rank.__getitem__, reverse=True)
+        asked = len(recorded) - len(self._waiting[place, said]) + k
+        return (asked, len(recorded)) if asked > len(recorded) else None
+
+    def _next(self, place: int, said: int | None, k: int) -> list[int]:
+        self._given += k
+        return [self._waiting[place, said].pop() for _ in range(k)]
+
+    def _said(self, place: int, messages: MessageList | None) -> int:
+        """Return which messages, as `Steps.turns` numbers them, a reply to a CoT was asked for
+        with; an error that says what was recorded where there is none.
+        """
+        steps = self.pool.steps()
+        turns = steps.turns if steps.turns is None else steps.turns[self.row].tolist()
+        children = steps.children(self.row, place)
+        numbers: dict[int, int] = {} if turns is None else {turns[c]: c for c in children}
+        if messages is None and len(numbers) == 1:
+            return next(iter(numbers))
+        texts = (self.llm.messages(self.row) or ()) if numbers else ()
+        recorded = [text for child in numbers.values() if (text := texts[child]) is not None]
+        for number, text in zip(numbers, recorded, strict=True):
+            if json.loads(text) == messages:
+                return number
+        where = f"{called(steps, self.row, place)} of {self.name} on {self._where}"
+        raise NotRecordedError(missing_messages(where, messages, recorded))
+
+
+def called(steps: Steps, row: int, place: int) -> str:
+    """Return what messages call a whole CoT, by its place: "CoT 3", or "turn 7" where it is a reply
+    itself.
+    """
+    return f"{'CoT' if steps.turns is None or steps.turns[row, place] < 0 else 'turn'} {place}"
+
+
+def missing_steps(llm: str, where: str, step: int, asked: int, recorded: int) -> str:
+    """Return the sentence about too few steps recorded after one (by its place)."""
+    after = "first steps" if step == REQUEST else f"steps after step {step} of the tree"
+    return (
+        f"A search asks {llm} for {asked} {after} on {where}, and {_were(recorded)} recorded."
+        " Search with fewer beams, children or particles, or record a larger tree."
+    )
+
+
+def missing_messages(
+    where: str, messages: MessageList | None, recorded: Sequence[str] | None
+) -> str:
+    """Return the sentence about messages that no recorded turn replies to, or about several where
+    none were named.
+
+    `recorded` are those that turns reply to, `None` where they are several and not at hand.
+    """
+    asked = "" if messages is None else f" with {json.dumps(messages, ensure_ascii=False):.200}"
+    if recorded is not None and not recorded:
+        return (
+            f"A method replies to {where}{asked}, and no turn was recorded there. Ask for fewer"
+            " turns, or record more (`feval record --protocol`)."
+        )
+    listed = (
+        "; ".join(f"{text:.200}" for text in recorded[:5]) if recorded else "different messages"
+    )
+    if messages is None:
+        return (
+            f"A method replies to {where} without its messages, and the turns recorded there reply"
+            f" to several: {listed}."
+        )
+    return (
+        f"A method replies to {where}{asked}, and the turns recorded there reply to {listed}. Send"
+        " that, or record more."
+    )
+
+
+def few_turns(llm: str, where: str, to: str, asked: int, recorded: int) -> str:
+    """Return the sentence about too few turns that reply to a CoT with the same messages."""
+    return (
+        f"A method asks {llm} for {asked} {'reply' if asked == 1 else 'replies'} to {to} on"
+        f" {where}, and {_were(recorded)} recorded with these messages. Ask for fewer, or record"
+        " more."
+    )
+
+
+def few_first_cots(llm: str, where: str, asked: int, recorded: int) -> str:
+    """Return the sentence about too few CoTs that reply to no other."""
+    return (
+        f"{llm} has {recorded} recorded CoT{'s' * (recorded != 1)} that reply to no other on"
+        f" {where}; {asked} were asked for. Ask for {recorded} or fewer, or record more."
+    )
+
+
+def _were(recorded: int) -> str:
+    return f"{recorded} {'was' if recorded == 1 else 'were'}"

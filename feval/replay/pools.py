@@ -163,7 +163,7 @@ class Pool:
         """Return the steps that it consists of; see `Channels.steps`."""
         return self.channels.steps()
 
-    def beyond_request(self, row: int, place: int) -> int:
+    def extra_prompt_tokens(self, row: int, place: int) -> int:
         """Return the prompt tokens that a turn was sent beyond the request; 0 for no turn, or where
         they are not known.
         """
@@ -174,7 +174,7 @@ class Pool:
         )
         return max(sent - request, 0) if min(sent, request) >= 0 else 0
 
-    def probed_for_nothing(self) -> bool:
+    def has_uncounted_probes(self) -> bool:
         """Whether there are probes whose tokens are not known."""
         try:
             return not self.channels.probes().counted

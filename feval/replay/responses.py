@@ -1,5 +1,5 @@
-"""What a replayed LLM answers: chains of thought and the request behind them (FEval-TTC, Listing
-3).
+"""What an LLM answers: chains of thought and the request behind them (FEval-TTC, Listing 3); and
+where they come from, a recording or a live LLM.
 """
 
 from __future__ import annotations
@@ -7,75 +7,182 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from feval import cards
-from feval.replay.pools import Pool
+from feval.cards.billing import billed_prompts, usd
 
 if TYPE_CHECKING:
     from feval.cards import schema
+    from feval.cards.billing import Price
     from feval.cards.finish_reasons import FinishReason
+    from feval.replay.pools import Pool
+
+MessageList = list[dict[str, Any]]
+"""What is sent behind a conversation: messages with a role and a content."""
+
+REQUEST = -1
+"""The place that first steps and CoTs come behind."""
+
+Need = Literal["CoTs", "traces", "confidences", "steps", "replies", "cuts"]
 
 
-class RecordedLLM(Protocol):
-    """What responses and meters need of an LLM; see `LLM`. A `row` is that of a question."""
+@dataclass(slots=True, eq=False)
+class TraceState:
+    """How far a trace has grown: for the meter and its source, not for methods.
+
+    Attributes:
+        owner: the LLM's name.
+        index: number of the trace among the CoTs handed out, from 0.
+        place: of the CoT in its source.
+        limit: tokens at which it is cut; `None` for no limit.
+        tokens: generated so far.
+        finished: whether it came to its own end.
+        stopped: whether it was cut, at its limit or by `Trace.stop`.
+        reply: to its last probe.
+    """
+
+    owner: str
+    index: int
+    place: int
+    limit: int | None
+    tokens: int = 0
+    finished: bool = False
+    stopped: bool = False
+    reply: ProbeReply | None = None
+
+    def __str__(self) -> str:
+        return f"Trace {self.index} of {self.owner}, which has generated {self.tokens} tokens,"
+
+    def grow(self, tokens: int, *, finished: bool) -> None:
+        """Note that it has so many tokens now, and whether they are all."""
+        self.tokens, self.finished = tokens, finished
+        self.stopped = not finished and self.limit is not None and tokens >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """What an LLM answers when it is made to; a final answer has no confidence and no tokens.
+
+    Attributes:
+        place: of the probe: two with one place are the same.
+        answer: canonical, `None` for no answer.
+        confidence: of the LLM in it; `None` where not known.
+        tokens: of the reply, 0 where not known.
+    """
+
+    place: int = -1
+    answer: str | None = None
+    confidence: float | None = None
+    tokens: int = 0
+
+
+class Source(Protocol):
+    """Where the CoTs and steps of one question come from. A place is the number of one of them.
+
+    Attributes:
+        name: the LLM's name.
+        billing: how prompts are charged, one of `feval.cards.billing.BILLINGS`.
+    """
 
     name: str
-    pool: Pool
     billing: str
 
-    @property
-    def question_keys(self) -> npt.NDArray[np.uint64]:
-        """[Q] the keys that draws are made from."""
+    def require(self, need: Need) -> None:
+        """Raise an error if it has nothing of a kind at all."""
 
     @property
-    def question_ids(self) -> Sequence[str]:
-        """Ids of the questions, by row."""
+    def remaining(self) -> int:
+        """CoTs that it can still give."""
 
-    def order(self, row: int, replicate: int, /) -> tuple[int, ...]:
-        """Return a whole draw."""
+    def sample(self, k: int) -> Sequence[int]:
+        """Return the places of the next k CoTs."""
 
-    def require(self, rows: int, n: int, /) -> None:
-        """Check that n CoTs were recorded."""
+    def start(self, k: int) -> Sequence[int]:
+        """Return the places of the next k CoTs, of which nothing is generated yet."""
 
-    def cot(self, row: int, sample: int, /) -> CoT:
-        """Return a recorded CoT."""
+    def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
+        """Let traces that are running grow by so many tokens, `None` for up to the next probe."""
 
-    def answers(self, row: int, samples: tuple[int, ...], /) -> list[str | None]:
+    def probe_place(self, state: TraceState) -> int | None:
+        """Return the place of the probe that a trace stands at; `None` for none."""
+
+    def probe(self, state: TraceState, place: int) -> ProbeReply:
+        """Return what the LLM answers there."""
+
+    def expand(self, places: Sequence[int], k: int) -> list[list[int]]:
+        """Return the next k steps behind each of several places; of none where any lacks some."""
+
+    def reply(
+        self, places: Sequence[int], messages: Sequence[MessageList | None], k: int
+    ) -> list[list[int]]:
+        """Return the next k turns that reply to each of several places with its messages."""
+
+    def uniform(self, cots: int, seed: int) -> float:
+        """Return a random number in [0, 1) that depends on so many first CoTs."""
+
+    def wait(self, places: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
+        """Return the microseconds of a round in which CoTs grew; 0 without a clock."""
+
+    def tokens(self, places: Sequence[int]) -> list[int]:
+        """Return output tokens."""
+
+    def answers(self, places: Sequence[int]) -> list[str | None]:
         """Return canonical answers."""
 
-    def answer_texts(self, row: int, codes: Sequence[int], /) -> list[str | None]:
-        """Return the canonical answers of codes."""
+    def text(self, place: int) -> str | None:
+        """Return a reply without its thoughts."""
 
-    def request(self, row: int, sample: int | None = None, /) -> LLMRequest:
-        """Return what was sent, for a turn where `sample` is one."""
+    def reasoning(self, place: int) -> str | None:
+        """Return the thoughts."""
 
-    def texts(self, row: int, /) -> list[str | None]:
-        """Return the texts of all CoTs."""
+    def finish_reason(self, place: int) -> str:
+        """Return why generation ended."""
 
-    def reasoning(self, row: int, /) -> list[str | None] | None:
-        """Return the thoughts of all CoTs."""
+    def ends(self, place: int) -> bool:
+        """Return whether a step ends a solution."""
 
-    def messages(self, row: int, /) -> list[str | None] | None:
-        """Return what each turn replies to, as JSON; `None` for no turn."""
+    def scores(self, places: Sequence[int], scorer: str | None) -> list[float]:
+        """Return the scores of steps, NaN for none."""
 
-    def known_prompt_tokens(self, row: int, otherwise: str, /) -> int:
-        """Return the prompt tokens."""
+    def recorded(self, what: str) -> tuple[Pool, int]:
+        """Return the pool that holds a channel, and the row of the question."""
+
+    def request(self, place: int | None) -> LLMRequest:
+        """Return what was sent for a CoT."""
+
+    def extra_prompt_tokens(self, place: int) -> int:
+        """Return the prompt tokens that a turn was sent beyond the question's request."""
+
+    def known_prompt_tokens(self, otherwise: str) -> int:
+        """Return the prompt tokens, or raise a `PriceNotFoundError` that says what follows."""
+
+    @property
+    def price(self) -> Price | None:
+        """USD per million tokens; `None` where not known."""
+
+    def known_price(self) -> Price:
+        """Return the price, or raise a `PriceNotFoundError`."""
 
     def dollars(
-        self,
-        row: int,
-        /,
-        *,
-        rounds: int,
-        cots: int,
-        output_tokens: int,
-        auxiliary_prompt_tokens: int = 0,
+        self, rounds: int, cots: int, output_tokens: int, extra_prompt_tokens: int
     ) -> float:
-        """Return the USD of what was consumed."""
+        """Return the USD of what was consumed: eq. (1) under the LLM's billing.
+
+        Raises:
+            PriceNotFoundError: there is no price, or the prompt tokens are not known.
+        """
+        price = self.known_price()
+        prompts = int(billed_prompts(self.billing, rounds, cots))
+        prompt_tokens = prompts * self.known_prompt_tokens("no dollars") + extra_prompt_tokens
+        return float(usd(price, prompt_tokens, output_tokens))
+
+    def output_dollars(self, tokens: int) -> float | None:
+        """Return the USD of output tokens, `None` without a price."""
+        return None if self.price is None else float(usd(self.price, 0, tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +217,10 @@ class CoTMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CoT:
-    """One recorded chain of thought; its text is read from disk when first asked for.
+    """One chain of thought; a recorded text is read from disk when first asked for.
 
     Attributes:
-        sample: place in the recorded order.
+        sample: place in the recorded order; of a live LLM, among the CoTs of its question.
         answer: canonical answer, `None` for no answer.
         metadata: tokens, dollars, finish reason.
     """
@@ -121,19 +228,18 @@ class CoT:
     sample: int
     answer: str | None
     metadata: CoTMetadata
-    _llm: RecordedLLM = field(repr=False, compare=False)
-    _question: int = field(repr=False, compare=False)
+    _source: Source = field(repr=False, compare=False)
 
-    def is_of(self, llm: RecordedLLM, row: int) -> bool:
-        """Whether an LLM gave it on a question (by its row)."""
-        return self._llm is llm and self._question == row
+    def is_of(self, source: Source) -> bool:
+        """Whether a source gave it."""
+        return self._source is source
 
     @property
     def raw_text(self) -> str | None:
         """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording
         has none.
         """
-        return self._llm.texts(self._question)[self.sample]
+        return self._source.text(self.sample)
 
     @property
     def text(self) -> str | None:
@@ -143,8 +249,7 @@ class CoT:
     @property
     def reasoning(self) -> str | None:
         """The thoughts before the reply; `None` where none were recorded."""
-        thoughts = self._llm.reasoning(self._question)
-        return None if thoughts is None else thoughts[self.sample]
+        return self._source.reasoning(self.sample)
 
     @property
     def tokens(self) -> int:
@@ -164,19 +269,18 @@ class CoT:
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """The CoTs drawn for one question; objects are made of them only when looked at.
+    """The CoTs that one request gave; objects are made of them only when looked at.
 
     Attributes:
-        samples: recorded places of the CoTs, in draw order.
+        samples: places of the CoTs, in draw order.
     """
 
     samples: tuple[int, ...]
-    _llm: RecordedLLM = field(repr=False, compare=False)
-    _question: int = field(repr=False, compare=False)
+    _source: Source = field(repr=False, compare=False)
 
-    def is_of(self, llm: RecordedLLM, row: int) -> bool:
-        """Whether an LLM gave it on a question (by its row)."""
-        return self._llm is llm and self._question == row
+    def is_of(self, source: Source) -> bool:
+        """Whether a source gave it."""
+        return self._source is source
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -189,24 +293,32 @@ class LLMResponse:
     @property
     def cots(self) -> list[CoT]:
         """The CoTs, in draw order."""
-        return [self._llm.cot(self._question, sample) for sample in self.samples]
+        source = self._source
+        columns = zip(self.samples, self.answers, source.tokens(self.samples), strict=True)
+        return [
+            CoT(
+                sample,
+                answer,
+                CoTMetadata(tokens, source.output_dollars(tokens), source.finish_reason(sample)),
+                source,
+            )
+            for sample, answer, tokens in columns
+        ]
 
     @property
     def answers(self) -> list[str | None]:
         """Canonical answers in draw order, `None` for no answer."""
-        return self._llm.answers(self._question, self.samples)
+        return self._source.answers(self.samples)
 
     @property
     def request(self) -> LLMRequest:
         """What was sent; of turns that reply to several CoTs, for the first."""
-        return self._llm.request(self._question, self.samples[0] if self.samples else None)
+        return self._source.request(self.samples[0] if self.samples else None)
 
     @property
     def tokens(self) -> int:
         """Output tokens of all CoTs."""
-        return int(
-            self._llm.pool.output_tokens[self._question, list(self.samples)].sum(dtype=np.int64)
-        )
+        return sum(self._source.tokens(self.samples))
 
     @property
     def dollar_cost(self) -> float:
@@ -215,16 +327,8 @@ class LLMResponse:
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
         """
-        beyond = (
-            self._llm.pool.beyond_request(self._question, self.samples[0]) if self.samples else 0
-        )
-        return self._llm.dollars(
-            self._question,
-            rounds=1,
-            cots=len(self.samples),
-            output_tokens=self.tokens,
-            auxiliary_prompt_tokens=beyond,
-        )
+        extra = self._source.extra_prompt_tokens(self.samples[0]) if self.samples else 0
+        return self._source.dollars(1, len(self.samples), self.tokens, extra)
 
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
         """Return the score of each CoT, in draw order; `None` where it has none.
@@ -238,9 +342,8 @@ class LLMResponse:
             UnknownNameError: no such aggregate.
             NotRecordedError: no such scores were recorded; `feval score` adds some.
         """
-        return _with_none(
-            self._llm.pool.aggregated(scorer, aggregate)[self._question, list(self.samples)]
-        )
+        pool, row = self._source.recorded("scores")
+        return self._drawn(pool.aggregated(scorer, aggregate)[row])
 
     def step_scores(self, scorer: str | None = None) -> list[list[float]]:
         """Return the step scores of each CoT, in draw order; empty lists where there are none.
@@ -248,8 +351,9 @@ class LLMResponse:
         Raises:
             NotRecordedError: no such scores were recorded; `feval score` adds some.
         """
-        scores = self._llm.pool.scores(scorer)
-        return [scores.steps(self._question, sample).tolist() for sample in self.samples]
+        pool, row = self._source.recorded("step scores")
+        scores = pool.scores(scorer)
+        return [scores.steps(row, sample).tolist() for sample in self.samples]
 
     def scoring_tokens(
         self, scorer: str | None = None, *, prefix_cached: bool = False
@@ -265,8 +369,10 @@ class LLMResponse:
         Raises:
             NotRecordedError: no such scores were recorded, or not their tokens.
         """
-        row = slice(self._question, self._question + 1)
-        tokens = self._llm.pool.scoring_tokens(scorer, prefix_cached=prefix_cached, questions=row)
+        pool, row = self._source.recorded("scoring tokens")
+        tokens = pool.scoring_tokens(
+            scorer, prefix_cached=prefix_cached, questions=slice(row, row + 1)
+        )
         columns = (tokens.calls, tokens.prompt_tokens, tokens.output_tokens)
         rows = zip(*(column[0, list(self.samples)].tolist() for column in columns), strict=True)
         return [(prompt, output) if calls else None for calls, prompt, output in rows]
@@ -280,7 +386,8 @@ class LLMResponse:
             NotRecordedError: no log-probabilities were recorded; `feval record --logprobs K` keeps
                 them.
         """
-        return _with_none(self._llm.pool.logprobs().sequence[self._question, list(self.samples)])
+        pool, row = self._source.recorded("sequence logprobs")
+        return self._drawn(pool.logprobs().sequence[row])
 
     @property
     def sequence_probabilities(self) -> list[float | None]:
@@ -290,8 +397,8 @@ class LLMResponse:
         Raises:
             NotRecordedError: as for `sequence_logprobs`.
         """
-        row = slice(self._question, self._question + 1)
-        return _with_none(self._llm.pool.sequence_probabilities(row)[0, list(self.samples)])
+        pool, row = self._source.recorded("sequence probabilities")
+        return self._drawn(pool.sequence_probabilities(slice(row, row + 1))[0])
 
     @property
     def token_confidences(self) -> list[npt.NDArray[np.floating[Any]] | None]:
@@ -301,9 +408,13 @@ class LLMResponse:
         Raises:
             NotRecordedError: as for `sequence_logprobs`.
         """
-        confidences = self._llm.pool.logprobs().confidences
-        rows = [confidences.of(self._question, sample) for sample in self.samples]
+        pool, row = self._source.recorded("token confidences")
+        rows = [pool.logprobs().confidences.of(row, sample) for sample in self.samples]
         return [row if row.size else None for row in rows]
+
+    def _drawn(self, values: npt.NDArray[np.float64]) -> list[float | None]:
+        drawn = values[list(self.samples)].tolist()
+        return [None if math.isnan(value) else value for value in drawn]
 
     def to_model(self) -> schema.LLMResponse:
         """Return the wire model of Listing 3, texts included."""
@@ -323,7 +434,3 @@ class LLMResponse:
         return cards.schema.LLMResponse(
             cots=tuple(models), request=request, answers=tuple(self.answers)
         )
-
-
-def _with_none(values: npt.NDArray[np.float64]) -> list[float | None]:
-    return [None if math.isnan(value) else value for value in values.tolist()]

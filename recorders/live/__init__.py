@@ -3,27 +3,14 @@
 
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("What is 12 * 12?")
-        answer = method("What is 12 * 12?", metered)      # a method written for the replay,
-        unchanged print(answer, metered.cots, metered.dollar_cost)
+        answer = method("What is 12 * 12?", metered)  # a method written for the replay, unchanged
+        print(answer, metered.cots, metered.dollar_cost)
 
 `record_method` makes a recording of what a method asks. `feval record` makes one that serves many
 methods.
 """
 
 from recorders.live.llm import LiveLLM, live
-from recorders.live.meter import MeteredLiveLLM
-from recorders.live.nodes import LiveNode
 from recorders.live.recording import record_method
-from recorders.live.replies import LiveCoT, LiveResponse
-from recorders.live.traces import LiveTrace
 
-__all__ = [
-    "LiveCoT",
-    "LiveLLM",
-    "LiveNode",
-    "LiveResponse",
-    "LiveTrace",
-    "MeteredLiveLLM",
-    "live",
-    "record_method",
-]
+__all__ = ["LiveLLM", "live", "record_method"]

@@ -15,10 +15,9 @@ from feval.cards.cards import thoughts_of
 from feval.cards.prices import PriceList, price_list
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import Question
+from feval.replay.meter import MeteredLLM
 from recorders.asking.probing import Probing
-from recorders.live.loop import Loop
-from recorders.live.meter import MeteredLiveLLM, Terms
-from recorders.live.tape import Tape
+from recorders.live.source import Journaled, LiveConfig, LiveSource, Loop
 from recorders.request import Backend, Decoding, Message
 from recorders.scoring.scores import Scorer
 from recorders.work.settings import default_cue, default_decoding, default_prices, tree_of
@@ -27,9 +26,9 @@ from recorders.work.settings import default_cue, default_decoding, default_price
 class LiveLLM:
     """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`."""
 
-    def __init__(self, name: str, terms: Terms) -> None:
+    def __init__(self, name: str, config: LiveConfig) -> None:
         self.name = name
-        self._terms = terms
+        self._config = config
         self._loop = Loop()
 
     def __enter__(self) -> Self:
@@ -50,7 +49,7 @@ class LiveLLM:
         *,
         dataset: str = "",
         question_id: str = "",
-    ) -> MeteredLiveLLM:
+    ) -> MeteredLLM:
         """Return the LLM for one question, with a meter: what a method is given.
 
         Args:
@@ -61,13 +60,15 @@ class LiveLLM:
                 order.
         """
         asked = Question(question_id, question, choices=tuple(choices))
-        return MeteredLiveLLM(self.name, self._terms, self._loop, asked, dataset)
+        return MeteredLLM(LiveSource(self.name, self._config, self._loop, asked, dataset))
 
-    def recorded(self, tape: Tape, messages: Callable[[Question], Sequence[Message]]) -> Self:
+    def recorded(
+        self, journaled: Journaled, messages: Callable[[Question], Sequence[Message]]
+    ) -> Self:
         """Have what is asked kept in a journal, and questions put as for a recording; see
         `recorders.live.recording`.
         """
-        self._terms = replace(self._terms, tape=tape, messages=messages)
+        self._config = replace(self._config, journaled=journaled, messages=messages)
         return self
 
     def close(self) -> None:
@@ -75,9 +76,9 @@ class LiveLLM:
         if self._loop.closed:
             return
         try:
-            self._loop.run(self._terms.backend.aclose())
-            if self._terms.scorer is not None:
-                self._loop.run(self._terms.scorer.aclose())
+            self._loop.run(self._config.backend.aclose())
+            if self._config.scorer is not None:
+                self._loop.run(self._config.scorer.aclose())
         finally:
             self._loop.close()
 
@@ -147,7 +148,7 @@ def live(
     if retries < 0:
         raise OutOfRangeError(f"The number of retries must be 0 or more; {retries} was given.")
     listed = None if prices == "none" else price_list(prices) if isinstance(prices, str) else prices
-    terms = Terms(
+    config = LiveConfig(
         backend,
         model or llm.split("@", 1)[0],
         answer_kind,
@@ -165,7 +166,7 @@ def live(
         scorer,
         wait,
     )
-    return LiveLLM(llm, terms)
+    return LiveLLM(llm, config)
 
 
 def _as_asked(question: Question) -> Sequence[Message]:

@@ -7,14 +7,18 @@ The recording replays the method that made it, and any other that says the same.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
@@ -25,11 +29,15 @@ from feval.recording.verify import Steps
 from recorders.asking.trees import Played
 from recorders.errors import RecorderError
 from recorders.journal.journal import Journal, journal_folder, never_empty, utc_now
+from recorders.journal.places import Places
 from recorders.live.llm import LiveLLM, live
-from recorders.live.tape import Tape
-from recorders.request import Backend
+from recorders.live.source import Ask, Numbered
+from recorders.request import Backend, Completion, Request
 from recorders.work.seal import add_pools, gold_questions, require_sound
 from recorders.work.task import RecordingTask
+
+_FIELDS = tuple(field.name for field in fields(Completion))
+_Waiting = dict[tuple[int | None, bytes], deque[dict[str, Any]]]
 
 
 @reports("recording")
@@ -188,7 +196,8 @@ def _live(
         decoding=task.decoding,
         prices=prices,
     )
-    return llm.recorded(Tape(journal, takes_seed=backend.takes_seed, now=now), task.messages)
+    tape = Tape(journal, takes_seed=backend.takes_seed, now=now)
+    return llm.recorded(tape.replies, task.messages)
 
 
 def _run(
@@ -220,3 +229,74 @@ def _run(
         except BaseException:
             threads.shutdown(cancel_futures=True)  # questions in flight go on to their end
             raise
+
+
+class Tape:
+    """What a method asks of one live LLM, in a journal: every reply is on the disk before the
+    method has it, and never paid for twice.
+
+    A method that runs again asks the same again, and is given what the journal has: replies to the
+    same CoT, with the same messages, in the order in which they came.
+
+    Args:
+        journal: open; closed by its owner.
+        takes_seed: whether the backend does.
+        now: the time as it is recorded.
+    """
+
+    def __init__(
+        self, journal: Journal, *, takes_seed: bool, now: Callable[[], str] = utc_now
+    ) -> None:
+        self._journal, self._takes_seed, self._now = journal, takes_seed, now
+        self._disk = ThreadPoolExecutor(1, "tape")
+        self._waiting: dict[str, _Waiting] = {}
+        self._next: dict[str, int] = {}
+        self._places = Places()
+        for entry in journal.entries():
+            if entry.kind == "cot":
+                self._places.add(entry.record["key"], entry.record["sample"], entry.offset)
+
+    async def replies(
+        self, request: Request, parent: int | None, seeds: Sequence[int], ask: Ask
+    ) -> Numbered:
+        """Return the replies behind a turn (by its number) that the journal has, and ask for the
+        others.
+        """
+        key = request.key()
+        if key not in self._waiting:
+            self._waiting[key] = self._recorded(key)
+            self._next[key] = self._journal.next_sample(key)
+        recorded = self._waiting[key].get((parent, orjson.dumps(request.said())), deque())
+        replies: Numbered = []
+        while recorded and len(replies) < len(seeds):
+            record = recorded.popleft()
+            completion = Completion(**{name: record[name] for name in _FIELDS if name in record})
+            replies.append((record["sample"], completion))
+        base = request.decoding.seed if self._takes_seed else None
+        # Numbered before anything comes, so that a run that goes on hands out the replies in the
+        # same order.
+        free = self._next[key]
+        self._next[key] += len(seeds) - len(replies)
+        while rest := seeds[len(replies) :]:
+            fresh = await ask(rest, request)
+            samples = range(free, free + len(fresh))
+            self._journal.add(
+                request,
+                key,
+                samples,
+                fresh,
+                recorded_at=self._now(),
+                seeds=None if base is None else [base + seed for seed in rest[: len(fresh)]],
+                parent=parent,
+            )
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._journal.commit)
+            replies += zip(samples, fresh, strict=True)
+            free = samples.stop
+        return replies
+
+    def _recorded(self, key: str) -> _Waiting:
+        waiting: _Waiting = {}
+        for record in self._journal.read_many(self._places.offsets(key)):
+            where = record.get("parent"), orjson.dumps(record.get("messages", []))
+            waiting.setdefault(where, deque()).append(record)
+        return waiting

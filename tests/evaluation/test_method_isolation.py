@@ -100,7 +100,7 @@ def patched(question, llm):
 
 
 def asked(question, llm):
-    parent = llm._llm._call
+    parent = llm._source.llm._call
     for name in ("gold", "questions", "__class__", "pool"):
         try:
             yield repr(parent(name, 0))
@@ -204,7 +204,7 @@ def real_time(question, llm):
 
 def asks_for_ever(question, llm):
     import threading
-    parent = llm._llm._call.__self__
+    parent = llm._source.llm._call.__self__
     threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(parent.requests.fileno(), 1 << 20), b"")]).start()
     ask = b'{"call": ["scorers", 0]}'
     while True:
@@ -237,7 +237,7 @@ def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
 ) -> None:
     source = (
         f"REPLIES = [2]\n{HOSTILE}\ndef method(question, llm):\n    REPLIES[0] ="
-        " llm._llm._call.__self__._replies.fileno()\n"
+        " llm._source.llm._call.__self__._replies.fileno()\n"
     )
     source += f"    return {name}(question, llm)\n"
     method = make_method(f"{written(tmp_path, source)}:method")
@@ -248,7 +248,7 @@ def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
 SWALLOWS = """
 def seen(question, llm):
     try:
-        return llm._llm.pool.channels.logprobs() and "logprobs"
+        return llm._source.pool.channels.logprobs() and "logprobs"
     except Exception as error:
         return str(error)
 

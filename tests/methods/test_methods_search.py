@@ -213,11 +213,9 @@ def test_misuse_is_refused() -> None:
         llm.expand(end)
     with pytest.raises(UsageError, match="was not handed out by deep on this question"):
         metered(pool).expand(zero)
-    with pytest.raises(
-        UsageError, match="trees of steps, which are replayed whole; step 1 cannot be cut"
-    ):
+    with pytest.raises(UsageError, match="trees of steps, which are replayed whole"):
         llm.truncate(1, 2)
-    with pytest.raises(OutOfRangeError, match="by 1 step or more; 0 were asked for"):
+    with pytest.raises(OutOfRangeError, match="for 1 step or more at a time; 0 were"):
         llm.expand(zero, 0)
     with pytest.raises(UnknownNameError, match="aggregate"):
         zero.score("prm", "median")

@@ -20,8 +20,7 @@ from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import ScorerInfo, ScoreRows, add_scores
 from feval.recording.parquet.arrays import logprobs_of_tables
-from feval.replay import LLM, LLMRequest, load
-from recorders.live import LiveResponse
+from feval.replay import LLM, load
 
 ANSWERS = {
     "strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]],
@@ -221,14 +220,6 @@ def test_a_pool_travels_to_another_process_without_its_arrays_of_channels(scored
     )
     fresh = ForkingPickler.dumps(load("toy", recording=scored)[1][0].pool.rows(np.array([2, 0])))
     assert len(sent) == len(fresh)
-
-
-def test_a_live_response_says_that_it_has_no_channels() -> None:
-    response = LiveResponse([], LLMRequest(None, None, None), None)  # type: ignore[arg-type]
-    with pytest.raises(NotRecordedError, match="A live CoT has no token confidences"):
-        response.token_confidences  # noqa: B018  the property raises
-    with pytest.raises(AttributeError, match="'LiveResponse' has no attribute 'other'"):
-        response.other  # noqa: B018
 
 
 def test_methods_over_channels_are_evaluated(scored: Path) -> None:

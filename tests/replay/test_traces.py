@@ -163,7 +163,7 @@ def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
         llm.advance(trace, tokens=15)
     llm = metered(POOL)
     [trace] = llm.start()
-    with pytest.raises(OutOfRangeError, match="grows by 1 token or more; 0 were asked for"):
+    with pytest.raises(OutOfRangeError, match="for 1 token or more at a time; 0 were asked for"):
         llm.advance(trace, tokens=0)
     with pytest.raises(UsageError, match="each once in a round"):
         llm.advance([trace, trace])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from feval.methods.decisions import Decisions
 from feval.recording.probes import Probes
-from feval.replay.llm import LLM
+from feval.replay.llm import LLM, Recorded
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -80,6 +80,7 @@ class PoolLLM:
     """A recorded LLM that is nothing but a pool, in an order that is given."""
 
     name, billing = "deep", "once"
+    uniform = LLM.uniform
 
     def __init__(self, pool: Pool, order: Sequence[int]) -> None:
         self.pool, self._order = pool, tuple(order)
@@ -94,6 +95,9 @@ class PoolLLM:
     def require(self, row: int, n: int) -> None:
         assert n <= len(self._order)
 
+    def require_whole_cots(self) -> None:
+        pass
+
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
         return letters_of(self.pool.codes[row, list(samples)])
 
@@ -103,8 +107,9 @@ class PoolLLM:
 
 def metered(pool: Pool, row: int = 0, order: Sequence[int] | None = None) -> MeteredLLM:
     """An LLM in front of one question."""
-    llm: Any = PoolLLM(pool, range(pool.codes.shape[1]) if order is None else order)
-    return MeteredLLM(llm, row)
+    order = range(pool.codes.shape[1]) if order is None else order
+    llm: Any = PoolLLM(pool, order)
+    return MeteredLLM(Recorded(llm, row, order))
 
 
 def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:

@@ -19,7 +19,6 @@ from feval.recording.steps import Steps
 from feval.replay.channels import Channels
 from feval.replay.clock import Clock
 from feval.replay.llm import LLM
-from feval.replay.meter import MeteredLLM
 from feval.replay.pools import Pool, Ragged, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -52,9 +51,9 @@ class HandedLLM(LLM):
         size = int(self.pool.sizes[row])
         return tuple(range(size) if self._draw is None else self._draw[row, :size].tolist())
 
-    def ask(self, question_id: str | int, _: int | None = 0) -> MeteredLLM:
-        """See `LLM.ask`."""
-        return _HandedMeter(self, int(question_id))
+    def uniform(self, row: int, places: Sequence[int], seed: int) -> float:
+        """See `LLM.uniform`: it takes the question's key, which stays in feval's own process."""
+        return float(self._call("uniform", row, list(places), seed))
 
 
 def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
@@ -66,17 +65,6 @@ def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
     return PriceList(**values)
 
 
-class _HandedMeter(MeteredLLM):
-    __slots__ = ()
-
-    def uniform(self, seed: int = 0) -> float:
-        """See `MeteredLLM.uniform`: it takes the question's key, which stays in feval's own
-        process.
-        """
-        llm: Any = self._llm
-        return float(llm._call("uniform", self._row, self._order[: max(self.cots, 1)], seed))  # noqa: SLF001  one class in two processes
-
-
 class _HandedView:
     """What an LLM takes from a view of a recording."""
 
@@ -84,6 +72,9 @@ class _HandedView:
         self._llm, self._answers, self._call = llm, answers, call
         self._last: dict[str, tuple[int, Any]] = {}
         self.votes = SimpleNamespace(dataset=dataset, question_ids=[ID] * len(answers))
+
+    def row(self, place: int) -> int:
+        return place
 
     def candidates(self, row: int) -> list[str]:
         return self._answers[row]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.errors import DamagedRecordingError, FevalError, HubError, NotFetchedError
-from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
     from feval.methods.arrays import Rows
@@ -143,9 +142,7 @@ class Desk:
         return self._llms[llm].request(self._rows[place]).raw_text
 
     def _call_uniform(self, place: int, samples: list[int], seed: int) -> float:
-        row = self._rows[place]
-        keys = self._llms[0].question_keys[row : row + 1]
-        return float(uniforms(keys, np.array(samples, np.uint16)[None, None, :], seed)[0, 0, -1])
+        return self._llms[0].uniform(self._rows[place], samples, seed)
 
     def _call_scorers(self, channels: int) -> list[str]:
         return [*self._channels[channels].scorers()]

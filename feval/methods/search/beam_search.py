@@ -31,8 +31,7 @@ from feval.methods.search.trees import (
 from feval.methods.vote import weighable
 
 if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.nodes import Node
+    from feval.replay.meter import MeteredLLM, Node
     from feval.replay.pools import Pool
 
 

@@ -20,8 +20,7 @@ from feval.methods.search.trees import Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.nodes import Node
+    from feval.replay.meter import MeteredLLM, Node
     from feval.replay.pools import Pool
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does

@@ -22,8 +22,7 @@ from feval.methods.search.trees import NOBODY, REQUEST, Places, Searches, along_
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.nodes import Node
+    from feval.replay.meter import MeteredLLM, Node
     from feval.replay.pools import Pool
 
 

@@ -22,12 +22,11 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-from feval.replay.nodes import missing_steps
-from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
+from feval.replay.llm import called, few_first_cots, few_turns, missing_messages, missing_steps
 
 if TYPE_CHECKING:
     from feval.recording.steps import Steps
-    from feval.replay.nodes import Node
+    from feval.replay.meter import Node
     from feval.replay.pools import Pool
 
 Places = npt.NDArray[np.intp]
@@ -251,7 +250,7 @@ class Searches:
     @cached_property
     def beyond(self) -> Integers:
         """[Q, S] prompt tokens that each turn was sent beyond the request, 0 where not known; as
-        `Pool.beyond_request`.
+        `Pool.extra_prompt_tokens`.
         """
         request, sent = self._pool.prompt_tokens[:, None].astype(np.int64), self.steps.turn_prompts
         if sent is None:
