@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +44,7 @@ def demo(
         "files": [str(path) for path in result.files],
         "depth": {
             "recording": str(result.depth),
-            "frontier": [asdict(point) for point in result.surface.frontier],
+            "frontier": [dict(point) for point in result.surface.frontier],
         },
         "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }

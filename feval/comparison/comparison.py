@@ -9,7 +9,7 @@ number means.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from feval import executors
 from feval.arguments import checked
-from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import (
@@ -31,7 +30,6 @@ from feval.comparison.runner import (
 )
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
-from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.intervals import difference_test
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
 from feval.evaluation.clusters import question_clusters, read_clusters
@@ -399,9 +397,7 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     """Evaluate the methods of a plan and compare them; arguments are those of `prepared`."""
     missing: list[FailedMethod] = []
     runner, loaded, left_out = prepared(plan, base, missing, **given)
-    plan, llms, judged = runner.plan, runner.llms, len(runner.plan.split(loaded[0], runner.rows)[1])
-    if judged > MOST_QUESTIONS:
-        runner = replace(runner, columns=ColumnFile(judged))
+    plan, llms = runner.plan, runner.llms
 
     def evaluated(runner: Runner) -> tuple[Runner, list[MethodCurve], list[FailedMethod]]:
         failed: list[FailedMethod] = []

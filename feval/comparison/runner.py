@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -15,13 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.statistics import by_key
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.clusters import ClusterSizes, cluster_sizes
-from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
@@ -176,8 +173,8 @@ class Work:
 class Runner:
     """Evaluates the methods of a plan on the questions in some rows, and notes why one fails.
 
-    `columns` is where numbers per question go; `None` for memory. `inexact` is why all draws are
-    seeded though every method has an exact expectation; `None` where they are not.
+    `inexact` is why all draws are seeded though every method has an exact expectation; `None` where
+    they are not.
     """
 
     plan: Plan
@@ -188,7 +185,6 @@ class Runner:
     time_limit: float | None
     methods: Mapping[str, Any]
     work: Work
-    columns: ColumnFile | None = None
     inexact: str | None = None
 
     def or_seeded(self, compute: Callable[[Runner], _Result]) -> _Result:
@@ -314,12 +310,12 @@ class Runner:
         }
         evaluation = evaluate(method, self.dataset, llms, rows=self.rows, **running, **options)
         progress(1, 1)
-        if not known_costs(evaluation, self.plan.cost).mean() > 0:
+        if not evaluation.known_costs(self.plan.cost).mean() > 0:
             raise UsageError(
                 f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic;"
                 " choose another cost."
             )
-        return evaluation if self.columns is None else self.columns.stored(evaluation)
+        return evaluation
 
 
 def _reason(error: FevalError) -> str:
@@ -386,9 +382,7 @@ def with_intervals(
 def _with_interval(
     confidence: float, clusters: ClusterSizes | None, point: Evaluation, low: float, high: float
 ) -> Evaluation:
-    """A copy of an evaluation, wherever its columns are, with an interval."""
-    other = copy(point)
-    vars(other).update(
-        accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters
+    """A copy of an evaluation with an interval."""
+    return replace(
+        point, accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters
     )
-    return other

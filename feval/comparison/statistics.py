@@ -26,7 +26,6 @@ from feval.estimators.inference.paired import (
     holm,
     percentiles,
 )
-from feval.evaluation.costs import known_costs
 from feval.methods.arrays import Floats, Integers, Rows
 
 if TYPE_CHECKING:
@@ -314,7 +313,7 @@ def _lines(
     means, sums = np.empty((2, len(points))), []
     columns_of = (
         (point.right for point in points),
-        (known_costs(point, plan.cost) for point in points),
+        (point.known_costs(plan.cost) for point in points),
     )
     for i, values in enumerate(chain(*columns_of)):
         ordered = values[order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from feval import methods
 from feval.cards.tokens import is_usage
@@ -153,33 +153,7 @@ def uncompared(answers: int, total: int) -> list[str]:
     return [sentence]
 
 
-class Costs(Protocol):
-    """Mean costs per question, as billed and if every call paid its prompt; `None` where not
-    known.
-    """
-
-    @property
-    def calls_per_question(self) -> float | None:
-        """Mean requests."""
-
-    @property
-    def usd_per_question(self) -> float | None:
-        """As billed."""
-
-    @property
-    def tokens_per_question(self) -> float | None:
-        """As billed."""
-
-    @property
-    def usd_per_question_per_round(self) -> float | None:
-        """If every request paid its prompt."""
-
-    @property
-    def tokens_per_question_per_round(self) -> float | None:
-        """If every request paid its prompt."""
-
-
-def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
+def billed_once(billing: str, named: Iterable[tuple[str, Any]]) -> list[str]:
     """Return a warning about the result that gains most from paying prompts once for several calls,
     else nothing.
     """
@@ -200,7 +174,7 @@ def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
     return [sentence]
 
 
-def round_ratio(billing: str, costs: Costs) -> float | None:
+def round_ratio(billing: str, costs: Any) -> float | None:
     """Return the cost if every call paid its prompt over the cost as billed; `None` where they do
     not differ.
     """
@@ -210,7 +184,7 @@ def round_ratio(billing: str, costs: Costs) -> float | None:
     return per_round / cost if per_round > cost * (1 + _ROUNDING) else None
 
 
-def _paid(costs: Costs) -> tuple[float, float, str]:
+def _paid(costs: Any) -> tuple[float, float, str]:
     """Return the cost as billed, the cost per round, and the unit; zeros where nothing is known."""
     if costs.usd_per_question is not None:
         return costs.usd_per_question, costs.usd_per_question_per_round or 0.0, "USD"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from feval import executors
 from feval.arguments import checked
-from feval.cards.billing import billed_prompts, usd
 from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import distinct_vote_counts
@@ -27,27 +26,19 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
-from feval.evaluation.cautions import (
-    billed_once,
-    few_questions,
-    mixed_parties,
-    not_exact,
-    other_models,
-)
-from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
-from feval.evaluation.costs import known_costs
-from feval.evaluation.evaluation import budgets, evaluate
-from feval.evaluation.means import default_replicates
+from feval.evaluation.cautions import mixed_parties, not_exact, other_models
+from feval.evaluation.clusters import ClusterNames, cluster_sizes, question_clusters
+from feval.evaluation.evaluation import Result, budgets, evaluate, rests_on
+from feval.evaluation.ledger import QuestionLedger
+from feval.evaluation.measures import MEANS
 from feval.evaluation.method_names import field_names, make_method
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
-from feval.evaluation.replicates import drawn_orders
+from feval.evaluation.question_set import question_set
+from feval.evaluation.replicates import default_replicates, drawn_orders
 from feval.executors.progress import reports
-from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, is_exact, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
-from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
@@ -61,117 +52,57 @@ if TYPE_CHECKING:
 _BUDGET_FIELDS = ("n", "samples", "budget")
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One budget on a curve.
+class CurvePoint(dict[str, Any]):
+    """The numbers of one point of a curve or a surface, by name; each is an attribute, too.
 
-    Attributes:
-        n: CoTs per question; on a curve over another field, its value.
-        accuracy: mean over questions of the probability that the method is right.
-        accuracy_low: lower end of the confidence interval; `None` where none was asked for.
-        accuracy_high: upper end.
-        usd_per_question: mean USD, `None` without a price or prompt tokens.
-        tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
-        pass_at_n: mean probability that one of the CoTs the method may look at is right, an upper
-            bound of every vote; `None` for several LLMs.
-        kind: "exact", "recorded" or "seeded".
-        calls_per_question: mean requests.
-        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing
-            is.
-        tokens_per_question_per_round: mean tokens then.
-        cost: mean of what the curve counts; `None` where it names no cost.
+    On a curve: `n`, CoTs per question, or the value of another field that varies; `accuracy` with
+    `accuracy_low` and `accuracy_high`, the ends of its interval, `None` where none was asked for;
+    `kind`, "exact", "recorded" or "seeded"; `pass_at_n`, the mean probability that one of the CoTs
+    the method may look at is right, an upper bound of every vote, `None` for several LLMs; means of
+    measures, such as `usd_per_question`, `None` where not known; and `cost`, the one that was asked
+    for.
     """
 
-    n: int | float
-    accuracy: float
-    accuracy_low: float | None
-    accuracy_high: float | None
-    usd_per_question: float | None
-    tokens_per_question: float | None
-    pass_at_n: float | None
-    kind: str
-    calls_per_question: float | None = None
-    usd_per_question_per_round: float | None = None
-    tokens_per_question_per_round: float | None = None
-    cost: float | None = None
+    def __getattr__(self, name: str) -> Any:
+        """A number; `None` for a measure that is not known."""
+        if name in self or name in MEANS:
+            return self.get(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Curve(Drawn):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Curve(Result):
     """One method on one dataset, over the values of one of its fields, usually its budget.
 
     Attributes:
         method: its label.
-        dataset: id.
-        llm: name, or names joined by " > ", in the order given to the method.
         recording_hash: hash of the recording with the CoTs.
-        recording_hashes: hashes of all recordings that were opened together, which hold the
-            questions and golds.
-        prices: id of the price list, `None` where dollars were switched off.
-        billing: how prompts were charged.
-        counter: name of the token counter; of different ones all, between semicolons.
-        questions: number of questions.
-        seed: random seed for draws (seeded).
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        confidence: of the intervals.
         points: by n.
         field: the method's field that varies over the points.
         settings: the method's other fields that were set.
-        left_out: questions that were left out because they have no gold or too few CoTs.
-        clusters: what clusters the questions are, where some belong together.
-        cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for
-            dollars and tokens alone.
-        timing: where seconds come from; `None` where nobody asked for them.
-        cautions: sentences about the recording without which the numbers could mislead.
     """
 
     method: str
-    dataset: str
-    llm: str
     recording_hash: str
-    recording_hashes: tuple[str, ...]
-    prices: str | None
-    billing: str
-    counter: str
-    questions: int
-    seed: int
     replicates: int | None
-    confidence: float | None
     points: tuple[CurvePoint, ...]
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    left_out: LeftOut = NONE_LEFT_OUT
-    clusters: ClusterSizes | None = None
-    cost: str | None = None
-    timing: Timing | None = None
-    cautions: tuple[str, ...] = ()
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences without which the numbers could mislead."""
-        named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
-        return (
-            *few_questions(self.questions, self.clusters),
-            *billed_once(self.billing, named),
-            *self.cautions,
-        )
+    def _paid(self) -> Sequence[tuple[str, Any]]:
+        return [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
-        result = asdict(self) | {
+        names = ("method", "llm", "recording_hash", "counter", "seed", "replicates", "confidence")
+        result = self._shared_dict() | {
+            **{name: getattr(self, name) for name in (*names, "field")},
+            "settings": dict(self.settings),
             "recording_hashes": list(self.recording_hashes),
-            "points": [asdict(point) for point in self.points],
-            "warnings": list(self.warnings),
+            "points": [dict(point) for point in self.points],
         }
-        del result["left_out"], result["timing"], result["cautions"]
-        if self.clusters is None:
-            del result["clusters"]
-        if self.timing is not None:
-            result["seconds"] = str(self.timing)
-        if self.cost is None:
-            for part in (result, *result["points"]):
-                del part["cost"]
-        return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+        return result if self.cost is None else result | {"cost": self.cost}
 
 
 @checked
@@ -243,16 +174,9 @@ def self_consistency_curve(
             )
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
     return Curve(
+        **rests_on(dataset, [llm], rows),
         method="self-consistency",
-        dataset=dataset.id,
-        llm=llm.name,
         recording_hash=llm.recording_hash,
-        recording_hashes=dataset.recording_hashes,
-        prices=llm.prices.id if llm.prices is not None else None,
-        billing=llm.billing,
-        counter=llm.counter,
-        questions=len(rows),
-        seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
         points=tuple(_points(values, llm, pool, budgets, order, confidence, grouped)),
@@ -305,7 +229,7 @@ def method_curve(
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values
             may ask for.
         cost: what the points' costs count beside dollars and tokens, one of
-            `feval.evaluation.costs.COSTS`. Where the method has no closed form of it, points are
+            `feval.evaluation.measures.COSTS`. Where the method has no closed form of it, points are
             seeded unless `order` says otherwise.
         workers: processes for all points together, as for `evaluate`.
         executor: takes their place, see `evaluate`.
@@ -353,48 +277,33 @@ def method_curve(
             # all of them: a curve is of one kind
             results, inexact = evaluated("seeded", opened), error.reason
     points = []
-    for (value, variant), result in zip(variants.items(), results, strict=True):
-        point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
+    for (value, variant), each in zip(variants.items(), results, strict=True):
+        ends = {name: getattr(each, name) for name in ("accuracy_low", "accuracy_high", "kind")}
+        own = {} if cost is None else {"cost": float(each.known_costs(cost).mean())}
         points.append(
-            point if cost is None else replace(point, cost=float(known_costs(result, cost).mean()))
+            CurvePoint(
+                n=value,
+                accuracy=each.accuracy,
+                **ends,
+                pass_at_n=_pass_at_n(variant, dataset, llms, each),
+                **each.ledger.averages("always", "curves", cost=cost),
+                **own,
+            )
         )
     return Curve(
+        **rests_on(dataset, llms, questions.rows),
         method=method,
-        dataset=dataset.id,
-        llm=" > ".join(result.llms),
         recording_hash=llms[0].recording_hash,
-        recording_hashes=dataset.recording_hashes,
-        prices=result.prices,
-        billing=result.billing,
-        counter="; ".join(dict.fromkeys(result.counters)),
-        questions=result.questions,
-        seed=result.seed,
-        replicates=result.replicates,
-        confidence=result.confidence,
+        replicates=each.replicates,
+        confidence=each.confidence,
         points=tuple(points),
         field=field,
         settings=settings,
         left_out=questions.left_out,
-        clusters=result.clusters,
+        clusters=each.clusters,
         cost=cost,
-        timing=result.timing,
-        cautions=(*result.cautions, *not_exact(inexact)),
-    )
-
-
-def _point(value: float, evaluation: Evaluation, ceiling: float | None) -> CurvePoint:
-    return CurvePoint(
-        value,
-        evaluation.accuracy,
-        evaluation.accuracy_low,
-        evaluation.accuracy_high,
-        evaluation.usd_per_question,
-        evaluation.tokens_per_question,
-        ceiling,
-        evaluation.kind,
-        float(evaluation.calls.mean()),
-        evaluation.usd_per_question_per_round,
-        evaluation.tokens_per_question_per_round,
+        timing=each.timing,
+        cautions=(*each.cautions, *not_exact(inexact)),
     )
 
 
@@ -499,28 +408,22 @@ def _points(
     confidence: float | None,
     clusters: Integers | None,
 ) -> Iterator[CurvePoint]:
-    accuracy, ceiling = values.right.mean().tolist(), values.any_right.mean().tolist()
-    low: list[float | None] = [None] * len(budgets)
+    accuracies = interval_columns(values.right, confidence, clusters)
+    ceilings = values.any_right.mean().tolist()
+    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=values.output_tokens)
+    costs = ledger.each(*ledger.measures("always", "curves").values())
+    for n, ends, ceiling, own in zip(budgets, accuracies, ceilings, costs, strict=True):
+        yield CurvePoint(n=n, **ends, kind=kind, pass_at_n=ceiling, **own)
+
+
+def interval_columns(
+    right: PerQuestion, confidence: float | None, clusters: Integers | None
+) -> Iterator[dict[str, float | None]]:
+    """Yield the accuracy of each column with the ends of its interval; `None` without a level."""
+    low: list[float | None] = [None] * right.values.shape[1]
     high = low
     if confidence is not None:
-        interval = accuracy_interval(values.right, confidence, clusters)
+        interval = accuracy_interval(right, confidence, clusters)
         low, high = interval.low.tolist(), interval.high.tolist()
-    for i, n in enumerate(budgets):
-        output = float(values.output_tokens[i])
-        costs, per_round = (
-            _mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round")
-        )
-        yield CurvePoint(n, accuracy[i], low[i], high[i], *costs, ceiling[i], kind, 1.0, *per_round)
-
-
-def _mean_cost(
-    llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float
-) -> tuple[float | None, float | None]:
-    """Return mean USD and tokens of one question; eq. (1) is linear, so means of tokens are
-    enough.
-    """
-    if int(pool.prompt_tokens.min()) < 0:
-        return None, None
-    prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
-    dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
-    return dollars, prompt_tokens + output_tokens
+    for accuracy, *ends in zip(right.mean().tolist(), low, high, strict=True):
+        yield {"accuracy": accuracy, "accuracy_low": ends[0], "accuracy_high": ends[1]}

@@ -8,8 +8,8 @@ method has decided.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, reduce
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from feval import cards, executors, methods
 from feval.arguments import checked
 from feval.errors import NotExactError, UnknownNameError, UsageError
 from feval.estimators.arrays import Integers
+from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import (
     billed_once,
     few_questions,
@@ -39,10 +40,9 @@ from feval.evaluation.clusters import (
     learnt_from,
     question_clusters,
 )
-from feval.evaluation.expected import exact_means
-from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
+from feval.evaluation.ledger import Averages, QuestionLedger
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
-from feval.evaluation.replicates import replicate_sums
+from feval.evaluation.replicates import default_replicates, expectation, replicated
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
@@ -65,174 +65,145 @@ if TYPE_CHECKING:
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
-_AVERAGES = (
-    "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question",
-    "usd_per_question", "tokens_per_question",
-    "output_tokens_per_question", "sequential_tokens_per_question", "usd_per_question_per_round",
-    "tokens_per_question_per_round",
-    "calls_per_question",
-)  # fmt: skip
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Evaluation(Drawn):
-    """One method on Q questions of one dataset. Numbers per question are means over its draws.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Result(Drawn):
+    """Base of results on the questions of one dataset: what their numbers rest on.
 
     Attributes:
-        method: name of the method.
-        fields: its hyper-parameters.
         dataset: id.
         llms: names, in the order given to the method.
-        kind: "exact", "recorded" or "seeded".
-        replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        seed: of the draws.
-        prices: id of the price list, `None` where dollars were switched off.
-        billing: how prompts were charged.
         counters: who counted the tokens of each LLM.
         recording_hashes: of every recording behind the questions and CoTs.
-        question_ids: Q ids.
-        question_keys: [Q] keys to sort questions by where their recorded order must make no
-            difference.
-        right: [Q] probability that the answer is the gold.
-        calls: [Q] requests, auxiliary ones included.
-        samples: [Q] CoTs.
-        output_tokens: [Q] output tokens of those.
-        generated_tokens: [Q] output tokens of all requests, those of probes and auxiliary calls
-            included.
-        sequential: returns [Q] tokens generated one after the other, see
-            `sequential_tokens_per_question`; `None` where not known. For an exact evaluation it is
-            computed on the first call.
-        longest_trace_tokens: [Q] tokens of the longest CoT; `None` where not known.
-        probe_calls: [Q] probes of traces, which are among the calls.
-        probe_tokens: [Q] their output tokens, which are among the tokens billed.
-        tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not
-            known.
-        usd: [Q] dollars, `None` without a price or prompt tokens.
-        tokens_per_round, usd_per_round: [Q] the same if every call paid its prompt, whatever
-            `billing` is.
-        seconds: [Q] seconds that the rounds take, one after the other; `None` where not known, or
-            not asked for.
-        error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and
-            `routed_wrong`. For an exact evaluation it is computed on the first call.
-        train_questions: how many other questions were set aside for training; 0 for none.
+        prices: id of the price list, `None` where dollars were switched off.
+        billing: how prompts were charged.
+        seed: of the draws.
+        questions: number of questions.
+        confidence: of the intervals; `None` where none was asked for.
         left_out: questions that were left out because they have no gold or too few CoTs.
-        accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
-            for.
-        confidence: of the interval.
         clusters: what clusters the questions are, where some belong together; `None` where none do.
+        cautions: sentences about the recording, and the answers, without which the numbers could
+            mislead.
+        cost: the cost that was asked for, one of `feval.evaluation.measures.COSTS`; `None` for
+            none.
         timing: where seconds come from; `None` where nobody asked for them.
-        cautions: sentences about the recording, and the method's answers, without which the numbers
-            could mislead.
     """
 
-    method: str
-    fields: Mapping[str, Any]
     dataset: str
     llms: tuple[str, ...]
-    kind: str
-    replicates: int | None
-    seed: int
-    prices: str | None
-    billing: str
     counters: tuple[str, ...]
     recording_hashes: tuple[str, ...]
-    question_ids: Sequence[str]
-    question_keys: npt.NDArray[np.uint64]
-    right: Floats
-    calls: Floats
-    samples: Floats
-    output_tokens: Floats
-    generated_tokens: Floats
-    sequential: Callable[[], Floats | None]
-    longest_trace_tokens: Floats | None
-    probe_calls: Floats
-    probe_tokens: Floats
-    tokens: Floats | None
-    usd: Floats | None
-    tokens_per_round: Floats | None
-    usd_per_round: Floats | None
-    seconds: Floats | None
-    error_shares: Callable[[], ErrorShares]
-    train_questions: int = 0
-    left_out: LeftOut = NONE_LEFT_OUT
-    accuracy_low: float | None = None
-    accuracy_high: float | None = None
+    prices: str | None
+    billing: str
+    seed: int
+    questions: int
     confidence: float | None = None
-    cautions: tuple[str, ...] = ()
-    timing: Timing | None = None
+    left_out: LeftOut = NONE_LEFT_OUT
     clusters: ClusterSizes | None = None
+    cautions: tuple[str, ...] = ()
+    cost: str | None = None
+    timing: Timing | None = None
 
     @property
-    def questions(self) -> int:
-        """Number of questions."""
-        return len(self.question_keys)
+    def llm(self) -> str:
+        """The names of the LLMs, in one line."""
+        return " > ".join(self.llms)
 
-    @cached_property
-    def accuracy(self) -> float:
-        """Mean over questions of the probability of being right."""
-        return float(self.right.mean())
+    @property
+    def counter(self) -> str:
+        """The token counters, each once, between semicolons."""
+        return "; ".join(dict.fromkeys(self.counters))
 
-    @cached_property
-    def usd_per_question(self) -> float | None:
-        """Mean dollars."""
-        return None if self.usd is None else float(self.usd.mean())
-
-    @cached_property
-    def tokens_per_question(self) -> float | None:
-        """Mean tokens billed."""
-        return None if self.tokens is None else float(self.tokens.mean())
-
-    @cached_property
-    def calls_per_question(self) -> float:
-        """Mean requests, auxiliary ones included."""
-        return float(self.calls.mean())
-
-    @cached_property
-    def samples_per_question(self) -> float:
-        """Mean CoTs."""
-        return float(self.samples.mean())
-
-    @cached_property
-    def output_tokens_per_question(self) -> float:
-        """Mean output tokens of CoTs, without those of probes and auxiliary calls."""
-        return float(self.output_tokens.mean())
-
-    @cached_property
-    def sequential_tokens_per_question(self) -> float | None:
-        """Mean tokens generated one after the other: over rounds, the most tokens that any CoT
-        generated in it, summed.
-
-        What runs side by side counts once; probes and auxiliary calls are left out. `None` where it
-        is not known exactly.
-        """
-        tokens = self.sequential()
-        return None if tokens is None else float(tokens.mean())
-
-    @cached_property
-    def seconds_per_question(self) -> float | None:
-        """Mean seconds of the rounds, see `timing`; probes, auxiliary calls and what queues at a
-        server are left out.
-        """
-        return None if self.seconds is None else float(self.seconds.mean())
-
-    @cached_property
-    def usd_per_question_per_round(self) -> float | None:
-        """Mean dollars if every call paid its prompt."""
-        return None if self.usd_per_round is None else float(self.usd_per_round.mean())
-
-    @cached_property
-    def tokens_per_question_per_round(self) -> float | None:
-        """Mean tokens billed if every call paid its prompt."""
-        return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
+    def _paid(self) -> Sequence[tuple[str, Any]]:
+        """What costs are charged for, by name."""
+        return ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
         return (
             *few_questions(self.questions, self.clusters),
-            *billed_once(self.billing, [(self.method, self)]),
+            *billed_once(self.billing, self._paid()),
             *self.cautions,
         )
+
+    def _shared_dict(self) -> dict[str, Any]:
+        """JSON values that every result has, or has where there is something to say."""
+        values: dict[str, Any] = {
+            "dataset": self.dataset,
+            "questions": self.questions,
+            "billing": self.billing,
+            "prices": self.prices,
+            "warnings": list(self.warnings),
+        }
+        if self.clusters is not None:
+            values["clusters"] = asdict(self.clusters)
+        if self.timing is not None:
+            values["seconds"] = str(self.timing)
+        if self.left_out:
+            values["left_out"] = self.left_out.to_dict()
+        return values
+
+
+def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+    """The fields of a `Result` that its dataset, LLMs and questions decide."""
+    return {
+        "dataset": dataset.id,
+        "llms": tuple(llm.name for llm in llms),
+        "counters": tuple(llm.counter for llm in llms),
+        "recording_hashes": dataset.recording_hashes,
+        "prices": llms[0].prices.id if llms[0].prices is not None else None,
+        "billing": llms[0].billing,
+        "seed": llms[0].seed,
+        "questions": len(rows),
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Evaluation(Averages, Result):
+    """One method on Q questions of one dataset. Numbers per question are means over its draws.
+
+    Every measure is an attribute, [Q] as `usd`, `tokens`, `calls`, `samples`, `output_tokens` or
+    `sequential_tokens`, and its mean as `usd_per_question`; `None` where it is not known. See
+    `feval.evaluation.measures.MEASURES`.
+
+    Attributes:
+        method: name of the method.
+        fields: its hyper-parameters.
+        kind: "exact", "recorded" or "seeded".
+        replicates: draws per question (seeded), 1 (recorded), `None` (exact).
+        question_ids: Q ids.
+        question_keys: [Q] keys to sort questions by where their recorded order must make no
+            difference.
+        right: [Q] probability that the answer is the gold.
+        ledger: what the method consumed.
+        error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and
+            `routed_wrong`. For an exact evaluation it is computed on the first call.
+        train_questions: how many other questions were set aside for training; 0 for none.
+        accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
+            for.
+    """
+
+    method: str
+    fields: Mapping[str, Any]
+    kind: str
+    replicates: int | None
+    question_ids: Sequence[str]
+    question_keys: npt.NDArray[np.uint64]
+    right: Floats
+    ledger: QuestionLedger = field(repr=False)
+    error_shares: Callable[[], ErrorShares]
+    train_questions: int = 0
+    accuracy_low: float | None = None
+    accuracy_high: float | None = None
+
+    @cached_property
+    def accuracy(self) -> float:
+        """Mean over questions of the probability of being right."""
+        return float(self.right.mean())
+
+    def _paid(self) -> Sequence[tuple[str, Any]]:
+        return [(self.method, self)]
 
     @property
     def no_answer(self) -> Floats | None:
@@ -285,48 +256,39 @@ class Evaluation(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """The averages as JSON values: what `feval run --json` prints."""
-        result: dict[str, Any] = {
-            "method": self.method,
+        names = (
+            "method",
+            "kind",
+            "accuracy",
+            "accuracy_low",
+            "accuracy_high",
+            "replicates",
+            "seed",
+        )
+        result = self._shared_dict() | {
+            **{name: getattr(self, name) for name in names},
             "fields": {name: json_field(value) for name, value in self.fields.items()},
-            "kind": self.kind,
-            "dataset": self.dataset,
             "llms": list(self.llms),
-            **{name: getattr(self, name) for name in _AVERAGES},
-            "replicates": self.replicates,
-            "seed": self.seed,
-            "billing": self.billing,
-            "prices": self.prices,
+            **self.ledger.averages("always", "curves", "files", cost=self.cost),
             "errors": self.errors(),
-            "warnings": list(self.warnings),
         }
         if self.errors_estimate is not None:
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
-        if self.clusters is not None:
-            result["clusters"] = asdict(self.clusters)
-        if self.left_out:
-            result["left_out"] = self.left_out.to_dict()
-        if self.probe_calls.any():
-            result["probe_calls_per_question"] = float(self.probe_calls.mean())
-            result["probe_tokens_per_question"] = float(self.probe_tokens.mean())
-        if self.timing is not None:
-            result |= {
-                "seconds_per_question": self.seconds_per_question,
-                "seconds": str(self.timing),
-            }
         if self.kind == "recorded":
-            result |= {"correct": int(self.right.sum()), "samples": int(self.samples.sum())}
             totals = {
-                "output_tokens": self.output_tokens,
-                "sequential_tokens": self.sequential(),
-                "longest_trace_tokens": self.longest_trace_tokens,
+                "correct": self.right,
                 "traces": self.samples,
+                **{name: getattr(self, name) for name in _TOTALS},
             }
             result |= {
                 name: None if each is None else int(each.sum()) for name, each in totals.items()
             }
         return result
+
+
+_TOTALS = ("samples", "output_tokens", "sequential_tokens", "longest_trace_tokens")
 
 
 @checked
@@ -364,7 +326,7 @@ def evaluate(
             `cost`, too), "seeded" (the default otherwise, also where these pools have too many
             different answers for an expectation) or "recorded".
         replicates: how many draws of every question, for "seeded"; `None` for
-            `feval.evaluation.means.default_replicates`.
+            `feval.evaluation.replicates.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
@@ -374,7 +336,7 @@ def evaluate(
             is evaluated on the rest. A method that was given what it would learn (a temperature,
             thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
-        cost: what will be looked at, one of `feval.evaluation.costs.COSTS`; seconds are replayed
+        cost: what will be looked at, one of `feval.evaluation.measures.COSTS`; seconds are replayed
             only where it names them.
         serving: name, file or value of a serving profile that models seconds; `None` for recorded
             durations.
@@ -437,44 +399,71 @@ def evaluate(
         unscored = _unscored(method, used, chosen)
         if timing is not None:
             timing = timing.require(used, chosen)
-        replayed = None if timing is None or timing.profile is not None else timing
         if kind == "exact":
             try:
-                means = exact_means(
-                    method, dataset, used, chosen, timed=replayed is not None and parallel is None
-                )
+                outcome = expectation(method, dataset, used, chosen, timing)
             except NotExactError as error:
                 if order is not None:
                     raise
                 kind, inexact = "seeded", error.reason
         if kind != "exact":
-            prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
             given: dict[str, Any] = {
                 "order": kind,
                 "replicates": replicates,
                 "time_limit": time_limit,
-                "timing": replayed,
+                "timing": timing,
             }
             with executors.opened(workers, given=executor) as opened:
-                sums = replicate_sums(
+                outcome = replicated(
                     method, dataset, used, chosen, **given, executor=opened, progress=progress
                 )
-            means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
-    evaluation = _evaluation(
-        method, dataset, used, chosen, kind, replicates, means, confidence, timing, grouped
+    low, high = interval_ends(outcome.right, confidence, grouped)
+    counters = [llm.counter for llm in used]
+    probed = outcome.ledger.mean("probe_calls")
+    free_probes = [llm.name for llm in used if llm.pool.has_uncounted_probes()] if probed else []
+    return Evaluation(
+        **rests_on(dataset, used, chosen),
+        method=methods.method_name(method),
+        fields={} if isinstance(method, MethodFile) else set_fields(method),
+        kind=kind,
+        replicates={"exact": None, "recorded": 1, "seeded": replicates}[kind],
+        question_ids=QuestionIds(dataset, chosen),
+        question_keys=dataset.question_keys[without_gaps(chosen)],
+        right=outcome.right,
+        ledger=outcome.ledger,
+        error_shares=outcome.error_shares,
+        train_questions=trained,
+        accuracy_low=low,
+        accuracy_high=high,
+        confidence=confidence,
+        left_out=questions.left_out,
+        clusters=cluster_sizes(grouped),
+        cautions=(
+            *mixed_counters(counters),
+            *probes_for_nothing(free_probes),
+            *mixed_parties(dataset),
+            *uncompared(outcome.uncompared, len(chosen) * (replicates if kind == "seeded" else 1)),
+            *unscored_cots(unscored),
+            *other_models(used),
+            *not_exact(inexact),
+            *learnt,
+        ),
+        cost=cost,
+        timing=timing,
     )
-    cautions = (
-        *mixed_counters(evaluation.counters),
-        *evaluation.cautions,
-        *unscored_cots(unscored),
-        *other_models(used),
-        *not_exact(inexact),
-        *learnt,
-    )
-    return replace(
-        evaluation, train_questions=trained, left_out=questions.left_out, cautions=cautions
-    )
+
+
+def interval_ends(
+    right: Floats, confidence: float | None, clusters: Integers | None = None
+) -> tuple[float | None, float | None]:
+    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right;
+    `None` twice without a level.
+    """
+    if confidence is None:
+        return None, None
+    interval = accuracy_interval(right[:, None], confidence, clusters)
+    return float(interval.low[0]), float(interval.high[0])
 
 
 def _require_method(method: object) -> None:
@@ -543,74 +532,3 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
             " exact (in Python: order='exact')."
         )
     return order
-
-
-def _evaluation(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    kind: str,
-    replicates: int,
-    means: QuestionMeans,
-    confidence: float | None,
-    timing: Timing | None,
-    clusters: Integers | None,
-) -> Evaluation:
-    places = without_gaps(rows)
-    known = all(int(llm.pool.prompt_tokens[places].min()) >= 0 for llm in llms)
-    tokens, dollars = (
-        billed(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
-    )
-    round_tokens, round_dollars = tokens, dollars
-    if known and means.prompt_tokens_per_round is not means.prompt_tokens:
-        round_tokens, round_dollars = billed(
-            llms, means.prompt_tokens_per_round, means.output_tokens
-        )
-    low, high = interval_ends(means.right, confidence, clusters)
-    free_probes = (
-        [llm.name for llm in llms if llm.pool.has_uncounted_probes()]
-        if means.probe_calls.any()
-        else []
-    )
-    answers = len(rows) * (replicates if kind == "seeded" else 1)
-    return Evaluation(
-        method=methods.method_name(method),
-        fields={} if isinstance(method, MethodFile) else set_fields(method),
-        dataset=dataset.id,
-        llms=tuple(llm.name for llm in llms),
-        kind=kind,
-        replicates={"exact": None, "recorded": 1, "seeded": replicates}[kind],
-        seed=llms[0].seed,
-        prices=llms[0].prices.id if llms[0].prices is not None else None,
-        billing=llms[0].billing,
-        counters=tuple(llm.counter for llm in llms),
-        recording_hashes=dataset.recording_hashes,
-        question_ids=QuestionIds(dataset, rows),
-        question_keys=dataset.question_keys[places],
-        right=means.right,
-        calls=means.calls,
-        samples=means.samples,
-        output_tokens=means.cot_tokens,
-        generated_tokens=reduce(np.add, means.output_tokens),
-        sequential=means.sequential_tokens,
-        longest_trace_tokens=means.longest_trace_tokens,
-        probe_calls=means.probe_calls,
-        probe_tokens=means.probe_tokens,
-        tokens=tokens,
-        usd=dollars,
-        tokens_per_round=round_tokens,
-        usd_per_round=round_dollars,
-        seconds=None if timing is None else means.seconds_of(timing, llms),
-        error_shares=means.error_shares,
-        accuracy_low=low,
-        accuracy_high=high,
-        confidence=confidence,
-        timing=timing,
-        clusters=cluster_sizes(clusters),
-        cautions=(
-            *probes_for_nothing(free_probes),
-            *mixed_parties(dataset),
-            *uncompared(means.uncompared, answers),
-        ),
-    )

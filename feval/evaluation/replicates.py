@@ -1,40 +1,214 @@
-"""Run methods on draws: recorded or seeded ones, some replicates at a time, in one process or
-several.
+"""What a method comes to on questions: its expectation over all draws, or the mean over recorded or
+seeded ones, in one process or several.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from feval import methods
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.blocks import block_results
-from feval.evaluation.means import ReplicateSums
+from feval.evaluation.ledger import QuestionLedger, payer
 from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
-from feval.methods.arrays import Rows
+from feval.methods.arrays import Bools, Floats, Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
-from feval.methods.error_shares import split_errors
-from feval.methods.protocol import BatchMethod, in_seconds, searches
+from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.protocol import (
+    BatchMethod,
+    has_exact_errors,
+    has_exact_latency,
+    in_seconds,
+    searches,
+)
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES, require_places
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from feval.evaluation.ledger import Columns
     from feval.methods.decisions import Orders
+    from feval.methods.expectation import Expectation
     from feval.replay import Dataset
     from feval.replay.clock import Timing
     from feval.replay.pools import Pool
 
+Int64 = npt.NDArray[np.int64]
+
+_MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
+# one whole share of errors: sixteenths and all larger parts are whole numbers
+_WHOLE = math.lcm(*range(1, 17)) << 20
+# counts of a ledger that are not known, rather than 0, where a method does not give them
+_LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}
 
 _CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
 # codes of answers that no CoT gave
 _OTHER, _UNCOMPARED = np.iinfo(np.int64).max, np.iinfo(np.int64).max - 1
+
+
+def default_replicates(questions: int) -> int:
+    """Draws of every question where nobody says how many: 100, and fewer beyond 20,000 questions,
+    at least 10.
+
+    The mean over Q questions and R draws of each has the variance (b + w / R) / Q, with b that of
+    the questions' accuracies and w that of one question's draws, at most 1/4. So 2,000,000 draws,
+    whatever Q is, add a standard error of sqrt(w / QR) <= 0.035 points; and with ten draws of each,
+    the one that the questions have anyway grows by 5 % where w = b.
+    """
+    return min(_MOST_REPLICATES, max(_LEAST_REPLICATES, _DRAWS // max(questions, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a method comes to on Q questions, as a mean over draws.
+
+    Attributes:
+        right: [Q] probability that the answer is the gold.
+        error_shares: gives how wrong answers came about.
+        ledger: what it consumed.
+        uncompared: answers, of all draws, that nobody compared with the recorded ones.
+    """
+
+    right: Floats
+    error_shares: Callable[[], ErrorShares]
+    ledger: QuestionLedger
+    uncompared: int = 0
+
+
+class _Sums(dict[str, Int64]):
+    """Sums over replicates [..., Q]: whole numbers, so that any order and any number of processes
+    gives the same.
+
+    Those of a ledger's fields are [L, Q], and so is `asked`; `early` and `routed` count units of
+    1/`_WHOLE`. `unknown` are fields that some ledger lacked; `split` is whether errors were split.
+    """
+
+    def __init__(self, llms: int, questions: int) -> None:
+        counts = dict.fromkeys(("asked", *LEDGER_FIELDS), llms) | {"longest_trace_tokens": 1}
+        super().__init__({name: np.zeros((n, questions), np.int64) for name, n in counts.items()})
+        for name in ("right", "none", "early", "routed", "uncompared"):
+            self[name] = np.zeros(questions, np.int64)
+        self.unknown: set[str] = set()
+        self.split = False
+
+    def put(self, block: slice, part: _Sums) -> None:
+        """Take over the sums of a block of questions."""
+        for name, sums in self.items():
+            sums[..., block] = part[name]
+        self.split = part.split
+        self.unknown |= part.unknown
+
+    def add(self, decisions: Decisions, right: Bools) -> None:
+        """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
+        self["right"] += right.sum(axis=0)
+        self["none"] += (decisions.answer < 0).sum(axis=0)
+        for llm, ledger in enumerate(decisions.ledgers):
+            self["asked"][llm] += (ledger.rounds > 0).sum(axis=0)
+            for name in LEDGER_FIELDS:
+                if (counts := getattr(ledger, name)) is None:
+                    self.unknown |= next((own for own in (_LATENCY, _TIMED) if name in own), set())
+                elif name != "longest_trace_tokens":
+                    self[name][llm] += counts.sum(axis=0, dtype=np.int64)
+        if self.unknown.isdisjoint(_LATENCY):
+            longest: Any = [ledger.longest_trace_tokens for ledger in decisions.ledgers]
+            self["longest_trace_tokens"] += np.maximum.reduce(longest).sum(axis=0, dtype=np.int64)
+
+    def outcome(
+        self, replicates: int, llms: Sequence[LLM], rows: Rows, timing: Timing | None
+    ) -> Outcome:
+        """The means over so many replicates."""
+        unit = replicates * _WHOLE
+        split = (self["early"] / unit, self["routed"] / unit) if self.split else (None, None)
+        shares = ErrorShares(_compact(self["none"] / replicates), *map(_compact, split))
+        counts: dict[str, Any] = {
+            name: None if name in self.unknown else [_compact(own) for own in self[name]]
+            for name in ("asked", *LEDGER_FIELDS)
+        }
+        ledger = _ledger(llms, rows, counts, timing, replicates)
+        right = self["right"] / replicates
+        return Outcome(right, lambda: shares, ledger, int(self["uncompared"].sum()))
+
+
+def _compact(column: Any) -> Any:
+    """The same column; one that is the same everywhere takes the memory of one number."""
+    if column is None or not (column == column[0]).all():
+        return column
+    return np.broadcast_to(column[0].copy(), column.shape)
+
+
+def _ledger(
+    llms: Sequence[LLM], rows: Rows, counts: Any, timing: Timing | None, draws: int = 1
+) -> QuestionLedger:
+    prompt_tokens = [llm.pool.prompt_tokens[without_gaps(rows)] for llm in llms]
+    return QuestionLedger([*map(payer, llms)], prompt_tokens, counts, draws, timing)
+
+
+def expectation(
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, timing: Timing | None = None
+) -> Outcome:
+    """What a method with an exact form (`feval.methods.protocol.ExactMethod`) comes to over all
+    draws.
+
+    Recorded seconds are those of rounds whose CoTs are generated all at once.
+    """
+    [draws] = method.draws(len(llms))
+    [llm] = llms
+    if not searches(method):
+        llm.require(rows, draws)
+    places = without_gaps(rows)
+    expected = method.exact(llm.pool.rows(rows), dataset.gold[places])
+
+    def draw(places: Rows, replicates: int) -> Iterator[Orders]:
+        return drawn_orders(llm, "seeded", replicates, draws, rows[places])
+
+    # The pool is taken anew below: it would otherwise stay in memory as long as the evaluation.
+    @cache
+    def error_shares() -> ErrorShares:
+        if not has_exact_errors(method):
+            return ErrorShares()
+        shares: ErrorShares = method.exact_errors(
+            llm.pool.rows(rows), dataset.gold[places], expected.right, draw
+        )
+        return shares
+
+    def sequential() -> Columns | None:
+        return _latency(method, llm.pool.rows(rows), expected)
+
+    def microseconds() -> Columns | None:
+        if timing is None or timing.at_once is not None:
+            return None
+        pool = in_seconds(method, llm.pool.rows(rows).clocked())
+        known = expected.sequential_tokens is not None
+        return _latency(
+            method, pool, method.exact(pool, dataset.gold[places]) if known else expected
+        )
+
+    counts: dict[str, Any] = {
+        name: [column]
+        for name in LEDGER_FIELDS
+        if (column := getattr(expected, name, None)) is not None
+    }
+    # every method of one LLM asks it at least once
+    counts["asked"] = [np.broadcast_to(1.0, expected.rounds.shape)]
+    counts["longest_trace_tokens"] = None
+    counts |= {"sequential_tokens": sequential, "sequential_microseconds": microseconds}
+    return Outcome(expected.right, error_shares, _ledger(llms, rows, counts, timing))
+
+
+def _latency(method: Any, pool: Pool, expected: Expectation) -> Columns | None:
+    """[Q] expected sequential tokens, where they are known."""
+    if expected.sequential_tokens is not None or not has_exact_latency(method):
+        return None if expected.sequential_tokens is None else [expected.sequential_tokens]
+    return [method.exact_sequential_tokens(pool)]
 
 
 def drawn_orders(
@@ -178,7 +352,7 @@ def _code(answer: str | None, dataset: Dataset, row: int) -> int:
     return _UNCOMPARED if dataset.is_uncompared(row, key) else _OTHER
 
 
-def replicate_sums(
+def replicated(
     method: Any,
     dataset: Dataset,
     llms: Sequence[LLM],
@@ -190,25 +364,28 @@ def replicate_sums(
     timing: Timing | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> ReplicateSums:
-    """Run a method, with a batch form or any callable, over some questions, here or on an executor,
-    and count what happens.
+) -> Outcome:
+    """What a method, with a batch form or any callable, comes to on some questions, here or on an
+    executor.
 
-    `timing` asks for seconds of recorded replies, too. `progress` is called with (questions done,
-    questions in all).
+    `timing` asks for seconds. `progress` is called with (questions done, questions in all).
     """
+    replayed = None if timing is None or timing.profile is not None else timing
     work = partial(
-        _block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=timing
+        _block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=replayed
     )
+    whole = False
     if isinstance(method, BatchMethod):
         _needed(method, llms, rows)  # so that the message does not depend on the blocks
-        if getattr(method, "whole_set", False):
-            return work(method, dataset, llms, rows)
-    sums = ReplicateSums.zeros(len(llms), len(rows))
-    for block, part in block_results(work, method, dataset, llms, rows, executor):
-        sums.put(block, part)
-        progress(block.stop, len(rows))
-    return sums
+        whole = getattr(method, "whole_set", False)
+    if whole:
+        sums = work(method, dataset, llms, rows)
+    else:
+        sums = _Sums(len(llms), len(rows))
+        for block, part in block_results(work, method, dataset, llms, rows, executor):
+            sums.put(block, part)
+            progress(block.stop, len(rows))
+    return sums.outcome(1 if order == "recorded" else replicates, llms, rows, timing)
 
 
 def _block_sums(
@@ -221,17 +398,18 @@ def _block_sums(
     replicates: int,
     time_limit: float | None,
     timing: Timing | None,
-) -> ReplicateSums:
+) -> _Sums:
     gold = dataset.gold[rows]
-    sums = ReplicateSums.zeros(len(llms), len(rows))
+    sums = _Sums(len(llms), len(rows))
     if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
-            sums.add(batch, (batch.answer == gold) & (gold >= 0), llms[0].billing)
-            sums.uncompared += batch.answer[0] == _UNCOMPARED
-        sums.timed = timing is not None
+            sums.add(batch, (batch.answer == gold) & (gold >= 0))
+            sums["uncompared"] += batch.answer[0] == _UNCOMPARED
+        # a meter without a clock counts 0
+        sums.unknown |= _TIMED if timing is None else set()
         return sums
     sums.split = not searches(method)
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
@@ -245,12 +423,15 @@ def _block_sums(
         if clocked is not None:
             batch = _with_microseconds(method, batch, method.decide(clocked, orders))
         right = (batch.answer == gold) & (gold >= 0)
-        sums.add(batch, right, llms[0].billing)
+        sums.add(batch, right)
         if sums.split and any(
             (ledger.cots < order.shape[2]).any()
             for ledger, order in zip(batch.ledgers, orders, strict=True)
         ):
-            sums.add_errors(*split_errors(batch, right, gold, pools, orders))
+            for name, part in zip(
+                ("early", "routed"), split_errors(batch, right, gold, pools, orders), strict=True
+            ):
+                sums[name] += np.rint(part * _WHOLE).astype(np.int64).sum(axis=0)
     return sums
 
 

@@ -28,10 +28,10 @@ from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.clusters import read_clusters
-from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
-from feval.evaluation.means import default_replicates
+from feval.evaluation.measures import COSTS
 from feval.evaluation.question_set import CHOICES, Rows
+from feval.evaluation.replicates import default_replicates
 from feval.evaluation.training import train_test_rows
 from feval.replay import LLM, Dataset
 from feval.replay.draws import ORDERS

@@ -11,25 +11,25 @@ expectation over all draws of n traces is that of self-consistency on these answ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feval.arguments import checked
-from feval.cards.billing import billed_prompts, usd
 from feval.errors import OutOfRangeError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.frontier import pareto
-from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
-from feval.evaluation.cautions import few_questions, mixed_parties, other_models, probes_for_nothing
-from feval.evaluation.clusters import ClusterNames, ClusterSizes, cluster_sizes, question_clusters
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
+from feval.evaluation.clusters import ClusterNames, cluster_sizes, question_clusters
+from feval.evaluation.curves import CurvePoint, interval_columns
+from feval.evaluation.evaluation import Result, rests_on
+from feval.evaluation.ledger import QuestionLedger
+from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
-from feval.lazy import Shown
 from feval.methods.depth.cuts import Cuts
 from feval.replay.pools import without_gaps
 
@@ -44,72 +44,30 @@ MOST_POINTS = 100_000
 _MOST_DEPTHS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SurfacePoint:
-    """One width and depth.
+class SurfacePoint(CurvePoint):
+    """The numbers of one width and depth, by name; each is an attribute, too.
 
-    Attributes:
-        n: traces per question.
-        tokens: output tokens after which a trace is cut; `None` for no limit.
-        accuracy: mean over questions of the probability that the vote is right.
-        accuracy_low: lower end of the confidence interval; `None` where none was asked for.
-        accuracy_high: upper end.
-        output_tokens: mean output tokens of a question, without those of probes.
-        probe_tokens: mean output tokens of probes, 0 where they were not recorded: each trace that
-            is cut is probed once.
-        tokens_per_question: mean prompt and output tokens billed, those of probes included; `None`
-            without prompt tokens.
-        usd_per_question: mean USD, `None` without a price or prompt tokens.
-        frontier: whether no other point is as cheap and as good, and better in one of the two. Cost
-            is USD where it is known at all points, else output tokens.
+    `n`, traces per question; `tokens`, output tokens after which a trace is cut, `None` for no
+    limit; `accuracy` with `accuracy_low` and `accuracy_high`, as of a `CurvePoint`;
+    `output_tokens`, the mean of a question without those of probes; `probe_tokens`, 0 where they
+    were not recorded: each trace that is cut is probed once; means of measures, such as
+    `usd_per_question`; and `frontier`, whether no other point is as cheap and as good, and better
+    in one of the two. Cost is USD where it is known at all points, else output tokens.
     """
 
-    n: int
-    tokens: int | None
-    accuracy: float
-    accuracy_low: float | None
-    accuracy_high: float | None
-    output_tokens: float
-    probe_tokens: float
-    tokens_per_question: float | None
-    usd_per_question: float | None
-    frontier: bool = False
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Surface(Shown):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Surface(Result):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
     depth.
 
     Attributes:
-        dataset: id.
-        llm: name.
-        recording_hashes: hashes of all recordings that were opened together.
-        prices: id of the price list, `None` where dollars were switched off.
-        billing: how prompts were charged.
-        counter: name of the token counter.
-        questions: number of questions.
         interval: output tokens between two probes; `None` where they lie at other offsets.
-        confidence: of the intervals.
         points: by depth (no limit last), then width.
-        left_out: questions that were left out because they have no gold or too few traces.
-        cautions: sentences about the recording without which the numbers could mislead.
-        clusters: what clusters the questions are, where some belong together.
     """
 
-    dataset: str
-    llm: str
-    recording_hashes: tuple[str, ...]
-    prices: str | None
-    billing: str
-    counter: str
-    questions: int
     interval: int | None
-    confidence: float | None
     points: tuple[SurfacePoint, ...]
-    left_out: LeftOut = NONE_LEFT_OUT
-    cautions: tuple[str, ...] = ()
-    clusters: ClusterSizes | None = None
 
     @property
     def widths(self) -> list[int]:
@@ -127,22 +85,13 @@ class Surface(Shown):
         points = [point for point in self.points if point.frontier]
         return sorted(points, key=lambda point: (point.accuracy, point.output_tokens, point.n))
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions, self.clusters), *self.cautions)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
-        result = asdict(self) | {
+        return self._shared_dict() | {
+            **{name: getattr(self, name) for name in ("llm", "counter", "interval", "confidence")},
             "recording_hashes": list(self.recording_hashes),
-            "points": [asdict(point) for point in self.points],
-            "warnings": list(self.warnings),
+            "points": [dict(point) for point in self.points],
         }
-        del result["left_out"], result["cautions"]
-        if self.clusters is None:
-            del result["clusters"]
-        return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 @checked
@@ -211,13 +160,7 @@ def surface(
     cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
     free = cut and pool.has_uncounted_probes()
     return Surface(
-        dataset=dataset.id,
-        llm=llm.name,
-        recording_hashes=dataset.recording_hashes,
-        prices=llm.prices.id if llm.prices is not None else None,
-        billing=llm.billing,
-        counter=llm.counter,
-        questions=len(questions.rows),
+        **rests_on(dataset, [llm], questions.rows),
         interval=probes.interval,
         confidence=confidence,
         points=_with_frontier(points),
@@ -330,29 +273,17 @@ def _points(
     confidence: float | None,
     clusters: Integers | None,
 ) -> Iterator[SurfacePoint]:
-    accuracy = right.mean().tolist()
-    low: list[float | None] = [None] * len(widths)
-    high = low
-    if confidence is not None:
-        ends = accuracy_interval(right, confidence, clusters)
-        low, high = ends.low.tolist(), ends.high.tolist()
-    known = int(pool.prompt_tokens.min()) >= 0
-    prompt = float(pool.prompt_tokens.mean()) if known else 0.0
-    for place, n in enumerate(widths):
-        output, probing, billed = (
-            n * mean_tokens,
-            n * mean_probe_tokens,
-            prompt * int(billed_prompts(llm.billing, 1, n)),
-        )
-        dollars = (
-            float(usd(llm.price, billed, output + probing))
-            if known and llm.price is not None
-            else None
-        )
-        total = billed + output + probing if known else None
-        yield SurfacePoint(
-            n, depth, accuracy[place], low[place], high[place], output, probing, total, dollars
-        )
+    output, probing = np.array([[mean_tokens], [mean_probe_tokens]]) * np.array(widths)
+    ledger = QuestionLedger.at_mean_question(
+        llm, pool, widths, output_tokens=output, probe_tokens=probing
+    )
+    points = zip(
+        widths, interval_columns(right, confidence, clusters), output.tolist(), probing.tolist(),
+        ledger.each("tokens", "usd"), strict=True,
+    )  # fmt: skip
+    for n, ends, tokens, probe_tokens, costs in points:
+        counts = {"output_tokens": tokens, "probe_tokens": probe_tokens}
+        yield SurfacePoint(n=n, tokens=depth, **ends, **counts, **costs, frontier=False)
 
 
 def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:
@@ -360,6 +291,4 @@ def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:
     costs = [point.output_tokens for point in points] if None in dollars else dollars
     accuracy: Floats = np.array([point.accuracy for point in points])
     best = pareto(np.array(costs, np.float64), accuracy).tolist()
-    return tuple(
-        replace(point, frontier=on) if on else point for point, on in zip(points, best, strict=True)
-    )
+    return tuple(SurfacePoint(point, frontier=on) for point, on in zip(points, best, strict=True))

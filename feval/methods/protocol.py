@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 SEQUENTIAL = "sequential-tokens"
-"""The cost that is a latency in tokens, see `feval.evaluation.costs.COSTS`."""
+"""The cost that is a latency in tokens, see `feval.evaluation.measures.COSTS`."""
 
 DrawOrders = Callable[[Rows, int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a

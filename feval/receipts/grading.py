@@ -29,7 +29,7 @@ from feval.evaluation.cautions import (
     uncompared,
 )
 from feval.evaluation.clusters import ClusterSizes, cluster_sizes, question_clusters
-from feval.evaluation.means import interval_ends
+from feval.evaluation.evaluation import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.replay import LLM, Dataset
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 SECONDS = "seconds"
-"""The cost that a timing is for, see `feval.evaluation.costs.COSTS`."""
+"""The cost that a timing is for, see `feval.evaluation.measures.COSTS`."""
 
 _ABSENT = -2  # the code where no CoT was recorded
 

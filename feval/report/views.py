@@ -13,7 +13,6 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
-from feval.evaluation.costs import mean_cost
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking.questions import find_question, recorded_questions
@@ -389,7 +388,7 @@ def _comparison_sentence(comparison: Comparison) -> str:
 
 
 def _comparison_cost(comparison: Comparison, point: Evaluation) -> str:
-    cost = mean_cost(point, comparison.plan.cost)
+    cost = point.mean_cost(comparison.plan.cost)
     return f"{cost_writer(comparison, [cost])(cost)} {AXES[comparison.plan.cost][1]}"
 
 

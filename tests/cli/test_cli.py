@@ -466,7 +466,7 @@ def test_ls_of_something_else() -> None:
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
 POINT_KEYS = {
     "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question",
-    "pass_at_n", "kind",
+    "pass_at_n", "kind", "samples_per_question",
     "calls_per_question", "usd_per_question_per_round", "tokens_per_question_per_round",
 }  # fmt: skip
 

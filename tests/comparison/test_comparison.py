@@ -31,13 +31,7 @@ from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.comparison.statistics import BestPoint
-from feval.errors import (
-    NotRecordedError,
-    OutOfRangeError,
-    StorageError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import difference_test
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.methods import SelfConsistency
@@ -307,45 +301,22 @@ def test_significant_differences_that_few_questions_decide_are_warned_of(
     assert not any("on one side" in text for text in doubtful.warnings)
 
 
-def test_columns_in_a_file_give_the_same_comparison(
+def test_numbers_per_question_are_written_in_row_groups(
     comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
-    stored = compare(comparison.plan, base=toy)
-    assert not {"right", "usd", "no_answer"} & vars(stored.curves[0].points[0]).keys()
-    assert stored.to_dict() == comparison.to_dict()
-    for one, other in zip(
-        stored.per_question().values(), comparison.per_question().values(), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-    assert len(stored.curves[1].points[2].right) == 20
     split = comparison.plan.changed(train_fraction=0.25)
     assert compare(split, base=toy).curves[0].points[0].right.shape == (15,)
-    columns = {name: list(column) for name, column in stored.per_question().items()}
+    columns = {name: list(column) for name, column in comparison.per_question().items()}
     for rows, groups in ((50, 3), (8, 18)):  # two points in a row group, or a point in three
         monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", rows)
-        files = [io.BytesIO(), io.BytesIO()]
-        for one, file in zip((stored, comparison), files, strict=True):
-            questions_parquet(one, file)
-        assert files[0].getvalue() == files[1].getvalue()
-        assert pq.read_table(files[0]).to_pydict() == columns
-        written = pq.ParquetFile(files[0])
+        file = io.BytesIO()
+        questions_parquet(comparison, file)
+        assert pq.read_table(file).to_pydict() == columns
+        written = pq.ParquetFile(file)
         assert written.num_row_groups == groups
         ids = [written.read_row_group(group).column("question").chunk(0) for group in range(groups)]
         # those of its rows, not of all questions
         assert max(len(column.dictionary) for column in ids) <= min(rows, 20)
-
-
-def test_a_temporary_folder_without_space_is_named(
-    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> Any:
-        return Path("/dev/full").open("r+b", buffering=0)
-
-    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
-    monkeypatch.setattr("feval.comparison.columns.tempfile.TemporaryFile", full)
-    with pytest.raises(StorageError, match=r"Column 1 of 20 questions.*No space left.*TMPDIR"):
-        compare(comparison.plan, base=toy)
 
 
 def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path) -> None:

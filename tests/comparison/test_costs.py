@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from feval import Plan, compare, evaluate, load, method_curve
 from feval.cli import app
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.costs import COSTS, costs_of, mean_cost
+from feval.evaluation.measures import COSTS
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 
@@ -56,11 +56,11 @@ def test_every_cost_is_that_of_the_evaluation(folder: Path) -> None:
     dataset, [weak, _] = load("toy", ["weak", "strong"], folder / "rec")
     one = evaluate(SelfConsistency(3), dataset, weak, order="seeded", replicates=2)
     for cost in COSTS:
-        costs = costs_of(one, cost)
-        assert mean_cost(one, cost) == (None if costs is None else pytest.approx(costs.mean()))
-    assert costs_of(one, "usd") is None
-    assert costs_of(one, "output-tokens") == pytest.approx(one.output_tokens)
-    assert costs_of(one, "sequential-tokens") == pytest.approx(one.sequential())
+        costs = getattr(one, COSTS[cost])
+        assert one.mean_cost(cost) == (None if costs is None else pytest.approx(costs.mean()))
+    assert one.usd is None
+    assert one.generated_tokens == pytest.approx(one.output_tokens)
+    assert one.known_costs("sequential-tokens") == pytest.approx(one.sequential_tokens)
 
 
 def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder: Path) -> None:

@@ -15,7 +15,7 @@ from feval import evaluate
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.evaluation.means import default_replicates
+from feval.evaluation.replicates import default_replicates
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOptions, RunRequest
 
 # Of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers.

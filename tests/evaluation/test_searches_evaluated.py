@@ -72,7 +72,7 @@ def replay(folder: Path) -> Replay:
 
 def numbers(evaluation: Any) -> dict[str, Any]:
     return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
-        "more": evaluation.sequential().tolist()
+        "more": evaluation.sequential_tokens.tolist()
     }
 
 

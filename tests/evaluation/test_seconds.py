@@ -208,13 +208,13 @@ def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(repla
         EarlyStopping(2, 4), dataset, slow, serving=profile, cost="seconds", replicates=4
     )
     assert windows.kind == "seeded"
-    assert windows.seconds == pytest.approx(2 * windows.calls + windows.sequential() / 8)
+    assert windows.seconds == pytest.approx(2 * windows.calls + windows.sequential_tokens / 8)
     switched = evaluate(ModelSwitch(2), dataset, [quick, slow], serving=profile, replicates=4)
     alone = evaluate(SelfConsistency(2), dataset, quick, order="seeded", replicates=4)
-    second = switched.sequential() - alone.sequential()  # the first LLM is always asked
+    second = switched.sequential_tokens - alone.sequential_tokens  # the first LLM is always asked
     asked = switched.calls - 1
     assert switched.seconds == pytest.approx(
-        0.25 + alone.sequential() / 40 + 2 * asked + second / 8
+        0.25 + alone.sequential_tokens / 40 + 2 * asked + second / 8
     )
     assert str(switched.timing) == "modelled by the serving profile mine of 2026-11-20"
 

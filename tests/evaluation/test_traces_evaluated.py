@@ -122,7 +122,7 @@ def numbers(evaluation: Any) -> dict[str, Any]:
     parts = {
         name: getattr(evaluation, name).tolist() for name in (*NUMBERS, "longest_trace_tokens")
     }
-    return parts | {"sequential": evaluation.sequential().tolist()}
+    return parts | {"sequential": evaluation.sequential_tokens.tolist()}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])

@@ -53,7 +53,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 def numbers(evaluation: Any) -> dict[str, Any]:
     return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
-        "more": evaluation.sequential().tolist()
+        "more": evaluation.sequential_tokens.tolist()
     }
 
 
@@ -101,7 +101,7 @@ def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Re
         assert getattr(exact, name).tolist() == getattr(seeded, name).tolist()
     for name in ("tokens", "usd", "tokens_per_round", "output_tokens"):
         assert getattr(exact, name) == pytest.approx(getattr(seeded, name), rel=0.02), name
-    assert exact.sequential() == pytest.approx(seeded.sequential(), rel=0.02)
+    assert exact.sequential_tokens == pytest.approx(seeded.sequential_tokens, rel=0.02)
 
 
 def test_seconds_are_those_of_the_longest_turn_of_each_round(chains: Replay) -> None:

@@ -108,14 +108,14 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(
     write_toy(Path("toy"), {"gpt-4o-mini": POOLS}, GOLDS)
     method = '[[method]]\nname = "self-consistency"\nllms = ["gpt-4o-mini"]\nbudgets = {n = [2]}\n'
     Path("plan.toml").write_text(f'dataset = "toy"\nrecordings = ["toy"]\nresamples = 20\n{method}')
-    monkeypatch.setattr("feval.evaluation.means._DRAWS", 60)
+    monkeypatch.setattr("feval.evaluation.replicates._DRAWS", 60)
     place = [] if command[0] == "compare" else ["--recording", "toy"]
     done = call(*command, *place, "--json", "--out", "result")
     assert done.exit_code == 0, done.output
     content = json.loads(Path("result/receipt.json").read_text())
     pinned, numbers = content["request"].get("plan", content["request"]), content["numbers"]
     assert (pinned["replicates"], numbers.get("replicates", 15)) == (15, 15)
-    monkeypatch.setattr("feval.evaluation.means._DRAWS", 2_000_000)
+    monkeypatch.setattr("feval.evaluation.replicates._DRAWS", 2_000_000)
     assert verify_receipt(Path("result/receipt.json")).equal
 
 

@@ -47,22 +47,22 @@ from feval.report.text import (
 def point(
     n: int, accuracy: float = 0.6, *, half: float = 0.05, usd: float | None = None, **fields: object
 ) -> CurvePoint:
-    result = CurvePoint(
-        n, accuracy, accuracy - half, accuracy + half, usd, 30.0 * n + 12, accuracy + half, "exact"
-    )
-    return replace(result, **fields)  # type: ignore[arg-type]
+    ends = {"accuracy_low": accuracy - half, "accuracy_high": accuracy + half}
+    costs = {"usd_per_question": usd, "tokens_per_question": 30.0 * n + 12}
+    own = {"n": n, "accuracy": accuracy, "pass_at_n": accuracy + half, "kind": "exact"}
+    return CurvePoint(own | ends | costs | {"calls_per_question": None} | fields)
 
 
 def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> Curve:
     result = Curve(
         method="self-consistency",
         dataset="bigbench_date",
-        llm=llm,
+        llms=(llm,),
         recording_hash="ab" * 32,
         recording_hashes=("ab" * 32,),
         prices="2025-06-02",
         billing="once",
-        counter="words",
+        counters=("words",),
         questions=1369,
         seed=0,
         replicates=None,
@@ -469,7 +469,7 @@ def test_every_shape_of_curve_can_be_drawn(curves: list[Curve]) -> None:
     "name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"]
 )
 def test_names_are_drawn_as_they_are(name: str) -> None:
-    assert pictures.curves([replace(PRICED, llm=name, dataset=name)]).png(50)
+    assert pictures.curves([replace(PRICED, llms=(name,), dataset=name)]).png(50)
 
 
 def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]

@@ -20,17 +20,32 @@ from feval.report.page.surface import surface_page
 from feval.report.pictures.drawing import heading, own_style
 
 
+def point(n: int, tokens: int | None, accuracy: float, **numbers: object) -> SurfacePoint:
+    unknown = dict.fromkeys(("accuracy_low", "accuracy_high", "tokens_per_question"))
+    own = {"n": n, "tokens": tokens, "accuracy": accuracy, "usd_per_question": None}
+    return SurfacePoint(unknown | own | {"probe_tokens": 0.0, "frontier": True} | numbers)
+
+
 def surface(
     widths: Sequence[int], depths: Sequence[int | None], accuracy: float, name: str = "sums"
 ) -> Surface:
     points = tuple(
-        SurfacePoint(
-            n, depth, accuracy, None, None, n * (depth or 2000.0), 0.0, None, None, n == widths[0]
-        )
+        point(n, depth, accuracy, output_tokens=n * (depth or 2000.0), frontier=n == widths[0])
         for depth in depths
         for n in widths
     )
-    return Surface(name, name, ("ab" * 32,), None, "once", "usage", 2, None, None, points)
+    return Surface(
+        dataset=name,
+        llms=(name,),
+        counters=("usage",),
+        recording_hashes=("ab" * 32,),
+        prices=None,
+        billing="once",
+        seed=0,
+        questions=2,
+        interval=None,
+        points=points,
+    )
 
 
 def drawn(shown: Surface) -> Figure:
@@ -68,7 +83,9 @@ def test_names_on_the_axis_do_not_touch() -> None:
 
 def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -> None:
     shown = surface([1, 2, 3, 7, 20], [12, 30, 50, 1000], 0.5)
-    cheap = [replace(point, usd_per_question=1e-6 * point.output_tokens) for point in shown.points]
+    cheap = [
+        SurfacePoint(each, usd_per_question=1e-6 * each.output_tokens) for each in shown.points
+    ]
     figure = drawn(replace(shown, points=tuple(cheap)))
     [axes, *_], [legend] = figure.axes, figure.legends
     [lines] = [each for each in axes.collections if isinstance(each, QuadContourSet)]
@@ -88,8 +105,8 @@ def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -
 
 def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
     """One long trace is cheaper than two short ones that are probed."""
-    many = SurfacePoint(2, 10, 0.5, None, None, 20.0, 20.0, 45.0, 4.0, frontier=True)
-    long = SurfacePoint(1, None, 0.4, None, None, 30.0, 0.0, 35.0, 3.0, frontier=True)
+    many = point(2, 10, 0.5, output_tokens=20.0, probe_tokens=20.0, usd_per_question=4.0)
+    long = point(1, None, 0.4, output_tokens=30.0, usd_per_question=3.0)
     assert replace(surface([1], [10], 0.0), points=(many, long)).frontier == [long, many]
 
 

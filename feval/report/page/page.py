@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.comparison.traces import budget_label
-from feval.evaluation.costs import mean_cost
 from feval.replay.draws import SCHEME
 from feval.report import pictures
 from feval.report.page.document import UNVERIFIED, html_page
@@ -195,7 +194,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
-    known = [name for name in AXES if any(mean_cost(one, name) for one in evaluations)]
+    known = [name for name in AXES if any(one.mean_cost(name) for one in evaluations)]
     return {
         "axes": [_axis(comparison, name) for name in known],
         "axis": comparison.plan.cost,
@@ -236,7 +235,7 @@ def _points(curve: MethodCurve) -> list[dict[str, Any]]:
 def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
     return {
         "b": budget,
-        "x": {name: mean_cost(evaluation, name) for name in AXES},
+        "x": {name: evaluation.mean_cost(name) for name in AXES},
         "y": evaluation.accuracy,
         "low": evaluation.accuracy_low,
         "high": evaluation.accuracy_high,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
 from feval.evaluation.cautions import mixed_counters
-from feval.evaluation.costs import mean_cost
 from feval.report.tables.comparisons import (
     NO_SHARED_COST,
     UNEQUAL_COSTS,
@@ -212,7 +211,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     own = comparison.plan.cost in OTHER_COSTS
     own_unit, _, own_cost = _costs(
-        comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points)
+        comparison, (point.mean_cost(comparison.plan.cost) for _, _, point in points)
     )
     usd = f"USD / {questions_of(scale)}"
     dollars = any(point.usd_per_question is not None for _, _, point in points)
@@ -244,7 +243,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
-            *((own_cost(mean_cost(point, comparison.plan.cost)),) if own else ()),
+            *((own_cost(point.mean_cost(comparison.plan.cost)),) if own else ()),
             *((_per_round(point, scale, decimals),) if by_round else ()),
             " > ".join(point.llms),
             *((point.kind,) if several else ()),

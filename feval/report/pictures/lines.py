@@ -14,7 +14,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from feval.evaluation.cautions import mixed_counters
-from feval.evaluation.costs import mean_cost
 from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
     DASHED,
@@ -263,7 +262,7 @@ def _draw_comparison(axes: Axes, shown: Comparison) -> Entries:
 
 def _placed(points: Iterable[Evaluation], cost: str) -> tuple[list[float], list[Evaluation]]:
     """Costs and points, without those that a log axis cannot show."""
-    costs = [(mean_cost(point, cost) or 0.0, point) for point in points]
+    costs = [(point.mean_cost(cost) or 0.0, point) for point in points]
     return [x for x, _ in costs if x > 0], [point for x, point in costs if x > 0]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.evaluation.costs import mean_cost
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import (
@@ -114,7 +113,7 @@ def _results(comparison: Comparison) -> Table:
         for cost in ("usd", "tokens", "samples", "calls", *((own,) if own else ()))
     ]
     decimals = (
-        1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
+        1 if own is None else cost_decimals(own, (point.mean_cost(own) for *_, point in rows))
     )
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
@@ -134,7 +133,7 @@ def _results(comparison: Comparison) -> Table:
                 budget or "-",
                 *((point.kind,) if several else ()),
                 *point_cells(point, dollars),
-                *((fixed(mean_cost(point, own), decimals),) if own else ()),
+                *((fixed(point.mean_cost(own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
             for _, label, _, budget, point in rows

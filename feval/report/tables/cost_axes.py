@@ -5,34 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from feval.evaluation.measures import COSTS, MEASURES
 from feval.report.text import decimals_for
 
 if TYPE_CHECKING:
     from feval.replay.clock import Timing
 
 AXES = {
-    "usd": ("mean USD per question", "USD", "USD / question"),
-    "tokens": ("mean tokens per question, prompt + output", "tokens", "tokens / question"),
-    "output-tokens": (
-        "mean output tokens per question",
-        "output tokens",
-        "output tokens / question",
-    ),
-    "sequential-tokens": (
-        "mean sequential tokens per question",
-        "sequential tokens",
-        "sequential tokens / question",
-    ),
-    "seconds": ("mean seconds per question", "seconds", "seconds / question"),
-    "calls": ("mean calls per question", "calls", "calls / question"),
-    "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
+    cost: (MEASURES[name].label, MEASURES[name].unit, f"{MEASURES[name].unit} / question")
+    for cost, name in COSTS.items()
 }
-"""One of `feval.evaluation.costs.COSTS` -> label along the axis, unit, and what follows a
+"""One of `feval.evaluation.measures.COSTS` -> label along the axis, unit, and what follows a
 number.
 """
 
-OTHER_COSTS = ("output-tokens", "sequential-tokens", "seconds")
-"""Those that tables of comparisons have only where these count them."""
+OTHER_COSTS = tuple(cost for cost, name in COSTS.items() if MEASURES[name].shown != "always")
+"""Those that tables have only where these count them."""
 
 MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
 """The same of tables of curves."""
@@ -54,7 +42,7 @@ def cost_decimals(cost: str, values: Iterable[float | None]) -> int:
     """Return how many decimals costs have in a column: as many as the smallest needs, and one where
     tokens are counted.
     """
-    return decimals_for(value for value in values if value) if cost in ("usd", "seconds") else 1
+    return decimals_for(value for value in values if value) if MEASURES[COSTS[cost]].small else 1
 
 
 def usd_scale(amounts: Iterable[float | None]) -> int:

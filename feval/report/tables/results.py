@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
-from feval.report.tables.cost_axes import cost_decimals, cost_words
+from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.tables import (
     Column,
     Table,
@@ -90,20 +90,20 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     tokens = any(
         evaluation.tokens is None or evaluation.probe_calls.any() for evaluation in evaluations
     )
+    shown = ("seconds",) if first.timing is not None else ()
+    asked = dict.fromkeys((*shown, *([first.cost] if first.cost in OTHER_COSTS else [])))
+    if tokens:
+        asked.pop("sequential-tokens", None)
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
         columns=(
             *_columns("method", first.confidence),
             *(columns("#output tokens", "#sequential tokens") if tokens else ()),
-            *(
-                columns(f"#{cost_words('seconds', first.timing)[1]}/question")
-                if first.timing is not None
-                else ()
-            ),
+            *columns(*(f"#{cost_words(cost, first.timing)[1]}/question" for cost in asked)),
             *(columns(f"#{by_round}") if by_round else ()),
         ),
         rows=tuple(
-            _row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations
+            _row(evaluation, decimals, by_round, asked, tokens=tokens) for evaluation in evaluations
         ),
         notes=_notes(evaluations),
     )
@@ -118,7 +118,12 @@ def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
 
 
 def _row(
-    evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens: bool
+    evaluation: Evaluation,
+    decimals: int,
+    by_round: str | None,
+    asked: Iterable[str],
+    *,
+    tokens: bool,
 ) -> tuple[str, ...]:
     generated = (
         (evaluation.output_tokens_per_question, evaluation.sequential_tokens_per_question)
@@ -130,14 +135,14 @@ def _row(
         " > ".join(evaluation.llms),
         *point_cells(evaluation, decimals),
         *(fixed(number, 1) for number in generated),
-        *((_seconds(evaluation),) if evaluation.timing is not None else ()),
+        *(_asked(evaluation, cost) for cost in asked),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),
     )
 
 
-def _seconds(evaluation: Evaluation) -> str:
-    seconds = evaluation.seconds_per_question
-    return fixed(seconds, cost_decimals("seconds", [seconds]))
+def _asked(evaluation: Evaluation, cost: str) -> str:
+    mean = evaluation.mean_cost(cost)
+    return fixed(mean, cost_decimals(cost, [mean]))
 
 
 def _errors(evaluations: Sequence[Evaluation]) -> Table:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
@@ -22,7 +22,6 @@ from feval.report.text import (
 )
 
 if TYPE_CHECKING:
-    from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
     from feval.replay.clock import Timing
@@ -145,7 +144,7 @@ def without_spares(table: Table) -> Table:
     return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
 
 
-def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
+def per_round_column(billed: Iterable[tuple[str, Any]]) -> str | None:
     """Return the name of a column with costs billed per round, given each row's billing and costs;
     `None` if no row needs it.
     """
@@ -155,7 +154,7 @@ def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
     return f"{'USD' if flattered[0].usd_per_question is not None else 'tokens'}/question, per_round"
 
 
-def per_round_cell(costs: Costs, usd_decimals: int) -> str:
+def per_round_cell(costs: Any, usd_decimals: int) -> str:
     """Return a cell of that column."""
     if costs.usd_per_question is None:
         return fixed(costs.tokens_per_question_per_round, 1)
