@@ -82,12 +82,12 @@ def interval_name(confidence: float | None) -> str:
     return "interval" if confidence is None else f"{100 * confidence:g} % interval"
 
 
-def percent(share: float) -> str:
-    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as
-    65.07.
+def percent(share: float | None) -> str:
+    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07;
+    an unknown one is a dash.
     """
     # rounded twice, so that equal shares computed in different ways look equal
-    return f"{round(100 * share, 9):.2f}"
+    return "-" if share is None else f"{round(100 * share, 9):.2f}"
 
 
 def signed_points(difference: float, *, small: bool = True) -> str:

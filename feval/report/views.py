@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
-from feval.report.looking.questions import find_question, recorded_questions
-from feval.report.looking.terminal import question_pieces
+from feval.report.looking import find_question, question_pieces, recorded_questions
 from feval.report.page.comparison_files import save_comparison
 from feval.report.tables.comparisons import cost_writer, result_columns, result_rows
 from feval.report.tables.cost_axes import AXES

@@ -24,7 +24,7 @@ from feval.publish.release import Seen, prepare
 from feval.receipts.format import SCHEME
 from feval.receipts.verifying import ChangedValue, verify_receipt
 from feval.recording import LLMInfo, open_recording
-from feval.report.page.view import view_page
+from feval.report.page.questions import view_page
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]

@@ -23,9 +23,7 @@ from feval import from_dataframe
 from feval.cli import app
 from feval.cli.output import Output
 from feval.recording import ProbeRows, open_recording
-from feval.report.looking.overview import overview
-from feval.report.looking.questions import answer_span, recorded_questions
-from feval.report.looking.terminal import question_pieces
+from feval.report.looking import answer_span, overview, question_pieces, recorded_questions
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, plain_text
 

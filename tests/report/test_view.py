@@ -28,7 +28,7 @@ from feval.recording import (
     RecordingWriter,
     open_recording,
 )
-from feval.report.page.view import LIMITS, ViewPage, view_page
+from feval.report.page.questions import LIMITS, ViewPage, view_page
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
 ANSWERS: dict[str, list[list[str | None]]] = {

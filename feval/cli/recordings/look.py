@@ -15,10 +15,16 @@ from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub.places import open_place
 from feval.recording import Recording
 from feval.report.files import check_folder, save_files
-from feval.report.looking.overview import overview, overview_dict
-from feval.report.looking.questions import find_question, recorded_questions
-from feval.report.looking.terminal import overview_table, question_dict, question_pieces
-from feval.report.page.view import view_page
+from feval.report.looking import (
+    find_question,
+    overview,
+    overview_dict,
+    overview_table,
+    question_dict,
+    question_pieces,
+    recorded_questions,
+)
+from feval.report.page.questions import view_page
 from feval.report.text import counted
 
 _FIRST = 100

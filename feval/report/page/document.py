@@ -16,6 +16,7 @@ from typing import Any
 
 from feval import __version__
 from feval.report.palette import page_colours
+from feval.report.tables.tables import Cell, Table
 from feval.report.text import visible
 
 UNVERIFIED = ["This page has no receipt beside it."]
@@ -104,6 +105,42 @@ def escaped_json(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def table_data(
+    table: Table,
+    name: str,
+    link: str | None = None,
+    *,
+    title: str | None = None,
+    intro: str = "",
+    pairs: str | None = None,
+) -> dict[str, Any]:
+    """Return a table as JSON values: cells have their text and their sort key.
+
+    Args:
+        table: the table.
+        name: its id, unique on the page.
+        link: its name in the navigation; `None` for the title.
+        title: above it; `None` for the table's own.
+        intro: a sentence below the title.
+        pairs: a method whose pairs with others a long table shows first.
+    """
+    return {
+        "id": name,
+        "link": link or table.title,
+        "title": title or table.title,
+        "intro": intro,
+        "columns": [
+            {"name": column.name, "number": column.number, "title": column.meaning}
+            for column in table.columns
+        ],
+        "rows": [
+            [cell.data() if isinstance(cell, Cell) else cell for cell in row] for row in table.rows
+        ],
+        "notes": list(table.notes),
+        "pairs": pairs,
+    }
 
 
 def _asset(name: str) -> str:

@@ -1,26 +1,46 @@
-"""The questions of a report page: gold, recorded CoTs and what every method did, within limits of
-size.
+"""The questions of a page, within limits of size: of a report with what every method did, and of a
+recording, as a page to look at, with everything that was recorded of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.evaluation.replicates import drawn_orders
-from feval.report.looking.questions import said
-from feval.report.page.depth import shown_steps, trace_answers, tree, turn_text
+from feval.executors.progress import reports
+from feval.recording import Recording
+from feval.replay import LLM, load
+from feval.report.looking import (
+    LLMOnQuestion,
+    RecordedQuestion,
+    answer_span,
+    overview,
+    recorded_questions,
+    said,
+)
+from feval.report.page.document import escaped_json, html_page, table_data
+from feval.report.tables.info import info_tables, pool_kinds
+from feval.report.tables.tables import Cell, Table, columns
+from feval.report.text import counted, fixed, percent, size
 
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces
-    from feval.replay import LLM, Dataset
+    from feval.replay import Dataset
 
 _ELLIPSIS = " […] "
+_NOT_SHOWN = -2
+"""Stands for the answer where a page shows none: of steps that end nothing, and of traces beyond a
+number of changes.
+"""
+
+_MOST_CHANGES = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +64,78 @@ class Caps:
     step: int = 240
 
 
+LIMITS = Caps(questions=20_000, answer=200, cot=20_000, texts=40_000_000, step=2_000, steps=1_000)
+"""Limits of a recording's page: `texts` is bytes here, of all questions together; the first
+questions in recorded order are taken.
+"""
+
+
+def cut(text: str | None, most: int, *, ends: bool = False) -> str | None:
+    """Cut a text to so many characters; `ends` keeps its end too, where a CoT has its answer."""
+    if text is None or len(text) <= most:
+        return text
+    tail = (most - len(_ELLIPSIS)) // 3 if ends else 0
+    head = most - len(_ELLIPSIS) - tail
+    return text[:head] + _ELLIPSIS + (text[-tail:] if tail else "")
+
+
+def _entry(question: Any, text: str, candidates: Sequence[str], gold: int, caps: Caps) -> Any:
+    """Id, text, gold, choices, distinct answers and the gold's code."""
+    return {
+        "i": cut(question.id, caps.answer),
+        "q": cut(text, caps.question),
+        "g": cut(question.answer, caps.answer),
+        "c": [
+            [cut(label, caps.answer), cut(choice, caps.question)]
+            for label, choice in question.choices
+        ],
+        "a": [cut(answer, caps.answer) for answer in candidates],
+        "k": gold,
+    }
+
+
 def question_book(
     dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps
 ) -> dict[str, Any]:
-    """Return the questions of a page, with CoTs and what the methods did in draws of one seed, as
+    """Return the questions of a report, with CoTs and what the methods did in draws of one seed, as
     JSON values.
     """
     rows = traces.rows[: caps.questions].tolist()
     draws = [llm.seeded(seed) for llm in llms]
-    trees = [
-        list(llm.pool.channels.scorers()) if llm.pool.channels.has_steps else None for llm in draws
-    ]
-    whole = [llm for llm, scorers in zip(draws, trees, strict=True) if scorers is None]
-    orders = [_order(llm, traces.order, np.asarray(rows, np.intp)) for llm in draws]
+    whole = [llm for llm in draws if not llm.pool.channels.has_steps]
     texts = _texts_per_pool(whole, rows, caps)
+    orders = [_order(llm, traces.order, rows) for llm in draws]
     places = {llm.name: place for place, llm in enumerate(draws)}
+    questions = []
+    for place, row in enumerate(rows):
+        drawn = [order[place].tolist() for order in orders]
+        entry, gold = dataset[row], int(dataset.gold[row])
+        question = _entry(entry, entry.question, dataset.candidates(row), gold, caps)
+        question["d"] = [
+            _pool(llm, own, row, texts, caps) for llm, own in zip(draws, drawn, strict=True)
+        ]
+        question["m"] = [
+            [[int(trace.answer[place]), *trace.cots[:, place].tolist()] for trace in curve]
+            for curve in traces.curves
+        ]
+        if place < caps.deep:
+            question |= _depth(draws, traces, drawn, place, row, caps)
+        questions.append(question)
     return {
         "llms": [llm.name for llm in draws],
-        "trees": trees,
+        "trees": [None if llm in whole else list(llm.pool.channels.scorers()) for llm in draws],
         "turns": [llm.pool.channels.has_turns for llm in draws],
-        "methods": [_method(curve, places) for curve in traces.curves],
-        "questions": [
-            _question(dataset, draws, traces, orders, place, row, texts, caps)
-            | (_depth(draws, traces, orders, place, row, caps) if place < caps.deep else {})
-            for place, row in enumerate(rows)
+        "methods": [
+            {
+                "label": curve[0].label if curve else "",
+                "points": [trace.budget for trace in curve],
+                "llms": [[places[name] for name in trace.llms] for trace in curve],
+            }
+            for curve in traces.curves
         ],
+        "questions": questions,
         "lede": _lede(traces, seed),
-        "notes": [*_notes(traces, rows, whole, texts, caps), *_depth_notes(draws, caps)],
+        "notes": _notes(traces, rows, draws, texts, caps),
     }
 
 
@@ -96,27 +161,33 @@ def _notes(
             " are over all of them; questions.parquet, which `feval compare --out` writes beside"
             " this page, has every method's numbers on each."
         )
-    largest = max((int(llm.pool.sizes.max()) for llm in llms), default=0)
-    cut = f"Texts longer than {caps.cot} characters are cut in the middle"
-    if texts < largest:
-        cut += f", and only the first {texts} CoTs that each LLM drew have their text here"
-    return [*notes, f"{cut}; the recording holds all of it." if largest else ""]
+    pools = [llm.pool for llm in llms]
+    largest = max((int(p.sizes.max()) for p in pools if not p.channels.has_steps), default=0)
+    if largest:
+        few = f", and only the first {texts} CoTs that each LLM drew have their text here"
+        notes.append(
+            f"Texts longer than {caps.cot} characters are cut in the"
+            f" middle{few if texts < largest else ''}; the recording holds all of it."
+        )
+    if any(pool.channels.has_probes for pool in pools):
+        notes.append(
+            f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with"
+            " their probes, and where methods stopped them."
+        )
+    if any(pool.channels.has_steps for pool in pools):
+        notes.append(
+            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that"
+            f" methods took; texts longer than {caps.step} characters are cut in the middle."
+        )
+    return notes
 
 
-def _method(curve: Sequence[Any], places: dict[str, int]) -> dict[str, Any]:
-    return {
-        "label": curve[0].label if curve else "",
-        "points": [trace.budget for trace in curve],
-        "llms": [[places[name] for name in trace.llms] for trace in curve],
-    }
-
-
-def _order(llm: LLM, order: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+def _order(llm: LLM, order: str, rows: list[int]) -> Any:
     """[Q, smallest pool] indices of the CoTs in the order in which they are drawn."""
-    draws = int(llm.pool.sizes[rows].min()) if len(rows) and not llm.pool.channels.has_steps else 0
+    draws = int(llm.pool.sizes[rows].min()) if rows and not llm.pool.channels.has_steps else 0
     if not draws:
         return np.zeros((len(rows), 0), np.uint16)
-    return np.asarray(next(drawn_orders(llm, order, 1, draws, rows))[0])
+    return next(drawn_orders(llm, order, 1, draws, np.asarray(rows, np.intp)))[0]
 
 
 def _texts_per_pool(llms: Sequence[LLM], rows: list[int], caps: Caps) -> int:
@@ -133,58 +204,27 @@ def _texts_per_pool(llms: Sequence[LLM], rows: list[int], caps: Caps) -> int:
     return min(int(caps.texts / each), max(int(llm.pool.sizes.max()) for llm in llms))
 
 
-def _question(
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    traces: Traces,
-    orders: Sequence[npt.NDArray[Any]],
-    place: int,
-    row: int,
-    texts: int,
-    caps: Caps,
-) -> dict[str, Any]:
-    entry = dataset[row]
-    return {
-        "i": cut(entry.id, caps.answer),
-        "q": cut(entry.question, caps.question),
-        "g": None if entry.answer is None else cut(entry.answer, caps.answer),
-        "c": [[cut(label, caps.answer), cut(text, caps.cot)] for label, text in entry.choices],
-        "a": [cut(answer, caps.answer) for answer in dataset.candidates(row)],
-        "k": int(dataset.gold[row]),
-        "d": [
-            _pool(llm, order[place].tolist(), row, texts, caps)
-            for llm, order in zip(llms, orders, strict=True)
-        ],
-        "m": [
-            [[int(t.answer[place]), *t.cots[:, place].tolist()] for t in curve]
-            for curve in traces.curves
-        ],
-    }
-
-
-def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list[Any]:
+def _pool(llm: LLM, drawn: list[int], row: int, texts: int, caps: Caps) -> list[Any]:
     """Codes, output tokens and texts of a pool in draw order, then the CoTs beyond the smallest
     pool.
     """
     if llm.pool.channels.has_steps:
         return []
-    size = int(llm.pool.sizes[row])
-    reached = set(places)
-    order = [*places, *(place for place in range(size) if place not in reached)]
+    reached = set(drawn)
+    order = [*drawn, *(i for i in range(int(llm.pool.sizes[row])) if i not in reached)]
     written = llm.texts(row) if texts else []
-    shown = [written[place] for place in islice(order, texts)]
     return [
         llm.pool.codes[row, order].tolist(),
         llm.pool.output_tokens[row, order].tolist(),
-        [None if text is None else cut(text, caps.cot, ends=True) for text in shown],
-        len(places),
+        [cut(written[place], caps.cot, ends=True) for place in islice(order, texts)],
+        len(drawn),
     ]
 
 
 def _depth(
     llms: Sequence[LLM],
     traces: Traces,
-    orders: Sequence[npt.NDArray[Any]],
+    drawn: Sequence[list[int]],
     place: int,
     row: int,
     caps: Caps,
@@ -196,48 +236,39 @@ def _depth(
         return {}
     grown = [
         [
-            (
-                dict(zip(trace.llms, trace.grown[place], strict=True))
-                if place < len(trace.grown)
-                else {}
-            )
+            dict(zip(trace.llms, trace.grown[place], strict=True))
+            if place < len(trace.grown)
+            else {}
             for trace in curve
         ]
         for curve in traces.curves
     ]
     content: list[Any] = []
-    steps: list[dict[int, int] | None] = []
-    for llm, order in zip(llms, orders, strict=True):
-        if not llm.pool.channels.has_steps:
-            steps.append(None)
-            own = order[place, : caps.traces].tolist()
-            content.append(trace_answers(llm, row, own) if llm.pool.channels.has_probes else None)
-            continue
-        taken = {step for curve in grown for each in curve for step, _ in each.get(llm.name, ())}
-        places, texts = shown_steps(llm, row, taken, caps.steps), llm.texts(row)
-        sent = llm.messages(row) or [None] * len(texts)
-        words = [
-            turn_text(
-                said(sent[step]),
-                None if (text := texts[step]) is None else cut(text, caps.step, ends=True),
-            )
-            for step in places
-        ]
-        steps.append({step: number for number, step in enumerate(places)})
-        content.append(tree(llm, row, places, words))
+    numbers: list[dict[int, int] | None] = []
+    for llm, own in zip(llms, drawn, strict=True):
+        channels = llm.pool.channels
+        if channels.has_steps:
+            taken = {
+                step for curve in grown for each in curve for step, _ in each.get(llm.name, ())
+            }
+            steps = _shown_steps(llm, row, taken, caps.steps)
+            numbers.append({step: number for number, step in enumerate(steps)})
+            content.append(_tree(llm, row, steps, llm.texts(row), llm.messages(row), caps))
+        else:
+            numbers.append(None)
+            some = own[: caps.traces]
+            content.append(_trace_answers(llm, row, some) if channels.has_probes else None)
 
-    def shown(
-        own: Sequence[tuple[int, int]] | None, numbers: dict[int, int] | None
-    ) -> list[int] | None:
+    def shown(own: Any, steps: Mapping[int, int] | None) -> list[int] | None:
         if own is None:
             return None
-        if numbers is None:
+        if steps is None:
             return [tokens for _, tokens in own[: caps.traces]]
-        return [numbers[step] for step, _ in own if step in numbers]
+        return [steps[step] for step, _ in own if step in steps]
 
     reached = [
         [
-            [shown(each.get(llm.name), own) for llm, own in zip(llms, steps, strict=True)]
+            [shown(each.get(llm.name), own) for llm, own in zip(llms, numbers, strict=True)]
             for each in curve
         ]
         for curve in grown
@@ -245,25 +276,221 @@ def _depth(
     return {"t": content, "r": reached}
 
 
-def _depth_notes(llms: Sequence[LLM], caps: Caps) -> list[str]:
-    notes = []
-    if any(llm.pool.channels.has_probes for llm in llms):
-        notes.append(
-            f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with"
-            " their probes, and where methods stopped them."
-        )
-    if any(llm.pool.channels.has_steps for llm in llms):
-        notes.append(
-            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that"
-            f" methods took; texts longer than {caps.step} characters are cut in the middle."
-        )
-    return notes
+def _trace_answers(llm: LLM, row: int, places: Sequence[int]) -> list[list[list[int]]]:
+    """Return, for each CoT, the token after which each new answer was probed, and the answer's
+    code.
+    """
+    probes, answers = llm.pool.probes(), []
+    for place in places:
+        own = probes.of(row, place)
+        codes = probes.codes[own].astype(np.int64)
+        changes = np.flatnonzero(np.diff(codes, prepend=_NOT_SHOWN))
+        codes[changes[_MOST_CHANGES:]] = _NOT_SHOWN
+        changes = changes[: _MOST_CHANGES + 1]
+        answers.append(np.column_stack([probes.offsets[own][changes], codes[changes]]).tolist())
+    return answers
 
 
-def cut(text: str, most: int, *, ends: bool = False) -> str:
-    """Cut a text to so many characters; `ends` keeps its end too, where a CoT has its answer."""
-    if len(text) <= most:
-        return text
-    tail = (most - len(_ELLIPSIS)) // 3 if ends else 0
-    head = most - len(_ELLIPSIS) - tail
-    return text[:head] + _ELLIPSIS + (text[-tail:] if tail else "")
+def _shown_steps(llm: LLM, row: int, visited: Collection[int], most: int) -> list[int]:
+    """Return the places of the steps of a tree that a page has: visited ones before others. They
+    rise, so parents come first.
+    """
+    steps = range(int(llm.pool.sizes[row]))
+    return sorted(sorted(steps, key=lambda place: (place not in visited, place))[:most])
+
+
+def _tree(
+    llm: LLM,
+    row: int,
+    places: Sequence[int],
+    texts: Sequence[str | None],
+    messages: Sequence[str | None] | None,
+    caps: Caps,
+) -> list[list[Any]]:
+    """Return, for each step at some places, number of its parent among them, tokens, answer's code,
+    scores, and text behind what a turn was sent.
+    """
+    steps, pool = llm.pool.steps(), llm.pool
+    number = {place: i for i, place in enumerate(places)}
+    scores = [pool.scores(name).values[row] for name in pool.channels.scorers()]
+    content = []
+    for place in places:
+        text = cut(texts[place], caps.step, ends=True)
+        if messages and (sent := messages[place]) is not None:
+            text = f"> {said(json.loads(sent))}\n\n{text or ''}"
+        own = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in scores]
+        code = int(pool.codes[row, place]) if steps.ends[row, place] else _NOT_SHOWN
+        parent = number.get(int(steps.parents[row, place]), -1)
+        content.append([parent, int(pool.output_tokens[row, place]), code, own, text])
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPage:
+    """A page, to be written as UTF-8, how many questions it has, and sentences on what it leaves
+    out.
+    """
+
+    html: str
+    questions: int
+    left_out: list[str]
+
+
+@reports("reading questions")
+def view_page(
+    recording: Recording,
+    pairs: Mapping[str, Sequence[str]],
+    *,
+    first: int | None = None,
+    limits: Caps = LIMITS,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> ViewPage:
+    """Return a page with questions and CoTs of some datasets (id -> LLMs).
+
+    Args:
+        recording: holds them.
+        pairs: which.
+        first: of each dataset only its first questions, so many; `None` for as many as the limits
+            allow.
+        limits: of the page's size.
+        progress: called with (questions done, most of a dataset).
+    """
+    llms = list(dict.fromkeys(llm for names in pairs.values() for llm in names))
+    questions: list[dict[str, Any]] = []
+    blocks: list[str] = []
+    left_out: list[str] = []
+    room, long = limits.texts, 0
+    for place, (dataset, names) in enumerate(pairs.items()):
+        share, asked = room // (len(pairs) - place), len(recording.votes(dataset))
+        most = min(asked, limits.questions, asked if first is None else first)
+        before = len(questions)
+        for entry, block, shortened in _questions(recording, dataset, names, range(most), limits):
+            share, room, long = share - len(block), room - len(block), long + shortened
+            if share < 0 and len(questions) > before:
+                break
+            entry["d"] = [entry["d"].get(llm) for llm in llms]
+            questions.append(entry | {"n": place})
+            blocks.append(block)
+            progress(len(blocks) - before, most)
+        shown = len(questions) - before
+        if shown < asked:
+            why = f"all would make the page larger than {size(limits.texts)}"
+            left_out.append(
+                f"The first {shown:,} of {asked:,} questions of {dataset} are here"
+                f" ({'--first' if shown == first else why}); --first, --dataset and --llm choose."
+            )
+    if long:
+        left_out.append(
+            f"{counted(long, 'text')} longer than {limits.cot:,} characters: the middle is left"
+            " out."
+        )
+    data = {
+        "datasets": list(pairs),
+        "llms": llms,
+        "finish": list(FINISH_REASONS),
+        "questions": questions,
+        "notes": left_out,
+        "tables": [_table(recording, pairs)],
+        "facts": [row for row in info_tables(recording)[0].rows if row[0] != "recording"],
+    }
+    codes = (code for entry in questions for pool in entry["d"] if pool for code in pool[0])
+    cots = counted(sum(code != _NOT_SHOWN for code in codes), "CoT")
+    lede = (
+        f"{counted(len(questions), 'question')} of {', '.join(pairs)}, {cots} of"
+        f" {counted(len(llms), 'LLM')}."
+    )
+    title = f"Recording {recording.address or recording.path.resolve().name}"
+    html = html_page(title, [lede], data, ("tables", "depth", "view"), blocks)
+    return ViewPage(html, len(questions), left_out)
+
+
+def _questions(
+    recording: Recording, dataset: str, names: Sequence[str], rows: range, limits: Caps
+) -> Iterator[tuple[dict[str, Any], str, int]]:
+    """Each question's entry in the index, its texts as JSON, and how many of these were cut."""
+    _, llms = load(dataset, names, recording, prices="none") if names else (None, [])
+    for row, asked in zip(rows, recorded_questions(recording, dataset, names, rows), strict=True):
+        question, on_each = asked.question, asked.llms
+        entry = _entry(question, question.text, asked.candidates, asked.gold, limits)
+        entry["d"] = {on.llm: _index(on) for on in on_each}
+        texts = {
+            on.llm: _texts(llm, row, on, limits) for llm, on in zip(llms, on_each, strict=True)
+        }
+        yield entry, escaped_json(texts), _count_long(asked, limits)
+
+
+def _index(on: LLMOnQuestion) -> list[Any]:
+    """Codes, output tokens and finish reasons of an LLM's CoTs; steps that end nothing have a code
+    that is not counted.
+    """
+    ends = on.pool.ends or [True] * len(on.codes)
+    codes = [code if end else _NOT_SHOWN for code, end in zip(on.codes, ends, strict=True)]
+    finish = [FINISH_REASONS.index(reason) for reason in on.pool.finish_reasons]
+    return [codes, list(on.pool.output_tokens), finish]
+
+
+def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any]:
+    """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a
+    question.
+    """
+    pool, places = on.pool, range(len(on.codes))
+    if on.is_tree:
+        steps = _tree(llm, row, places[: limits.steps], pool.texts, pool.messages, limits)
+        return {
+            "x": [step[-1] for step in steps],
+            "tree": steps,
+            "scorers": list(llm.pool.channels.scorers()),
+            "kind": "CoTs and turns" if on.turns else "tree of steps",
+        }
+    texts, thoughts = (
+        [cut(text, limits.cot, ends=True) for text in own or ()]
+        for own in (pool.texts, pool.reasoning)
+    )
+    spans = map(_span, texts, pool.raw_answers, pool.answers)
+    content: dict[str, Any] = {"x": texts, "s": list(spans)}
+    if any(thoughts):
+        content["r"] = thoughts
+    if on.scores:
+        content["p"] = on.scores
+    if on.probes is not None:
+        content["t"] = _trace_answers(llm, row, places)
+    return content
+
+
+def _span(text: str | None, *answers: str | None) -> list[int] | None:
+    """Where a text says its answer, counted in UTF-16 as scripts do."""
+    span = None if text is None else answer_span(text, *answers)
+    if text is None or span is None:
+        return None
+    return [len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in span]
+
+
+def _count_long(asked: RecordedQuestion, limits: Caps) -> int:
+    texts = (text for on in asked.llms for text in (*on.pool.texts, *(on.pool.reasoning or ())))
+    return sum(len(text or "") > limits.cot for text in texts)
+
+
+def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """How every LLM did on every dataset, over all of its questions."""
+    manifest = recording.manifest.pairs
+    held = pool_kinds(manifest[dataset, llm] for dataset, llms in pairs.items() for llm in llms)
+    names = ("#questions", f"#{held}", "#accuracy %", "#no answer %", "#cut off %")
+    each = "/ CoT" if held == "CoTs" else "each"
+    rows = []
+    for dataset, llms in pairs.items():
+        seen, votes = overview(recording, dataset, llms), recording.votes(dataset)
+        for llm, accuracy in zip(llms, seen.accuracy, strict=True):
+            pool, judged = votes.llms[llm], accuracy[~np.isnan(accuracy)]
+            present = np.arange(pool.codes.shape[1]) < pool.sizes[:, None]
+            ends = present if (steps := recording.steps(dataset, llm)) is None else steps.ends > 0
+            cots, right = int(pool.sizes.sum()), float(judged.mean()) if len(judged) else None
+            none = float(((pool.codes == -1) & ends).sum() / max(int(ends.sum()), 1))
+            length = (pool.finish == FINISH_REASONS.index("length")) & present
+            tokens = float(pool.output_tokens.sum(dtype=np.int64) / max(cots, 1))
+            counts = (Cell(f"{number:,}", number) for number in (len(votes), cots))
+            shares = (right, none, float(length.sum() / max(cots, 1)))
+            cells = (*counts, *(Cell(percent(share), share) for share in shares))
+            rows.append((dataset, llm, *cells, Cell(fixed(tokens, 1), tokens)))
+    table = Table("LLMs", columns("dataset", "LLM", *names, f"#tokens {each}"), tuple(rows))
+    intro = "Over all recorded questions; accuracy is the mean share of CoTs that are right."
+    return table_data(table, "llms", intro=intro)

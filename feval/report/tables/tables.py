@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
@@ -27,15 +27,46 @@ if TYPE_CHECKING:
     from feval.replay.clock import Timing
 
 
+class Cell(str):
+    """The text of a cell, with the number by which a page sorts it, and the interval around 0 that
+    the page draws.
+    """
+
+    value: float | None
+    interval: tuple[float, float, float] | None
+    is_open: bool
+
+    def __new__(
+        cls,
+        text: str,
+        value: float | None,
+        interval: tuple[float, float, float] | None = None,
+        *,
+        is_open: bool = False,
+    ) -> Self:
+        """Make a text that knows its number."""
+        self = super().__new__(cls, text)
+        self.value, self.interval, self.is_open = value, interval, is_open
+        return self
+
+    def data(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        drawn = {} if self.interval is None else {"i": self.interval, "open": self.is_open}
+        return {"t": str(self), "s": self.value, **drawn}
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare
     columns.
+
+    A page shows the `meaning` of a heading where a pointer rests on it.
     """
 
     name: str
     number: bool = False
     spare: bool = False
+    meaning: str | None = None
 
 
 _TOKEN_COSTS = ("USD", "tokens", "modelled seconds")

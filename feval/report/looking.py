@@ -1,0 +1,591 @@
+"""Recorded questions to be looked at, the hardest first, with all that was recorded of each: as
+JSON values, and as lines of styled text, in colour on a terminal, plain elsewhere.
+
+Texts of LLMs and files are made visible here: no character of them steers a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import UnknownNameError, UsageError
+from feval.recording import NO_ANSWER, PoolRows
+from feval.report.tables.tables import Column, Line, Table
+from feval.report.text import counted, percent, shortened, visible
+
+if TYPE_CHECKING:
+    from feval.recording import ProbeRows, Question, Recording, ScoreRows
+
+_BLOCK = 1 << 16
+"""Questions that are counted at once, so that memory does not grow with their CoTs."""
+
+_MOST_LISTED = 5
+_MANY_PROBES = 12
+_MOST_ANSWERS = 20
+_WIDE_QUESTION, _SHORT_ANSWER = 60, 40
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """How some LLMs (L) did on the questions (Q) of a dataset.
+
+    A CoT counts where it is whole; of an LLM that was recorded as trees, the steps that end a
+    solution do.
+
+    Attributes:
+        dataset: its id.
+        llms: their names.
+        question_ids: by row.
+        accuracy: [L, Q] share of the CoTs that are right; NaN where there is no gold or no CoT.
+        cots: [L, Q] how many there are.
+        agreement: [Q] share of the CoTs of all these LLMs that give the most frequent answer; NaN
+            without CoTs.
+        order: [Q] rows, the lowest mean accuracy first; where that is equal the lowest agreement,
+            and last those without gold.
+    """
+
+    dataset: str
+    llms: tuple[str, ...]
+    question_ids: Sequence[str]
+    accuracy: Floats
+    cots: npt.NDArray[np.int64]
+    agreement: Floats
+    order: npt.NDArray[np.intp]
+
+
+def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overview:
+    """Return how some LLMs did on each question of a dataset."""
+    recording.prepare(dataset, llms)
+    votes = recording.votes(dataset)
+    starts = np.concatenate([[0], np.cumsum(votes.candidate_counts(), dtype=np.int64)])
+    counts = np.zeros(starts[-1], np.int64)
+    right, cots = np.zeros((2, len(llms), len(votes)), np.int64)
+    for place, llm in enumerate(llms):
+        own, steps = votes.llms[llm], recording.steps(dataset, llm)
+        for start in range(0, len(votes), _BLOCK):
+            rows = slice(start, min(start + _BLOCK, len(votes)))
+            first, end = starts[rows.start], starts[rows.stop]
+            codes = own.codes[rows]
+            answered = codes >= 0
+            given = (starts[rows, None] - first + codes)[answered]
+            counts[first:end] += np.bincount(given, minlength=end - first)
+            right[place, rows] = ((codes == votes.gold[rows, None]) & answered).sum(1)
+        cots[place] = own.sizes if steps is None else steps.ends.sum(1)
+    with np.errstate(invalid="ignore"):
+        accuracy = np.where(votes.gold == NO_ANSWER, np.nan, right / cots)
+        largest = np.zeros(len(votes), np.int64)
+        some = np.diff(starts) > 0
+        if some.any():
+            largest[some] = np.maximum.reduceat(counts, starts[:-1][some])
+        agreement = largest / cots.sum(0)
+        judged = ~np.isnan(accuracy)
+        mean = np.where(judged, accuracy, 0.0).sum(0) / judged.sum(0)
+    order = np.lexsort([np.nan_to_num(share, nan=np.inf) for share in (agreement, mean)])
+    return Overview(dataset, tuple(llms), votes.question_ids, accuracy, cots, agreement, order)
+
+
+def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Return some questions (by row) as JSON values."""
+
+    def share(value: float) -> float | None:
+        return None if np.isnan(value) else float(value)
+
+    return [
+        {
+            "dataset": shown.dataset,
+            "id": shown.question_ids[row],
+            "accuracy": {llm: share(shown.accuracy[i, row]) for i, llm in enumerate(shown.llms)},
+            "agreement": share(shown.agreement[row]),
+            "cots": {llm: int(shown.cots[i, row]) for i, llm in enumerate(shown.llms)},
+        }
+        for row in rows
+    ]
+
+
+def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -> Table:
+    """Return a table of some questions (by row) with their texts; accuracies per LLM and agreement
+    in per cent.
+    """
+    every = len(shown.order)
+    hidden = every - len(rows)
+    notes = [f"{hidden:,} easier questions are not shown; --first {every} shows all"]
+    agreement = "agreement: share of the CoTs of all these LLMs that give the most frequent answer"
+    return Table(
+        title=f"{shown.dataset}, {counted(every, 'question')}, the hardest first",
+        columns=(
+            Column("question"),
+            *(Column(f"{name} %", number=True) for name in (*shown.llms, "agreement")),
+            Column("CoTs", number=True, spare=True),
+            Column("text", spare=True),
+        ),
+        rows=tuple(
+            (
+                line["id"],
+                *map(percent, (*line["accuracy"].values(), line["agreement"])),
+                f"{sum(line['cots'].values()):,}",
+                shortened(text, _WIDE_QUESTION),
+            )
+            for line, text in zip(overview_dict(shown, rows), texts, strict=True)
+        ),
+        notes=(*notes * (hidden > 0), agreement),
+    )
+
+
+class _Rows(Protocol):
+    @property
+    def question_id(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LLMOnQuestion:
+    """What one LLM did on a question.
+
+    Attributes:
+        llm: its name.
+        pool: its CoTs, or the steps of its tree.
+        codes: per CoT, its answer among the question's candidates; -1 for no answer.
+        scores: scorer -> a score per CoT; `None` where there is none.
+        probes: its probes; `None` where there are none.
+    """
+
+    llm: str
+    pool: PoolRows
+    codes: Sequence[int] = ()
+    scores: dict[str, list[float | None]] = field(default_factory=dict)
+    probes: ProbeRows | None = None
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether its rows are the steps of a tree."""
+        return self.pool.parents is not None
+
+    @property
+    def turns(self) -> int:
+        """How many of its rows reply to a CoT."""
+        return sum(sent is not None for sent in self.pool.messages or ())
+
+    def counts(self) -> list[tuple[int, int]]:
+        """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is
+        last.
+        """
+        ends = self.pool.ends
+        counts = Counter(code for i, code in enumerate(self.codes) if ends is None or ends[i])
+        return sorted(counts.items(), key=lambda item: (item[0] < 0, -item[1], item[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedQuestion:
+    """A question with what was recorded of it.
+
+    Attributes:
+        dataset: id of the dataset.
+        question: text, gold and choices.
+        candidates: the distinct answers, by code.
+        gold: code of the gold answer; -1 where there is none.
+        llms: what each LLM did.
+    """
+
+    dataset: str
+    question: Question
+    candidates: Sequence[str]
+    gold: int
+    llms: Sequence[LLMOnQuestion]
+
+    def answer(self, code: int) -> str | None:
+        """Return the answer that has a code."""
+        return None if code < 0 else self.candidates[code]
+
+
+def said(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return the words of messages, for people."""
+    return "\n".join(str(message.get("content")) for message in messages)
+
+
+def recorded_questions(
+    recording: Recording, dataset: str, llms: Sequence[str], rows: range
+) -> Iterator[RecordedQuestion]:
+    """Yield some questions of a dataset (by their rows) with all that some LLMs did; texts are read
+    block by block.
+    """
+    recording.prepare(dataset, llms)
+    votes = recording.votes(dataset)
+    ids = [votes.question_ids[row] for row in rows]
+    sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]
+    for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
+        on = [
+            LLMOnQuestion(
+                llm, pool, votes.llms[llm].codes[row, : len(pool.answers)].tolist(), *rest
+            )
+            for llm, (pool, *rest) in zip(llms, (next(source) for source in sources), strict=True)
+        ]
+        yield RecordedQuestion(dataset, question, votes.candidates(row), int(votes.gold[row]), on)
+
+
+def _of_llm(
+    recording: Recording, dataset: str, llm: str, rows: range, ids: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Pool, scores and probes of an LLM on each question."""
+    pools = _each(recording.pools(dataset, llm, rows), ids)
+    scorers = recording.scorers(dataset, llm)
+    scored = [_each(recording.score_rows(dataset, llm, scorer, rows), ids) for scorer in scorers]
+    probes = _each(
+        recording.probe_rows(dataset, llm, rows) if recording.has_probes(dataset, llm) else (), ids
+    )
+    for name, pool, probed, *scores in zip(ids, pools, probes, *scored, strict=True):
+        pool = pool or PoolRows(name, [], [], [], [], [])
+        size = len(pool.answers)
+        yield (
+            pool,
+            dict(
+                _per_cot(name, own, size) for name, own in zip(scorers, scores, strict=True) if own
+            ),
+            probed,
+        )
+
+
+def _each(rows: Iterable[_R], ids: Sequence[str]) -> Iterator[_R | None]:
+    """What some questions have, in their order; `None` for one that has nothing."""
+    waiting = iter(rows)
+    ahead = next(waiting, None)
+    for name in ids:
+        if ahead is None or ahead.question_id != name:
+            yield None
+        else:
+            yield ahead
+            ahead = next(waiting, None)
+
+
+def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float | None]]:
+    """Name and scores of a scorer; the lowest step scores where it gave no others."""
+    own: Sequence[float | None] = rows.scores
+    if rows.step_scores is not None and not any(score is not None for score in own):
+        scorer, own = (
+            f"{scorer}, lowest step",
+            [min(steps) if steps else None for steps in rows.step_scores],
+        )
+    scores: list[float | None] = [None] * size
+    for index, score in zip(rows.sample_indices, own, strict=True):
+        scores[index] = score
+    return scorer, scores
+
+
+def find_question(recording: Recording, name: str, dataset: str | None = None) -> tuple[str, int]:
+    """Return dataset and row of a question: of that id, else the only one whose id begins so, or
+    whose text has the name in it.
+
+    Upper and lower case are equal, and so is all white space.
+
+    Raises:
+        NotRecordedError: no such dataset.
+        UnknownNameError: no such question.
+        UsageError: several questions are meant.
+    """
+    if dataset is not None:
+        recording.require(dataset)
+    datasets, ids = [dataset] if dataset is not None else recording.dataset_ids(), {}
+    for each in datasets:
+        recording.prepare(each, ())
+        ids[each] = recording.votes(each).question_ids
+    places = [
+        (each, row) for each, names in ids.items() for row, own in enumerate(names) if own == name
+    ]
+    if len(places) > 1:
+        found = ", ".join(each for each, _ in places)
+        raise UsageError(
+            f"{len(places)} datasets have a question {name!r}; choose one with --dataset: {found}."
+        )
+    if places:
+        return places[0]
+    similar = [
+        (each, row, question)
+        for each in datasets
+        for row, question in enumerate(recording.scan_questions(each))
+        if _folded(question.id).startswith(_folded(name)) or _folded(name) in _folded(question.text)
+    ]
+    if not similar:
+        where = f"question of {', '.join(datasets)} in {recording.path} with the id, or the words,"
+        raise UnknownNameError.of(where, name, (own for names in ids.values() for own in names))
+    if len(similar) > 1:
+        listed = "; ".join(
+            f"{question.id} ({shortened(question.text, 60)})"
+            for _, _, question in similar[:_MOST_LISTED]
+        )
+        more = f"; and {len(similar) - _MOST_LISTED:,} more" if len(similar) > _MOST_LISTED else ""
+        raise UsageError(
+            f"{counted(len(similar), 'question')} have {name!r:.80} in the text or at the start of"
+            f" the id; give one by its id, or more of its text: {listed}{more}."
+        )
+    return similar[0][:2]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:
+    """Return where a text says the shortest of some answers that it has: the last place where it
+    stands as a word of its own.
+    """
+    words = {(answer or "").strip().strip(".,;:") for answer in answers} - {""}
+    for word in sorted(words, key=lambda word: (len(word), word)):
+        found = deque(
+            re.finditer(rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)", text), maxlen=1
+        )
+        if found:
+            return found[0].span()
+    return None
+
+
+def question_dict(
+    asked: RecordedQuestion, samples: Collection[int] | None = None
+) -> dict[str, Any]:
+    """Return a question with its CoTs, or some of them by sample index, as JSON values."""
+    question = asked.question
+    return {
+        "dataset": asked.dataset,
+        "id": question.id,
+        "question": question.text,
+        "choices": [{"label": label, "text": text} for label, text in question.choices],
+        "answer": question.answer,
+        "answer_key": question.answer_key,
+        "llms": [_llm_dict(asked, on, samples) for on in asked.llms],
+    }
+
+
+def _llm_dict(
+    asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None
+) -> dict[str, Any]:
+    def is_right(code: int) -> bool | None:
+        return None if asked.gold < 0 else code == asked.gold
+
+    counts = [
+        {"answer": asked.answer(code), "count": count, "right": is_right(code)}
+        for code, count in on.counts()
+    ]
+    places = [place for place in range(len(on.codes)) if samples is None or place in samples]
+    return {
+        "llm": on.llm,
+        "counts": counts,
+        "samples": [_sample_dict(on, place, right=is_right(on.codes[place])) for place in places],
+    }
+
+
+def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | None) -> dict[str, Any]:
+    pool = on.pool
+    sample: dict[str, Any] = {
+        "sample": place,
+        "answer": pool.answers[place],
+        "right": right,
+        "output_tokens": pool.output_tokens[place],
+        "finish_reason": pool.finish_reasons[place],
+        "text": pool.texts[place],
+        "reasoning": pool.reasoning[place] if pool.reasoning is not None else None,
+        "scores": {
+            name: None if (own := scores[place]) is None else float(own)
+            for name, scores in on.scores.items()
+        },
+    }
+    if on.probes is not None:
+        rows = zip(on.probes.sample_indices, on.probes.offsets, on.probes.answers, strict=True)
+        sample["probes"] = [
+            {"tokens": tokens, "answer": answer} for index, tokens, answer in rows if index == place
+        ]
+    if pool.parents is not None and pool.ends is not None:
+        sample |= {"parent": pool.parents[place], "ends": pool.ends[place]}
+        if not pool.ends[place]:
+            sample["right"] = None
+    if pool.messages is not None and (sent := pool.messages[place]) is not None:
+        sample["messages"] = json.loads(sent)
+    return sample
+
+
+RIGHT, WRONG, PLAIN, FAINT, HEAD = "green", "red", "", "dim", "bold"
+_SAID = "black on yellow"
+
+
+def question_pieces(
+    asked: RecordedQuestion, *, samples: Collection[int] | None = None, reasoning: bool = False
+) -> list[Line | Table]:
+    """Return what to show of a question: text, gold, counts of answers, and the CoTs.
+
+    Args:
+        asked: the question.
+        samples: the CoTs to show, by sample index; of a tree, steps with those before them. `None`
+            for all.
+        reasoning: whether thoughts are shown, or only how long they are.
+    """
+    question, shown = asked.question, question_dict(asked)["llms"]
+    gold = ("none", FAINT) if question.answer is None else (visible(question.answer), RIGHT)
+    pieces: list[Line | Table] = [
+        ((f"{visible(asked.dataset)}  {visible(question.id)}", HEAD),),
+        (),
+        *_lines(question.text),
+        *(
+            ((f"  {visible(label)}  ", HEAD), (visible(text), PLAIN))
+            for label, text in question.choices
+        ),
+        (("gold  ", HEAD), gold),
+        (),
+        _counts(asked, shown),
+    ]
+    for on, own in zip(asked.llms, shown, strict=True):
+        llm = visible(on.llm)
+        every = [
+            # the answer that stands for all equal ones
+            sample | {"answer": asked.answer(code)}
+            for sample, code in zip(own["samples"], on.codes, strict=True)
+        ]
+        if not every:
+            pieces += [(), ((f"{llm}: nothing was recorded", FAINT),)]
+        elif on.is_tree:
+            cots, steps = counted(len(every) - on.turns, "CoT"), counted(len(every), "step")
+            turns = f"{cots} and {counted(on.turns, 'turn')}"
+            pieces += [(), ((f"{llm}, {turns if on.turns else f'tree of {steps}'}", HEAD),)]
+            pieces += _tree(every, samples, has_turns=on.turns > 0)
+        else:
+            for sample in every:
+                if samples is None or sample["sample"] in samples:
+                    place = sample["sample"]
+                    own_answers = on.pool.raw_answers[place], on.pool.answers[place]
+                    pieces += [(), *_cot(llm, sample, own_answers, reasoning=reasoning)]
+    return pieces
+
+
+def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Table:
+    """How many CoTs of each LLM gave each answer."""
+    counts = [{each["answer"]: each for each in own["counts"]} for own in shown]
+    total: Counter[str | None] = Counter()
+    for own in counts:
+        total.update({answer: each["count"] for answer, each in own.items()})
+    known = {answer: each for own in counts for answer, each in own.items()}
+    codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
+    answers = sorted(
+        total, key=lambda answer: (answer is None, -total[answer], codes.get(answer, -1))
+    )
+    listed = [
+        answer
+        for i, answer in enumerate(answers)
+        if i < _MOST_ANSWERS or answer is None or known[answer]["right"]
+    ]
+    rare = len(answers) - len(listed)
+    return Table(
+        title="",
+        columns=(Column("answer"), *(Column(on.llm, number=True) for on in asked.llms)),
+        rows=tuple(
+            (
+                _verdict(known[answer])[0],
+                *(f"{own[answer]['count']:,}" if answer in own else "" for own in counts),
+            )
+            for answer in listed
+        ),
+        notes=(f"and {counted(rare, 'rarer answer')}",) if rare else (),
+    )
+
+
+def _verdict(given: Mapping[str, Any]) -> tuple[str, str]:
+    """An answer behind its mark, and their style."""
+    answer, right = given["answer"], given["right"]
+    if answer is None:
+        return "– no answer", FAINT
+    sign, style = ("·", PLAIN) if right is None else ("✓", RIGHT) if right else ("✗", WRONG)
+    return f"{sign} {shortened(visible(answer), _SHORT_ANSWER)}", style
+
+
+def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:
+    """Tokens and scores of a CoT or step."""
+    scores = (
+        f"{name} {score:.4g}" for name, score in sample["scores"].items() if score is not None
+    )
+    pieces = (f"{sample['output_tokens']:,} tokens", *more, *scores)
+    return f"  {', '.join(map(visible, pieces))}", FAINT
+
+
+def _cot(
+    llm: str, sample: Mapping[str, Any], answers: Sequence[str | None], *, reasoning: bool
+) -> Iterator[Line]:
+    finish, thoughts, text = sample["finish_reason"], sample["reasoning"], sample["text"]
+    about = _about(sample, *([] if finish == "unknown" else [finish]))
+    yield (f"{llm}, sample {sample['sample']}  ", HEAD), _verdict(sample), about
+    # the answers of its probes, where they change
+    changes = [
+        next(same) for _, same in groupby(sample.get("probes", ()), lambda probe: probe["answer"])
+    ]
+    if changes:
+        told = [
+            f"from {probe['tokens']:,}: {shortened(visible(probe['answer'] or 'no answer'), 20)}"
+            for probe in changes[:_MANY_PROBES]
+        ]
+        if len(changes) > _MANY_PROBES:
+            told.append(f"and {len(changes) - _MANY_PROBES:,} more changes")
+        yield ((f"probed after tokens: {', '.join(told)}", FAINT),)
+    if thoughts and reasoning:
+        yield from _lines(thoughts, FAINT)
+    elif thoughts:
+        length = counted(len(thoughts), "character")
+        yield ((f"[reasoning of {length}; --reasoning shows it]", FAINT),)
+    if text is None:
+        yield (("no text was recorded", FAINT),)
+    else:
+        yield from _highlighted(text, *answers)
+
+
+def _highlighted(text: str, *answers: str | None) -> Iterator[Line]:
+    """The lines of a text; the answer in it stands out."""
+    start, end = answer_span(text, *answers) or (len(text), len(text))
+    line: Line = ()
+    for piece, style in ((text[:start], PLAIN), (text[start:end], _SAID), (text[end:], PLAIN)):
+        first, *rest = _lines(piece, style)
+        line += first
+        for more in rest:
+            yield line
+            line = more
+    yield line
+
+
+def _lines(text: str, style: str = PLAIN, before: str = "") -> list[Line]:
+    """The lines of a text, safe to print."""
+    lines = (visible(line.replace("\t", "    ")) for line in re.split("\r?\n", text))
+    return [((before + line, style),) for line in lines]
+
+
+def _tree(
+    steps: Sequence[Mapping[str, Any]], samples: Collection[int] | None, *, has_turns: bool
+) -> Iterator[Line]:
+    """The steps of a tree, each behind the one it goes on from and indented."""
+    children: dict[int | None, list[int]] = {}
+    for place, step in enumerate(steps):
+        children.setdefault(step["parent"], []).append(place)
+    kept: set[int | None] = set() if samples is not None else set(range(len(steps)))
+    for each in samples or ():
+        at: int | None = each if each < len(steps) else None
+        while at is not None:  # a step and those before it
+            kept.add(at)
+            at = steps[at]["parent"]
+    waiting = [(place, 0) for place in reversed(children.get(None, ()))]
+    while waiting:
+        place, level = waiting.pop()
+        waiting += [(child, level + 1) for child in reversed(children.get(place, ()))]
+        if place not in kept:
+            continue
+        step, indent = steps[place], "  " * level
+        verdict = _verdict(step)
+        answer = ((f"  {verdict[0]}", verdict[1]),) if step["ends"] else ()
+        noun = "turn" if "messages" in step else "CoT" if has_turns else "step"
+        yield (f"{indent}{noun} {place}", HEAD), *answer, _about(step)
+        if "messages" in step:
+            yield from _lines(said(step["messages"]), FAINT, f"{indent}  > ")
+        yield from _lines(step["text"] or "", PLAIN, f"{indent}  ")
