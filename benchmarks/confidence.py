@@ -20,9 +20,8 @@ from benchmarks.measure import Goal, Workspace, cpu_ms
 from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, WeightedBestOfN
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
-from feval.replay.channels import ArrayChannels
 from feval.replay.draws import orders
-from feval.replay.pools import Pool, Ragged, TokenLogprobs
+from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
 
 SAMPLES, STEPS, TOKENS, GROUP = 40, 6, 200, 64
 REPLICATES = 1000

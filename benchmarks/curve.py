@@ -206,10 +206,9 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     from feval.cards.prices import price_list
     from feval.recording.view import View
     from feval.recording.votes import Votes
-    from feval.replay.channels import ArrayChannels
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
-    from feval.replay.pools import Pool
+    from feval.replay.pools import ArrayChannels, Pool
 
     codes, tokens = (np.load(path, mmap_mode="r") for path in (codes_file, tokens_file))
     questions, name = len(codes), "gpt-3.5-turbo"

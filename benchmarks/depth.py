@@ -22,9 +22,8 @@ from feval import import_recording, load
 from feval.evaluation.surface import surface
 from feval.methods import AnswerConvergence, ParallelProbe, TokenBudget
 from feval.recording.probes import Probes
-from feval.replay.channels import ArrayChannels
 from feval.replay.draws import orders
-from feval.replay.pools import Pool
+from feval.replay.pools import ArrayChannels, Pool
 
 QUESTIONS, SAMPLES, INTERVAL, PROBES = 30, 128, 500, 38
 ANSWERS, WIDTH, REPLICATES = 100, 64, 100

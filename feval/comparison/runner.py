@@ -27,7 +27,7 @@ from feval.methods.arrays import Integers
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import is_exact
 from feval.replay import load
-from feval.replay.shared_draws import SharedDraws
+from feval.replay.draws import SharedDraws
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

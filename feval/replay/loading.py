@@ -31,10 +31,9 @@ from feval.hub.places import open_place
 from feval.recording.layout.origin import cached_from
 from feval.recording.reader import Recording
 from feval.recording.view import View, open_view
-from feval.replay.channels import Channels, RecordedChannels
 from feval.replay.dataset import Dataset
 from feval.replay.llm import LLM, LazyPrices
-from feval.replay.pools import Pool
+from feval.replay.pools import Channels, Pool, RecordedChannels
 
 
 @checked

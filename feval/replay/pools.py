@@ -1,34 +1,384 @@
-"""Pools: the recorded CoTs of one LLM on many questions, as arrays, with the optional channels that
-some methods need.
+"""Pools: the recorded CoTs of one LLM on many questions, as arrays; with their channels, what some
+methods need besides answers: scores, log-probabilities of tokens, probes, steps, durations.
 
 The batch form of a method sees nothing else of an LLM. A pool holds no gold, no question id and no
-text.
+text. Channels are read on first use and kept as long as the pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.probes import Probes
-from feval.recording.scores import Scores
+from feval.recording.scores import Scores, direction_question, stated_direction
 from feval.recording.steps import Steps
-from feval.replay.channels import ArrayChannels, Channels
 from feval.replay.clock import Clock
+
+if TYPE_CHECKING:
+    from feval.recording.reader import Recording
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "Ragged", "ScoringTokens", "TokenLogprobs"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
+Seconds = npt.NDArray[np.float64]
 
+AGGREGATES = ("score", "last", "min", "prod", "mean")
+"""The number a CoT is judged by: its one score, or an aggregate of its step scores."""
+
+Channel = Literal["scorers", "scores", "logprobs", "probes", "steps", "duration_s", "first_token_s"]
+
+_T = TypeVar("_T")
 _NO_ANSWER = -1
+
+
+class Channels(ABC):
+    """Source of a pool's optional channels, for the LLM `owner`. Question `row` of the arrays is
+    question `row` of the pool.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self._cache: dict[Hashable, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be read or computed again: another process is not sent arrays."""
+        return self.__dict__ | {"_cache": {}}
+
+    @abstractmethod
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        """Return a channel, "scores" those of one scorer; `None` where nothing was recorded."""
+
+    def _channel(self, channel: Channel, *scorer: str) -> Any:
+        return self.derived((channel, *scorer), lambda: self.read(channel, *scorer))
+
+    def question(self, row: int) -> str:
+        """What messages call a question."""
+        return f"the question in row {row}"
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the pool consists of steps of trees, and not of whole CoTs."""
+        return self._channel("steps") is not None
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether some of the steps reply to whole CoTs."""
+        return self.has_steps and self.steps().turns is not None
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether CoTs were probed."""
+        return self._channel("probes") is not None
+
+    def scorers(self) -> Sequence[str]:
+        """Return the names of the scorers."""
+        names: Sequence[str] = self._channel("scorers")
+        return names
+
+    def require_turns(self) -> None:
+        """Raise a `NotRecordedError` if no step replies to a whole CoT."""
+        if not self.has_turns:
+            raise NotRecordedError(
+                f"A method replies to a CoT of {self.owner}, and no turns were recorded. Record"
+                " some (`feval record --protocol`), or import them (`feval import jsonl`,"
+                " `turns`)."
+            )
+
+    def require_trees(self) -> None:
+        """Raise a `NotRecordedError` if steps reply to whole CoTs, and so go on from none."""
+        if self.has_turns:
+            raise NotRecordedError(
+                f"{self.owner} was recorded as conversations of several turns, which cannot be"
+                " expanded step by step. Reply to them (`llm.reply`, sequential-revision), or"
+                " record trees of steps (`feval record --tree`)."
+            )
+
+    def steps(self) -> Steps:
+        """Return the steps that the pool consists of.
+
+        Raises:
+            NotRecordedError: it consists of whole CoTs.
+        """
+        steps: Steps | None = self._channel("steps")
+        if steps is None:
+            raise NotRecordedError(
+                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step or"
+                " replied to. Record steps (`feval record --tree`) or turns (`--protocol`), or"
+                " import them (`feval import jsonl`, `steps` or `turns`)."
+            )
+        return steps
+
+    def logprobs(self) -> TokenLogprobs:
+        """Return the log-probabilities of the tokens.
+
+        Raises:
+            NotRecordedError: none were recorded; the message says how to record them.
+        """
+        logprobs: TokenLogprobs | None = self._channel("logprobs")
+        if logprobs is None:
+            raise NotRecordedError(
+                f"{self.owner} has no log-probabilities of tokens. Only `feval record --logprobs K`"
+                " keeps them; record the LLM again with it."
+            )
+        return logprobs
+
+    def durations(self) -> Seconds | None:
+        """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is
+        known.
+        """
+        return cast("Seconds | None", self._channel("duration_s"))
+
+    def first_tokens(self) -> Seconds | None:
+        """Return [Q, S] the seconds to the first token of each reply, as `durations` does."""
+        return cast("Seconds | None", self._channel("first_token_s"))
+
+    def probes(self) -> Probes:
+        """Return the probes of the CoTs, whose codes are those of the pool.
+
+        Raises:
+            NotRecordedError: none were recorded; the message says where they come from.
+        """
+        probes: Probes | None = self._channel("probes")
+        if probes is None:
+            raise NotRecordedError(
+                f"{self.owner} has no probes: its CoTs can be drawn whole, but not followed token"
+                " by token. Import traces that were probed (`feval import probed-traces`), or add"
+                " probes with `RecordingWriter.add_probes`."
+            )
+        return probes
+
+    def scores(self, scorer: str | None) -> Scores:
+        """Return the scores of one scorer, of the only one for `None`.
+
+        Raises:
+            NotRecordedError: the pool has no such scores; the message says how to get them.
+        """
+        scores: Scores = self._channel("scores", self._named(scorer))
+        return scores
+
+    def _named(self, scorer: str | None) -> str:
+        """Return the recorded name of a scorer, of the only one for `None`; see `scores`."""
+        names = self.scorers()
+        if scorer is None and len(names) > 1:
+            raise NotRecordedError(
+                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them:"
+                f" --set scorer={names[0]}, or scorer={names[0]!r} in Python."
+            )
+        if scorer is not None and scorer not in names:
+            scorer = stated_direction(scorer)[0]
+        if not names or (scorer is not None and scorer not in names):
+            by = "" if scorer is None else f" by {scorer!r}"
+            raise NotRecordedError(
+                f"{self.owner} has no"
+                f" scores{by}{'; it has scores by ' * bool(names)}{', '.join(names)}. Add some with"
+                " `feval score RECORDING --scorer SCORER --out DIR`."
+            )
+        return names[0] if scorer is None else scorer
+
+    def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
+        """Return [Q, S] one number per CoT, by one of `AGGREGATES`, the higher the better; NaN
+        where it has none.
+
+        Scores of a scorer that is named, here or in the recording, with ":lower" behind its name
+        are negated.
+
+        Raises:
+            UsageError: the scorer is named as if lower were better, and nothing says which is; or a
+                product of negated scores.
+            UnknownNameError: no such aggregate.
+            NotRecordedError: no such scores, or the scorer only gave the other kind.
+        """
+        if aggregate not in AGGREGATES:
+            raise UnknownNameError.of("aggregate", aggregate, AGGREGATES)
+        scores, name = self.scores(scorer), self._named(scorer)
+        direction = stated_direction(scorer or name)[1] or stated_direction(name)[1]
+        if not direction and (question := direction_question(name)) is not None:
+            raise UsageError(question)
+        if direction == "lower":
+            if aggregate in ("prod", "product"):
+                raise UsageError(
+                    f"Step scores by {name!r} are negated, and a product of them has no order; take"
+                    " 'min' or 'mean'."
+                )
+            scores = replace(scores, values=-scores.values, step_values=-scores.step_values)
+        return self.derived(
+            ("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate)
+        )
+
+    def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
+        if aggregate == "last" and not scores.step_values.size:
+            return scores.values  # of a whole CoT, which is its last step
+        if aggregate != "score":
+            if not scores.step_values.size:
+                raise NotRecordedError(
+                    f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take"
+                    f" {aggregate!r} of; take aggregate='score', or score again with a scorer of"
+                    " steps."
+                )
+            return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
+        if scores.step_values.size and np.isnan(scores.values).all():
+            raise NotRecordedError(
+                f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of"
+                f" whole CoTs; take an aggregate of them: {', '.join(AGGREGATES[1:])}."
+            )
+        return scores.values
+
+    def rows(self, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None = None) -> Channels:
+        """Return the channels of some questions, in the order given, with other answer codes if
+        `tables` has some.
+        """
+        return _ChannelRows(self, rows, tables)
+
+    def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return a value computed from the channels and cached with them; it depends on nothing but
+        the channels and its key.
+        """
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast("_T", self._cache[key])
+
+
+class ArrayChannels(Channels):
+    """Channels held in memory, for pools that come from no recording; `llm` is named in
+    messages.
+    """
+
+    def __init__(
+        self,
+        scores: Mapping[str, Scores] | None = None,
+        logprobs: TokenLogprobs | None = None,
+        *,
+        probes: Probes | None = None,
+        steps: Steps | None = None,
+        durations: Seconds | None = None,
+        llm: str = "The pool",
+    ) -> None:
+        super().__init__(llm)
+        self._scores = scores or {}
+        self._held = {
+            "scorers": list(self._scores),
+            "logprobs": logprobs,
+            "probes": probes,
+            "steps": steps,
+            "duration_s": durations,
+        }
+
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        """See `Channels.read`."""
+        return self._scores[scorer[0]] if scorer else self._held.get(channel)
+
+
+class RecordedChannels(Channels):
+    """Channels of one LLM of a recording, in recorded order."""
+
+    def __init__(self, recording: Recording, dataset: str, llm: str) -> None:
+        super().__init__(f"{llm} on {dataset}")
+        self._recording: Recording = recording
+        self._pair = dataset, llm
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the recording's path and hash; the other process opens it anew."""
+        state = super().__getstate__()
+        return state | {"_recording": (str(self._recording.path), self._recording.hash)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from feval.hub import open_place  # the process of a user's method opens nothing
+        from feval.recording.layout.origin import cached_from
+
+        path, expected = state["_recording"]
+        recording = open_place(cached_from(Path(path)) or path)
+        if recording.hash != expected:
+            raise ConflictError(
+                f"{path} has changed: its hash was {expected[:12]} and is now"
+                f" {recording.hash[:12]}."
+            )
+        self.__dict__.update(state | {"_recording": recording})
+
+    def question(self, row: int) -> str:
+        """See `Channels.question`."""
+        return f"question {self._recording.votes(self._pair[0]).question_ids[row]!r}"
+
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        """See `Channels.read`."""
+        recording = self._recording
+        if channel == "probes" and not recording.has_probes(*self._pair):
+            return None
+        readers: dict[Channel, Callable[..., Any]] = {
+            "scorers": recording.scorers,
+            "scores": recording.scores,
+            "logprobs": recording.logprobs,
+            "probes": recording.probes,
+            "steps": recording.steps,
+            "duration_s": partial(self._seconds, "samples", "duration_s"),
+            "first_token_s": partial(self._seconds, "timings", "first_token_s"),
+        }
+        return readers[channel](*self._pair, *scorer)
+
+    def _seconds(self, part: str, column: str, dataset: str, llm: str) -> Seconds | None:
+        if part == "timings" and part not in self._recording.channels(dataset, llm):
+            return None
+        votes = self._recording.votes(dataset)
+        found = self._recording.scan(part, dataset, llm, ["question_id", column])
+        of_question = {question: values.get(column, []) for question, values in found}
+        seconds = np.full(votes.llms[llm].codes.shape, np.nan)
+        for row, question in enumerate(votes.question_ids):
+            own = of_question.get(question, [])
+            seconds[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
+        return None if np.isnan(seconds).all() else seconds
+
+
+class _ChannelRows(Channels):
+    """Channels of some questions of other channels."""
+
+    def __init__(
+        self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None
+    ) -> None:
+        super().__init__(whole.owner)
+        self._whole, self._rows, self._tables = whole, rows, tables
+
+    def question(self, row: int) -> str:
+        return self._whole.question(int(self._rows[row]))
+
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        whole = self._whole._channel(channel, *scorer)  # noqa: SLF001  of its own class
+        if channel == "scorers" or whole is None:
+            return whole
+        if channel == "probes" and self._tables is not None:
+            return whole.rows(self._rows).recoded(self._tables)
+        return _rows_of(whole, self._rows)
+
+
+def _rows_of(channel: Any, rows: Rows) -> Any:
+    """Return a channel of some questions."""
+    if isinstance(channel, np.ndarray):
+        return channel[rows]
+    if isinstance(channel, Ragged):
+        pieces = [channel.of_question(row) for row in rows.tolist()]
+        values = np.concatenate(pieces) if pieces else channel.values[:0]
+        ends = np.cumsum(channel.lengths()[rows].ravel())
+        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        return Ragged(values, offsets, (len(rows), channel.shape[1]))
+    if isinstance(channel, TokenLogprobs):
+        arrays = channel.sequence, channel.confidences, channel.logprobs
+        return TokenLogprobs(*(_rows_of(array, rows) for array in arrays))
+    if isinstance(channel, Scores):
+        steps = Ragged(channel.step_values, channel.step_offsets, channel.values.shape)
+        steps = _rows_of(steps, rows)
+        names = ("values", "scored", "prompt_tokens", "output_tokens")
+        own: dict[str, Any] = {name: getattr(channel, name)[rows] for name in names}
+        return replace(channel, step_values=steps.values, step_offsets=steps.offsets, **own)
+    return channel.rows(rows)
 
 
 def without_gaps(rows: Rows) -> Rows | slice:

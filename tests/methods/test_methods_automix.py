@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.benefit import incremental_benefit_per_cost
 from feval.methods import AutoMix
-from feval.replay.channels import ArrayChannels
-from feval.replay.pools import Pool
+from feval.replay.pools import ArrayChannels, Pool
 
 
 def verified(answers: Sequence[Any], values: Sequence[float], tokens: int = 4) -> list[Pool]:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
-from feval.replay.channels import ArrayChannels
-from feval.replay.pools import Pool
+from feval.replay.pools import ArrayChannels, Pool
 
 METHODS: list[Any] = [BestOfN, WeightedBestOfN]
 

@@ -27,8 +27,7 @@ from feval.estimators.stopping.traces import (
 from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
-from feval.replay.channels import ArrayChannels
-from feval.replay.pools import Pool, TokenLogprobs
+from feval.replay.pools import ArrayChannels, Pool, TokenLogprobs
 
 Traces = list[list[float] | None]
 

@@ -29,7 +29,7 @@ from feval.methods import (
 )
 from feval.methods.fields import Aggregate
 from feval.methods.oracle import Oracle
-from feval.replay.channels import AGGREGATES
+from feval.replay.pools import AGGREGATES
 
 COUNT: Any = np.int64(3)
 FRACTION: Any = Fraction(2, 3)

@@ -10,7 +10,7 @@ from recorded_pools import pool_of
 
 from feval.errors import NotRecordedError
 from feval.recording.probes import Probes
-from feval.replay.channels import ArrayChannels
+from feval.replay.pools import ArrayChannels
 
 # Two questions of two CoTs: three, none, one and two probes.
 PROBES = Probes(

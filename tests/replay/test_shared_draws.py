@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feval.replay import shared_draws
-from feval.replay.draws import orders
-from feval.replay.shared_draws import SharedDraws
+from feval.replay import draws as drawing
+from feval.replay.draws import SharedDraws, orders
 
 KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
 
@@ -26,7 +25,7 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.Monk
         made.append(given[3])
         return orders(*given)
 
-    monkeypatch.setattr(shared_draws, "orders", counted)
+    monkeypatch.setattr(drawing, "orders", counted)
     shared = SharedDraws()
 
     def same(rows: slice, replicates: Sequence[int], draws: int) -> bool:
@@ -57,8 +56,8 @@ def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(
         made.append(given[3])
         return orders(*given)
 
-    monkeypatch.setattr(shared_draws, "orders", counted)
-    monkeypatch.setattr(shared_draws, "_CODES_AT_ONCE", 2 * 9 * 100, raising=False)
+    monkeypatch.setattr(drawing, "orders", counted)
+    monkeypatch.setattr(drawing, "_CODES_AT_ONCE", 2 * 9 * 100, raising=False)
     sizes, shared = np.full(9, 100), SharedDraws()
     for draws in (1, 100, 7):
         given = 7, KEYS, sizes, range(5), draws

@@ -24,8 +24,7 @@ from feval.methods import (
 from feval.methods.vote import confidence_weights
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
-from feval.replay.channels import ArrayChannels
-from feval.replay.pools import Pool, Ragged, TokenLogprobs
+from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
 
 if TYPE_CHECKING:
     from golden_methods import Entry, Real

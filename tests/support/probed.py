@@ -141,7 +141,7 @@ def with_probes(llm: LLM, interval: int = 4) -> LLM:
         (draw.integers(0, 7, len(highest)) / 6).astype(np.float32),
         pool.codes.shape,
     )
-    assert pool.channels.derived("probes", lambda: probes) is probes
+    assert pool.channels.derived(("probes",), lambda: probes) is probes
     return llm
 
 

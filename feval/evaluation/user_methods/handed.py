@@ -16,10 +16,9 @@ from feval.recording.content import ScorerInfo
 from feval.recording.probes import Probes
 from feval.recording.scores import Scores
 from feval.recording.steps import Steps
-from feval.replay.channels import Channels
 from feval.replay.clock import Clock
 from feval.replay.llm import LLM
-from feval.replay.pools import Pool, Ragged, TokenLogprobs
+from feval.replay.pools import Channel, Channels, Pool, Ragged, TokenLogprobs
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -109,38 +108,29 @@ class _HandedChannels(Channels):
         self._has_steps = has_steps
         self._number, self._call, self._answers = number, call, answers
 
-    def scorers(self) -> Sequence[str]:
-        names: list[str] = self._call("scorers", self._number)
-        return names
-
-    def _read_scores(self, scorer: str) -> Scores:
-        values = self._call("scores", self._number, scorer)
-        info = ScorerInfo(**values.pop("scorer"))
-        return Scores(info, **{name: array_from(value) for name, value in values.items()})
-
-    def _read_logprobs(self) -> TokenLogprobs:
-        values = self._call("logprobs", self._number)
-        return TokenLogprobs(
-            array_from(values["sequence"]),
-            _ragged(values["confidences"]),
-            _ragged(values["logprobs"]),
-        )
-
-    def _read_steps(self) -> Steps | None:
-        if not self._has_steps:
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        is_absent = channel == "steps" and not self._has_steps
+        if is_absent or channel in {"duration_s", "first_token_s"}:
             return None
-        values = self._call("steps", self._number)
-        return Steps(**{name: value and array_from(value) for name, value in values.items()})
-
-    def _read_probes(self) -> Probes:
-        values = self._call("probes", self._number)
+        values = self._call(channel, self._number, *scorer)
+        if channel == "scorers":
+            return values
+        if channel == "logprobs":
+            pair = _ragged(values["confidences"]), _ragged(values["logprobs"])
+            return TokenLogprobs(array_from(values["sequence"]), *pair)
+        if channel == "scores":
+            info = ScorerInfo(**values.pop("scorer"))
+            return Scores(info, **{name: array_from(value) for name, value in values.items()})
+        if channel == "steps":
+            return Steps(**_arrays(values))
         for known, more in zip(self._answers, values.pop("answers"), strict=False):
             known += more
         interval, shape = values.pop("interval"), tuple(values.pop("shape"))
-        arrays: dict[str, Any] = {
-            name: value and array_from(value) for name, value in values.items()
-        }
-        return Probes(interval=interval, shape=shape, **arrays)
+        return Probes(interval=interval, shape=shape, **_arrays(values))
+
+
+def _arrays(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value and array_from(value) for name, value in values.items()}
 
 
 def _ragged(values: Mapping[str, Any]) -> Ragged:

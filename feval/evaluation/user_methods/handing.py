@@ -18,10 +18,9 @@ from feval.errors import DamagedRecordingError, FevalError, HubError, NotFetched
 
 if TYPE_CHECKING:
     from feval.methods.arrays import Rows
-    from feval.replay.channels import Channels
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
-    from feval.replay.pools import Pool
+    from feval.replay.pools import Channels, Pool
 
 ID = "<question>"
 """Stands for a question's id in the worker's messages."""
