@@ -63,7 +63,6 @@ SEAMS: dict[str, set[str]] = {
     "feval.recording.layout.locate": {"orjson"},
     "feval.recording.steps": {"orjson"},
     "feval.replay.pools": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},
-    "feval.replay.dataset": {"feval.replay.answer_forms.normal_form"},
     "feval.report.pictures.drawing": {"matplotlib"},
     "feval.serving.runs.ledger": {"fcntl"},
     "feval.serving.server": {"resource"},

@@ -94,7 +94,7 @@ def _shared(
         seconds = time.perf_counter() - began
         yield block, result
     questions = math.ceil(_TASK_SECONDS / max(seconds, 1e-9) * (block.stop - block.start))
-    recipe, cuts = LoadRecipe.of(dataset, llms), [*_cut(block.stop, len(rows), questions)]
+    recipe, cuts = LoadRecipe.from_loaded(dataset, llms), [*_cut(block.stop, len(rows), questions)]
     tasks = ((work, method, recipe, without_gaps(rows[cut])) for cut in cuts)
     for cut, results in zip(cuts, executors.results(question_block, tasks, executor), strict=True):
         for part, result in results:

@@ -108,7 +108,7 @@ def estimate(
                 executors.results(_estimated, [(name, calls) for name in methods], None, progress)
             )
         else:
-            recipe, chosen = LoadRecipe.of(dataset, [llm]), without_gaps(questions.rows)
+            recipe, chosen = LoadRecipe.from_loaded(dataset, [llm]), without_gaps(questions.rows)
             tasks = [(name, recipe, chosen, how) for name in methods]
             estimates = tuple(executors.results(_estimated_there, tasks, opened, progress))
     return Forecast(

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval import answers
 from feval.answers.parties import tolerated
+from feval.answers.thoughts import split
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Drawn
 
@@ -162,30 +164,33 @@ class Dataset(Drawn):
         if answer is None or answer in candidates:
             return answer
 
-        from feval.replay.answer_forms import normal_form  # voting reads no answers
-
-        info = self._view.recording.dataset_info(self.id)
-        form = normal_form(info.answer_kind, answer, self._view.question(row).choices)
-        golds = self._golds(row)
+        form, golds = self._normal_form(row, answer), self._golds(row)
         if answer in golds.values() or form in golds:
             return candidates[int(self.gold[row])]
-        key, near = None if form is None else self._view.key(row, form), tolerated(info.equality)
+        key, near = None if form is None else self._view.key(row, form), tolerated(self._equality)
         if key is None or key in candidates or near is None:
             return key
         if any(near(gold, key) for gold in golds):
             return candidates[int(self.gold[row])]
         return next((each for each in sorted(candidates) if near(each, key)), key)
 
+    def _normal_form(self, row: int, answer: str) -> str | None:
+        kind, text = self._view.recording.dataset_info(self.id).answer_kind, answer
+        if kind != "verbatim":
+            parts = split(answer)
+            if not parts.answers:
+                return None  # thoughts without a reply
+            text = parts.reply
+        choices = self._view.question(row).choices if kind == "choice" else ()
+        return answers.canonical(kind, text, choices)  # voting reads no answers: loaded on use
+
     def is_uncompared(self, question: str | int, key: str | None) -> bool:
         """Return whether an answer with this key could equal the gold, and nobody has asked: LaTeX
         that no CoT has.
         """
         row = self._view.row(question)
-        if (
-            key is None
-            or not self._equality.startswith("math-verify")
-            or key in self._view.candidates(row)
-        ):
+        is_latex = self._equality.startswith("math-verify")
+        if key is None or not is_latex or key in self._view.candidates(row):
             return False
         # two numbers differ for good
         return not all(map(_NUMBER.fullmatch, (key, *self._golds(row))))

@@ -79,6 +79,9 @@ class LLM(Drawn):
         counter: name of the token counter.
         pool: its recorded CoTs as arrays.
         served: which models answered, where replies state another name than was asked; else `None`.
+        noise: the random numbers its CoTs were drawn with, where other LLMs may share them; `None`
+            where they are its own. Sample i of two LLMs with equal noise was drawn with the same
+            random numbers (`feval record --coupled`).
     """
 
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())
@@ -92,14 +95,13 @@ class LLM(Drawn):
         self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
         self.dataset = view.votes.dataset
-        self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
+        pair = self.dataset, self.name
+        self.counter: str = view.recording.manifest.pairs[pair]["counter"]
         self.recording_hash = view.recording.hash
-        found = (
-            served for served in served_models(view.recording.manifest) if served.llm == self.name
-        )
-        self.served = next((served for served in found if served.dataset == self.dataset), None)
+        found = served_models(view.recording.manifest)
+        self.served = next((one for one in found if (one.dataset, one.llm) == pair), None)
         # `info` would import pyarrow.
-        self._noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])
+        self.noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])
 
     def __repr__(self) -> str:
         return (
@@ -164,37 +166,26 @@ class LLM(Drawn):
         order = range(size) if replicate is None else self.order(row, replicate)
         return MeteredLLM(Recorded(self, row, order))
 
+    def _with(self, **changes: Any) -> LLM:
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
     def seeded(self, seed: int) -> LLM:
         """Return the same LLM with draws from another seed."""
-        other = copy(self)
-        other.seed = seed
-        return other
+        return self._with(seed=seed)
 
     def clocked(self, at_once: int | None = None) -> LLM:
         """Return the same LLM with a clock, so that meters count microseconds; see
         `Pool.clocked`.
         """
-        other = copy(self)
-        other.pool = self.pool.clocked(at_once)
-        return other
+        return self._with(pool=self.pool.clocked(at_once))
 
     def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does;
         see `SharedDraws`.
         """
-        other = copy(self)
-        other._orders = function  # noqa: SLF001  of its own class
-        return other
-
-    @property
-    def noise(self) -> SharedNoise | None:
-        """The random numbers its CoTs were drawn with, where other LLMs may share them; `None`
-        where they are its own.
-
-        Sample i of two LLMs with equal noise was drawn with the same random numbers (`feval record
-        --coupled`).
-        """
-        return self._noise
+        return self._with(_orders=function)
 
     @property
     def _key(self) -> int:
@@ -243,8 +234,12 @@ class LLM(Drawn):
         self.require_whole_cots()
         if n < 1:
             raise OutOfRangeError(f"{self.name} gives 1 CoT or more; n={n} was asked for.")
-        row = rows if isinstance(rows, int) else self._smallest_pool(rows)
-        size = int(self.pool.sizes[row])
+        sizes = self.pool.sizes
+        if rows is None:
+            row = int(sizes.argmin())
+        else:
+            row = rows if isinstance(rows, int) else int(rows[sizes[rows].argmin()])
+        size = int(sizes[row])
         if n > size:
             name = self._view.votes.question_ids[row]
             advice = (
@@ -274,12 +269,6 @@ class LLM(Drawn):
                 f" {verbs}, or name an LLM whose CoTs were recorded whole."
             )
 
-    def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
-        """Return the row of the question with the fewest CoTs."""
-        if rows is None:
-            return int(self.pool.sizes.argmin())
-        return int(rows[self.pool.sizes[rows].argmin()])
-
     def numbered_as(self, view: View) -> bool:
         """Return whether this LLM's answer codes mean the same as those of a view, see
         `Dataset.require`.
@@ -306,19 +295,14 @@ class LLM(Drawn):
         """
         count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
         if sample is not None and self.pool.channels.has_turns:
-            count, text = (
-                count + self.pool.extra_prompt_tokens(row, sample),
-                self._conversation(row, sample, text),
-            )
+            count += self.pool.extra_prompt_tokens(row, sample)
+            parents = self.pool.steps().parents[row].tolist()
+            text = conversation(sample, parents, self.texts(row), self.messages(row), text)
         tokens = None if count < 0 else count
         dollars = (
             None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
         )
         return LLMRequest(text, tokens, dollars)
-
-    def _conversation(self, row: int, sample: int, request: str | None) -> str | None:
-        parents = self.pool.steps().parents[row].tolist()
-        return conversation(sample, parents, self.texts(row), self.messages(row), request)
 
     def texts(self, row: int) -> list[str | None]:
         """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""
@@ -433,13 +417,10 @@ class LLM(Drawn):
 def _shared_noise(decoding: object) -> SharedNoise | None:
     """Return the shared noise that the decoding of an LLM names."""
     noise = decoding.get("noise") if isinstance(decoding, dict) else None
-    if (
-        not isinstance(noise, dict)
-        or not isinstance(noise.get("scheme"), str)
-        or type(noise.get("seed")) is not int
-    ):
-        return None
-    return SharedNoise(noise["scheme"], noise["seed"])
+    match noise:
+        case {"scheme": str(scheme), "seed": int(seed)} if not isinstance(seed, bool):
+            return SharedNoise(scheme, seed)
+    return None
 
 
 class Recorded(Source):

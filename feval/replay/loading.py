@@ -131,7 +131,7 @@ class LoadRecipe:
     prices: PriceList | None = field(hash=False)
 
     @classmethod
-    def of(cls, dataset: Dataset, llms: Sequence[LLM]) -> Self:
+    def from_loaded(cls, dataset: Dataset, llms: Sequence[LLM]) -> Self:
         """Return the recipe for some LLMs that were loaded with a dataset."""
         folders = zip(dataset.recording_paths, dataset.recording_hashes, strict=True)
         return cls(

@@ -131,7 +131,7 @@ def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(
 def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(
     tmp_path: Path, replay: Replay
 ) -> None:
-    recipe = LoadRecipe.of(*replay)
+    recipe = LoadRecipe.from_loaded(*replay)
     place = Path(recipe.recordings[0][0])
     place.rename(tmp_path / "elsewhere")
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_threads_of_one_worker_load_a_recording_once(
         return load_once(recipe)
 
     monkeypatch.setattr(LoadRecipe, "load", spied)
-    recipe = LoadRecipe.of(*replay)
+    recipe = LoadRecipe.from_loaded(*replay)
     with ThreadPoolExecutor(4) as threads:
         first, *others = threads.map(blocks.loaded, [recipe] * 4)
     assert len(loads) == 1

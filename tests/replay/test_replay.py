@@ -511,7 +511,7 @@ def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
 def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -> None:
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
     dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
-    recipe = LoadRecipe.of(dataset, [gpt.seeded(9)])
+    recipe = LoadRecipe.from_loaded(dataset, [gpt.seeded(9)])
     again, [same] = recipe.load()
     assert (same.name, same.seed, same.billing, same.prices) == (
         gpt.name,
