@@ -205,7 +205,7 @@ def toys(work: Path) -> Iterator[tuple[str, Any]]:
     from feval import evaluate, load
     from feval.errors import FevalError
     from feval.methods import METHODS
-    from feval.methods.protocol import searches
+    from feval.methods.protocol import capabilities
 
     pools = [
         list("abaa-bca"),
@@ -230,7 +230,7 @@ def toys(work: Path) -> Iterator[tuple[str, Any]]:
             turns
             if name == "sequential-revision"
             else trees
-            if searches(METHODS[name])
+            if capabilities(METHODS[name]).searches
             else (dataset, llms)
         )
         for order in ORDERS:

@@ -43,7 +43,7 @@ NOT_FOR_A_CURVE = [
 ]  # fmt: skip
 NOT_FOR_VOTES = [
     "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process",
-    "feval.executors.processes", "feval.hub.client", "feval.methods.catalogue",
+    "feval.executors.processes", "feval.hub.client", "feval.methods.adaptive_consistency",
 ]  # fmt: skip
 CURVE = f"""
 from feval import load, self_consistency_curve

@@ -20,7 +20,7 @@ from pages import Block, blocks, environment_in, page, run, run_page
 from places import ROOT
 
 from feval.methods import METHODS
-from feval.methods.protocol import has_exact_form
+from feval.methods.protocol import capabilities
 from feval.recording import open_recording, verify_recording
 from recorders.demo import bundled_recording
 
@@ -68,7 +68,7 @@ def test_every_method_is_described(name: str) -> None:
     sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
     assert sum(name in title.split(" and ") and bool(body.strip()) for title, body in sections) == 1
     [row] = re.findall(rf"^\| \[{name}\].*\|$", text, re.MULTILINE)
-    assert (row.split("|")[4].strip() == "yes") == has_exact_form(METHODS[name])
+    assert (row.split("|")[4].strip() == "yes") == capabilities(METHODS[name]).exact
 
 
 def free_ports(count: int) -> list[int]:

@@ -39,7 +39,7 @@ from feval.evaluation.user_methods import TIME_LIMIT
 from feval.executors.progress import reports
 from feval.lazy import Drawn, views
 from feval.methods import METHODS
-from feval.methods.protocol import has_exact_form
+from feval.methods.protocol import capabilities
 from feval.replay.loading import open_recordings
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Comparison(Drawn, Statistics):
                 )
             ]
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
-        exact = [name for name in names if name in METHODS and has_exact_form(METHODS[name])]
+        exact = [name for name in names if name in METHODS and capabilities(METHODS[name]).exact]
         if self.kinds != ("seeded",) or not exact:
             return []
         without = next((name for name in names if name not in exact), None)

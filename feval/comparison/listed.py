@@ -26,7 +26,7 @@ from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoo
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method, takes_several
 from feval.methods import METHODS
-from feval.methods.protocol import searches
+from feval.methods.protocol import capabilities
 from feval.recording import Recording
 from feval.recording.scores import are_verdicts
 from feval.replay import LLM
@@ -272,7 +272,9 @@ class _Lister:
         if takes_several(method):
             return [names]
         if llms is None and isinstance(method, type):
-            names = tuple(name for name in names if (name in self.trees) is searches(method))
+            names = tuple(
+                name for name in names if (name in self.trees) is capabilities(method).searches
+            )
         return [(name,) for name in names]
 
     def _usual(self, name: str, llms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,8 @@ from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
-from feval.methods.arrays import Integers
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import is_exact
+from feval.methods.protocol import Integers, is_exact
 from feval.replay import load
 from feval.replay.draws import SharedDraws
 

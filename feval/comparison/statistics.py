@@ -26,7 +26,7 @@ from feval.estimators.inference.paired import (
     holm,
     percentiles,
 )
-from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.protocol import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan

@@ -20,7 +20,7 @@ from feval.errors import FevalError
 from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.training import fit
 from feval.evaluation.user_methods import TIME_LIMIT, learns
-from feval.methods.protocol import BatchMethod, searches
+from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from feval.comparison.plan import ComparedMethod, Plan
     from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.decisions import Decisions
+    from feval.methods.protocol import Decisions
     from feval.replay import LLM, Dataset
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -196,7 +196,7 @@ class _Follower:
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
         if isinstance(method, BatchMethod):
-            rows = self.judged if getattr(method, "whole_set", False) else self.rows
+            rows = self.judged if capabilities(method).whole_set else self.rows
             return next(iter(decisions(method, llms, order=self.order, rows=rows)))
         return called(method, self.dataset, llms, self.rows, self._replicate, self.time_limit)
 
@@ -212,7 +212,7 @@ class _Follower:
         )
         if isinstance(method, BatchMethod):
             probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
-            deep &= callable(method) and (probing or searches(method))
+            deep &= callable(method) and (probing or capabilities(method).searches)
         if deep:
             closely = method_answers(
                 method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True

@@ -19,8 +19,7 @@ import numpy as np
 from feval import executors
 from feval.errors import NotARecordingError
 from feval.evaluation.user_methods import MethodFile
-from feval.methods.arrays import Rows
-from feval.methods.protocol import BatchMethod
+from feval.methods.protocol import BatchMethod, Rows
 from feval.replay.loading import LoadRecipe
 from feval.replay.pools import without_gaps
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from feval import methods
 from feval.cards.tokens import is_usage
 from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
+from feval.methods.protocol import capabilities
 
 if TYPE_CHECKING:
     from feval.evaluation.clusters import ClusterSizes
@@ -210,7 +211,7 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
         )
         raise ShortPoolError(message) from error
     except NotRecordedError as error:
-        needs = getattr(method, "needs", "")
+        needs = capabilities(method).needs
         raise NotRecordedError(
             f"The method {methods.method_name(method)} cannot be evaluated:"
             f" {error}{' ' * bool(needs)}{needs}"

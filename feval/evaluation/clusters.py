@@ -16,7 +16,7 @@ import numpy as np
 from feval.cards.reading import read_regular
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.arrays import Integers
-from feval.methods.arrays import Rows
+from feval.methods.protocol import Rows
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:

@@ -35,10 +35,9 @@ from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.question_set import question_set
 from feval.evaluation.replicates import default_replicates, drawn_orders
 from feval.executors.progress import reports
-from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import drawn, is_exact, may_search, searches
-from feval.methods.voting.self_consistency import SelfConsistency
+from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
+from feval.methods.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
@@ -313,7 +312,7 @@ def _pass_at_n(
     """Return pass@n with all the CoTs that the method may look at, on the questions it was
     evaluated on.
     """
-    if len(llms) != 1 or searches(method):
+    if len(llms) != 1 or capabilities(method).searches:
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, evaluation.question_keys))
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy

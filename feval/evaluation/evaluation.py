@@ -46,9 +46,8 @@ from feval.evaluation.replicates import default_replicates, expectation, replica
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
-from feval.methods.arrays import Floats, Rows
 from feval.methods.fields import json_field, set_fields
-from feval.methods.protocol import BatchMethod, has_exact_form, is_exact, may_search, searches
+from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
 from feval.replay import LLM
 from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
@@ -58,8 +57,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards import ServingProfile
-    from feval.methods.error_shares import ErrorShares, MonteCarloPart
-    from feval.methods.protocol import ExactMethod, Method
+    from feval.methods.protocol import ErrorShares, ExactMethod, Method, MonteCarloPart
     from feval.replay import Dataset
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
@@ -476,7 +474,9 @@ def _require_method(method: object) -> None:
             f" {method.__name__}()."
         )
     if not (
-        callable(method) or isinstance(method, (BatchMethod, MethodFile)) or has_exact_form(method)
+        callable(method)
+        or isinstance(method, (BatchMethod, MethodFile))
+        or capabilities(method).exact
     ):
         raise UsageError(
             f"{method!r:.80} is not a method. Give a callable (question, *llms) -> answer, or a"
@@ -490,7 +490,7 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     """
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
         draws = method.draws(len(llms))
-        return [] if searches(method) else list(zip(llms, draws, strict=True))
+        return [] if capabilities(method).searches else list(zip(llms, draws, strict=True))
     if isinstance(method, MethodFile):
         method.require_arguments(len(llms))
     else:
@@ -507,7 +507,7 @@ def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[i
     pools = [llm.pool.rows(rows) for llm in llms]
     counts = {}
     for pool, ratings in zip(pools, method.ratings(pools), strict=True):
-        compared = pool.codes >= (-1 if searches(method) else 0)
+        compared = pool.codes >= (-1 if capabilities(method).searches else 0)
         unscored = 0 if ratings is None else int((compared & np.isnan(ratings)).sum())
         if unscored:
             counts[pool.llm] = unscored, int(compared.sum())
@@ -516,7 +516,7 @@ def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[i
 
 def _kind(method: object, order: str | None, cost: str | None, parallel: int | None) -> str:
     """The kind of evaluation that was asked for, or the default."""
-    exact = has_exact_form(method)
+    exact = capabilities(method).exact
     if order is None:
         return "exact" if is_exact(method, cost, parallel) else "seeded"
     if order not in ORDERS:

@@ -17,7 +17,7 @@ from feval.evaluation.measures import COSTS, GENERATED, MEANS, MEASURES
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
-    from feval.methods.arrays import Floats
+    from feval.methods.protocol import Floats
     from feval.replay import LLM
     from feval.replay.clock import Timing
     from feval.replay.pools import Pool
@@ -47,7 +47,7 @@ class QuestionLedger:
     Attributes:
         payers: the LLMs.
         prompt_tokens: [Q] tokens of one prompt, per LLM; negative where not known.
-        counts: a field of `feval.methods.decisions.Ledger` -> its sums over the draws, or a
+        counts: a field of `feval.methods.protocol.Ledger` -> its sums over the draws, or a
             function that gives them when they are first looked at; `None` where they are not known.
             What is not there is 0. `asked` are the draws in which an LLM was asked at all,
             `longest_trace_tokens` are of all LLMs together.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from feval.errors import ShortPoolError, UnknownNameError, UnlabelledError, UsageError
-from feval.methods.arrays import Bools
-from feval.methods.arrays import Rows as Rows
+from feval.methods.protocol import Bools
+from feval.methods.protocol import Rows as Rows
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset

@@ -18,15 +18,18 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.blocks import block_results
 from feval.evaluation.ledger import QuestionLedger, payer
 from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
-from feval.methods.arrays import Bools, Floats, Rows
-from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
-from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
+    LEDGER_FIELDS,
     BatchMethod,
-    has_exact_errors,
-    has_exact_latency,
+    Bools,
+    Decisions,
+    ErrorShares,
+    Floats,
+    Ledger,
+    Rows,
+    capabilities,
     in_seconds,
-    searches,
 )
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES, require_places
@@ -36,8 +39,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.ledger import Columns
-    from feval.methods.decisions import Orders
-    from feval.methods.expectation import Expectation
+    from feval.methods.protocol import Expectation, Orders
     from feval.replay import Dataset
     from feval.replay.clock import Timing
     from feval.replay.pools import Pool
@@ -162,7 +164,7 @@ def expectation(
     """
     [draws] = method.draws(len(llms))
     [llm] = llms
-    if not searches(method):
+    if not capabilities(method).searches:
         llm.require(rows, draws)
     places = without_gaps(rows)
     expected = method.exact(llm.pool.rows(rows), dataset.gold[places])
@@ -173,7 +175,7 @@ def expectation(
     # The pool is taken anew below: it would otherwise stay in memory as long as the evaluation.
     @cache
     def error_shares() -> ErrorShares:
-        if not has_exact_errors(method):
+        if not capabilities(method).exact_errors:
             return ErrorShares()
         shares: ErrorShares = method.exact_errors(
             llm.pool.rows(rows), dataset.gold[places], expected.right, draw
@@ -206,7 +208,7 @@ def expectation(
 
 def _latency(method: Any, pool: Pool, expected: Expectation) -> Columns | None:
     """[Q] expected sequential tokens, where they are known."""
-    if expected.sequential_tokens is not None or not has_exact_latency(method):
+    if expected.sequential_tokens is not None or not capabilities(method).exact_latency:
         return None if expected.sequential_tokens is None else [expected.sequential_tokens]
     return [method.exact_sequential_tokens(pool)]
 
@@ -249,7 +251,7 @@ def _needed(method: BatchMethod, llms: Sequence[LLM], rows: Rows | None) -> Sequ
     """How many draws of each LLM a method is handed; there are as many CoTs. A search is handed all
     steps.
     """
-    if searches(method):
+    if capabilities(method).searches:
         return [llm.pool.steps().parents.shape[1] for llm in llms]
     needed = method.draws(len(llms))
     for llm, draws in zip(llms, needed, strict=True):
@@ -377,7 +379,7 @@ def replicated(
     whole = False
     if isinstance(method, BatchMethod):
         _needed(method, llms, rows)  # so that the message does not depend on the blocks
-        whole = getattr(method, "whole_set", False)
+        whole = capabilities(method).whole_set
     if whole:
         sums = work(method, dataset, llms, rows)
     else:
@@ -411,7 +413,7 @@ def _block_sums(
         # a meter without a clock counts 0
         sums.unknown |= _TIMED if timing is None else set()
         return sums
-    sums.split = not searches(method)
+    sums.split = not capabilities(method).searches
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     clocked = (
         None

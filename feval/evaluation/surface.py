@@ -30,13 +30,13 @@ from feval.evaluation.evaluation import Result, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
-from feval.methods.depth.cuts import Cuts
+from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from feval.methods.arrays import Floats, Integers
+    from feval.methods.protocol import Floats, Integers
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 

@@ -10,7 +10,7 @@ import numpy as np
 from feval.arguments import checked
 from feval.errors import OutOfRangeError
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
-from feval.methods.arrays import Rows
+from feval.methods.protocol import Rows
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 
 if TYPE_CHECKING:

@@ -1,59 +1,31 @@
-"""The expectation of a method over all draws without replacement."""
+"""The expectation of a method over all draws without replacement, and how wrong answers come about.
+
+A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn,
+from an LLM that it asked and did not exhaust, is right. If the gold is one of m answers that lead
+there, it counts as 1/m. What remains was routed wrong, in the same sense, by LLMs that were not
+asked. With several LLMs each vote breaks its ties independently.
+
+`split_errors` counts in replicates. A method's `exact_errors` is what these counts tend to.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import answered_counts
 from feval.estimators.per_question import by_blocks
 from feval.estimators.votes.best_of_n import subset_largest
-from feval.methods.arrays import Floats
+from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.protocol import Bools, ErrorShares, Expectation, Floats, Integers, require_pool
+from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
+    from feval.methods.protocol import Decisions, Orders
     from feval.replay.pools import Pool
-
-
-@dataclass(frozen=True, eq=False)
-class Expectation:
-    """Means over all draws, of a method of one LLM on Q questions.
-
-    Attributes:
-        right: [Q] probability that the answer is the gold; leaders that tie win equally often
-            unless the method says otherwise.
-        rounds: [Q] expected number of requests.
-        cots: [Q] expected number of CoTs.
-        output_tokens: [Q] expected output tokens of those.
-        probe_calls: [Q] expected probes of traces; `None` for none anywhere.
-        probe_tokens: [Q] expected output tokens of those; `None` for none.
-        auxiliary_prompt_tokens: [Q] expected prompt tokens beyond the question's request; `None`
-            for none.
-        sequential_tokens: [Q] expected tokens one after the other, where they cost nothing more to
-            compute; `None` otherwise, see `protocol.LatencyMethod`.
-    """
-
-    right: Floats
-    rounds: Floats
-    cots: Floats
-    output_tokens: Floats
-    probe_calls: Floats | None = None
-    probe_tokens: Floats | None = None
-    auxiliary_prompt_tokens: Floats | None = None
-    sequential_tokens: Floats | None = None
-
-    @classmethod
-    def of_one_request(cls, right: Floats, cots: int, pool: Pool) -> Expectation:
-        """For a method that always draws so many CoTs in one request."""
-        tokens = mean_output_tokens(pool.output_tokens, pool.sizes)
-        tokens *= cots
-        return cls(
-            right,
-            np.broadcast_to(1.0, right.shape),
-            np.broadcast_to(float(cots), right.shape),
-            tokens,
-        )
 
 
 def longest_of_draws(pool: Pool, n: int) -> Floats:
@@ -62,3 +34,68 @@ def longest_of_draws(pool: Pool, n: int) -> Floats:
         lambda block: subset_largest(pool.output_tokens[block], pool.sizes[block], n),
         len(pool.output_tokens),
     )
+
+
+def no_answer_probability(pool: Pool, n: int) -> Floats:
+    """[Q] probability that none of n CoTs has an answer."""
+    return 1.0 - pass_at_k(answered_counts(pool.codes), pool.sizes, [n]).column(0)
+
+
+class OneRequest:
+    """The exact forms of a method that always takes n CoTs of one LLM in one request."""
+
+    n: int
+
+    def right(self, pool: Pool, gold: Integers) -> Floats:
+        """[Q] probability that its answer is the gold."""
+        raise NotImplementedError
+
+    def silent(self, pool: Pool) -> Floats:
+        """[Q] probability that it has no answer."""
+        return no_answer_probability(pool, self.n)
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        require_pool(self, pool, self.n)
+        right, tokens = self.right(pool, gold), mean_output_tokens(pool.output_tokens, pool.sizes)
+        one, all_of_them = (np.broadcast_to(float(each), right.shape) for each in (1, self.n))
+        return Expectation(right, one, all_of_them, tokens * self.n)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """[Q] expected tokens of the longest CoT."""
+        return longest_of_draws(pool, self.n)
+
+    def exact_errors(self, pool: Pool, *_: object) -> ErrorShares:
+        """Only no answer: nothing is stopped too early or routed wrong."""
+        none = self.silent(pool)
+        nothing = np.broadcast_to(0.0, none.shape)
+        return ErrorShares(none, nothing, nothing)
+
+
+def split_errors(
+    decisions: Decisions,
+    right: Bools,
+    gold: Integers,
+    pools: Sequence[Pool],
+    orders: Sequence[Orders],
+) -> tuple[Floats, Floats]:
+    """How far each decision was stopped too early, and how far it was routed wrong: [R, Q] each,
+    from 0 to 1.
+
+    Args:
+        decisions: answers and ledgers [R, Q].
+        right: [R, Q] whether the answer is the gold.
+        gold: [Q] code of the gold answer, -1 where there is none.
+        pools: one per LLM.
+        orders: one per LLM, with all CoTs that the method might have drawn.
+    """
+    wrong = ~right & (decisions.answer >= 0) & (gold >= 0)
+    no_stop, no_route = np.ones((2, *right.shape))  # probability that none of the votes is right
+    for pool, order, ledger in zip(pools, orders, decisions.ledgers, strict=True):
+        replicate, question = np.nonzero(wrong & (ledger.cots < order.shape[2]))
+        codes = pool.codes[question[:, None], order[replicate, question]]
+        missed = 1.0 - share_of_lead(codes, gold[question])
+        asked = ledger.cots[replicate, question] > 0
+        no_stop[replicate, question] *= np.where(asked, missed, 1.0)
+        no_route[replicate, question] *= np.where(asked, 1.0, missed)
+    return 1.0 - no_stop, no_stop * (1.0 - no_route)

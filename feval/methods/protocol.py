@@ -1,40 +1,42 @@
-"""What a method is: its readable form, its batch form, and what else it may bring along.
+"""What a method is: its readable form, its batch form, and what else it can do.
 
 A user's method is any callable `(question, *llms) -> answer` that asks its LLMs with `sample(k)`. A
 built-in method is a frozen dataclass with that form and a batch form, `decide`, which does the same
-over arrays of answer codes. Everything else is optional and found by its name on the method's
-class:
+over arrays of answer codes: all questions and many replicates at once. What else it can do is
+declared in its `capabilities`; a method that learns has `fit` and `fitted` (`Learner`), one that
+compares CoTs has `ratings`:
 
-    exact           expectation over all draws                      `ExactMethod`
-    exact_errors    how wrong answers come about, over all draws    `ExactErrorsMethod`
-    exact_sequential_tokens   latency in tokens, over all draws     `LatencyMethod`
-    fit, fitted     learning from training questions                `Learner`
-    searches        it expands trees of steps                       `SearchMethod`
-    whole_set       it looks at all questions at once               `WholeSetMethod`
-    ratings         what it compares CoTs by                        `RatingMethod`
-    cuts_cots       it ends CoTs before their end                   see `in_seconds`
-    needs           what to record for it; ends the message that says it is missing
+    def ratings(self, pools: Sequence[Pool]) -> Sequence[Floats | None]
+
+[Q, S] of each LLM what its CoTs are compared by, NaN for those that have none; `None` where they
+are not. It is asked for before anything is drawn, and raises `NotRecordedError` where there are no
+scores and `UsageError` where they are of a kind that the method cannot use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UsageError
-from feval.methods.arrays import Bools, Floats, Integers, Rows
-from feval.methods.decisions import Orders
 from feval.replay.clock import SECONDS, makespan
 
 if TYPE_CHECKING:
-    from feval.methods.decisions import Decisions
-    from feval.methods.error_shares import ErrorShares
-    from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
+
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+Rows = npt.NDArray[np.intp]
+
+Orders = npt.NDArray[np.uint16]
+"""[R, Q, draws] recorded places of CoTs, in draw order."""
 
 SEQUENTIAL = "sequential-tokens"
 """The cost that is a latency in tokens, see `feval.evaluation.measures.COSTS`."""
@@ -94,35 +96,35 @@ class BatchMethod(Protocol):
         """
 
 
-@runtime_checkable
-class WholeSetMethod(BatchMethod, Protocol):
-    """A method that decides on one question by looking at the others, too (DSC): it has the batch
-    form only.
+@dataclass(frozen=True)
+class Capabilities:
+    """What a class of methods can do beside deciding, stated as its attribute `capabilities`.
+
+    Attributes:
+        exact: `exact` gives the expectation over all draws, see `ExactMethod`; where its fields
+            leave none, a method has a true `seeded_only`.
+        exact_errors: `exact_errors` says how wrong answers come about. Without it, an exact
+            evaluation leaves them unsplit.
+        exact_latency: the sequential tokens are known over all draws. Without it, an exact
+            evaluation has none.
+        searches: it expands trees of steps. Its orders [R, Q, S] are of all steps, and `draws` is
+            the least it takes.
+        whole_set: it decides on one question by looking at the others, too, and has the batch form
+            only.
+        cuts_cots: it ends CoTs before their end, see `in_seconds`.
+        needs: what to record for it; ends the message that says it is missing.
     """
 
-    whole_set: Literal[True]
+    exact: bool = False
+    exact_errors: bool = False
+    exact_latency: bool = False
+    searches: bool = False
+    whole_set: bool = False
+    cuts_cots: bool = False
+    needs: str = ""
 
 
-class SearchMethod(BatchMethod, Protocol):
-    """A method of LLMs that were recorded as trees: its orders [R, Q, S] are of all steps, and
-    `draws` is the least it takes.
-    """
-
-    searches: Literal[True]
-
-
-class RatingMethod(BatchMethod, Protocol):
-    """A method that compares or weighs CoTs by recorded scores or confidences."""
-
-    def ratings(self, pools: Sequence[Pool]) -> Sequence[Floats | None]:
-        """[Q, S] of each LLM what its CoTs are compared by, NaN for those that have none; `None`
-        where they are not.
-
-        Raises:
-            UsageError: these scores are not of a kind that it can use; asked for before anything is
-                drawn.
-            NotRecordedError: there are none.
-        """
+EXACT = Capabilities(exact=True, exact_errors=True, exact_latency=True)
 
 
 class ExactMethod(Protocol):
@@ -143,16 +145,10 @@ class ExactMethod(Protocol):
             ShortPoolError: a pool is smaller than the method's draws.
         """
 
-
-class ExactErrorsMethod(ExactMethod, Protocol):
-    """An exact method that also knows how its wrong answers come about. Without it, an exact
-    evaluation leaves them unsplit.
-    """
-
     def exact_errors(
         self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
     ) -> ErrorShares:
-        """What `error_shares.split_errors` tends to with ever more replicates.
+        """What `expectation.split_errors` tends to with ever more replicates.
 
         Args:
             pool: of Q questions.
@@ -161,50 +157,35 @@ class ExactErrorsMethod(ExactMethod, Protocol):
             draw: seeded orders, for what must be estimated.
         """
 
-
-class LatencyMethod(ExactMethod, Protocol):
-    """An exact method whose sequential tokens are known, too. Without it, an exact evaluation has
-    none.
-    """
-
     def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """[Q] expectation of `Ledger.sequential_tokens` over all draws."""
+        """[Q] expectation of `Ledger.sequential_tokens` over all draws, where `Expectation` does
+        not have it.
+        """
 
 
-def searches(method: object) -> bool:
-    """Whether a method expands trees of steps, see `SearchMethod`."""
-    return getattr(method, "searches", False) is True
+def capabilities(method: object) -> Capabilities:
+    """What a method, or a class of methods, can do; nothing more where it does not say.
+
+    A subclass inherits exact forms only together with `__call__` and `decide`: where it overrides
+    one of these, the expectation may be another.
+    """
+    kind = method if isinstance(method, type) else type(method)
+    stated: Capabilities = getattr(kind, "capabilities", Capabilities())
+    forms = [
+        [getattr(each, form, None) for form in ("__call__", "decide")]
+        for each in kind.__mro__
+        if getattr(each, "capabilities", None) is stated
+    ]
+    if any(form != forms[0] for form in forms) or getattr(method, "seeded_only", False) is True:
+        return replace(stated, exact=False, exact_errors=False, exact_latency=False)
+    return stated
 
 
 def may_search(method: object) -> bool:
     """Whether a method may be given LLMs that were recorded as trees; a function finds out when it
     asks them.
     """
-    return searches(method) or not (isinstance(method, BatchMethod) or hasattr(method, "draws"))
-
-
-def has_exact_form(method: object) -> bool:
-    """Whether a method, or a class of methods, defines `exact` itself.
-
-    A subclass does not inherit it: what it overrides may change the expectation. One whose fields
-    leave none has `seeded_only`.
-    """
-    own = vars(method if isinstance(method, type) else type(method))
-    return "exact" in own and getattr(method, "seeded_only", False) is not True
-
-
-def has_exact_errors(method: object) -> bool:
-    """Whether a method, or a class of methods, defines `exact_errors` itself; see
-    `has_exact_form`.
-    """
-    return "exact_errors" in vars(method if isinstance(method, type) else type(method))
-
-
-def has_exact_latency(method: object) -> bool:
-    """Whether a method, or a class of methods, defines `exact_sequential_tokens` itself; see
-    `has_exact_form`.
-    """
-    return "exact_sequential_tokens" in vars(method if isinstance(method, type) else type(method))
+    return capabilities(method).searches or not hasattr(method, "draws")
 
 
 def in_seconds(method: object, pool: Pool) -> Pool:
@@ -214,19 +195,17 @@ def in_seconds(method: object, pool: Pool) -> Pool:
     One whose CoTs have a token per microsecond; a method that cuts CoTs by their tokens
     (`cuts_cots`) reads the clock itself.
     """
-    return pool if getattr(method, "cuts_cots", False) is True else pool.in_microseconds()
+    return pool if capabilities(method).cuts_cots else pool.in_microseconds()
 
 
 def is_exact(method: object, cost: str | None, parallel: int | None = None) -> bool:
     """Whether a method has an exact expectation, its latency included where that is the cost.
 
-    That of a method that asks for its CoTs one by one (`one_by_one`) is all of its output. So many
-    CoTs at once (`parallel`) wait for each other, which has no closed form.
+    So many CoTs at once (`parallel`) wait for each other, which has no closed form.
     """
-    latency = has_exact_latency(method) or "one_by_one" in vars(type(method))
-    return has_exact_form(method) and (
-        cost not in (SEQUENTIAL, SECONDS) or (latency and (cost != SECONDS or parallel is None))
-    )
+    can = capabilities(method)
+    latency = can.exact_latency and (cost != SECONDS or parallel is None)
+    return can.exact and (latency or cost not in (SEQUENTIAL, SECONDS))
 
 
 class Learner(Protocol):
@@ -330,3 +309,285 @@ def require_pool(method: object, pool: Pool, draws: int) -> None:
             f" {int(pool.sizes.argmin())}; {type(method).__name__} needs {draws}. Ask for fewer, or"
             " record more."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """Requests and tokens of one LLM, for R replicates and Q questions. All billings derive from
+    it.
+
+    Attributes:
+        rounds: [R, Q] number of `sample` requests; 0 where the LLM was not asked.
+        cots: [R, Q] CoTs handed out.
+        output_tokens: [R, Q] tokens of those, without what was cut off.
+        auxiliary_calls: [R, Q] requests that return no CoT: verifications, self-checks, rankings;
+            `None` for none anywhere.
+        auxiliary_prompt_tokens: [R, Q] prompt tokens of those; `None` for none.
+        auxiliary_output_tokens: [R, Q] output tokens of those; `None` for none.
+        sequential_tokens: [R, Q] over rounds, the most tokens that any CoT generated in it, summed,
+            without probes and auxiliary calls; `None` where not known.
+        longest_trace_tokens: [R, Q] the most tokens that any one CoT generated; `None` where not
+            known.
+        probe_calls: [R, Q] probes of traces; `None` for none anywhere.
+        probe_tokens: [R, Q] output tokens of those; `None` for none.
+        sequential_microseconds: [R, Q] that the rounds took, one after the other; `None` where
+            nobody asked for seconds.
+    """
+
+    rounds: Integers
+    cots: Integers
+    output_tokens: Integers
+    auxiliary_calls: Integers | None = None
+    auxiliary_prompt_tokens: Integers | None = None
+    auxiliary_output_tokens: Integers | None = None
+    sequential_tokens: Integers | None = None
+    longest_trace_tokens: Integers | None = None
+    probe_calls: Integers | None = None
+    probe_tokens: Integers | None = None
+    sequential_microseconds: Integers | None = None
+
+    @classmethod
+    def one_round(
+        cls,
+        asked: Bools,
+        cots: int | Integers,
+        output_tokens: Integers,
+        longest: Integers | None = None,
+    ) -> Ledger:
+        """The ledger of an LLM that gives all its CoTs in one request where it is asked [R, Q].
+
+        `output_tokens` are [R, Q] of all of them, `longest` of the longest; `None` where not known.
+        """
+        rounds = asked.astype(np.int32)
+        latency = None if longest is None else np.where(asked, longest, 0)
+        return cls(
+            rounds,
+            rounds * cots,
+            np.where(asked, output_tokens, 0),
+            sequential_tokens=latency,
+            longest_trace_tokens=latency,
+        )
+
+
+LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
+"""The numbers of a ledger, in order; a metered LLM has them as attributes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The outcome of a method for R replicates and Q questions.
+
+    Attributes:
+        answer: [R, Q] code of the answer, per question and shared by the LLMs of a load; -1 for no
+            answer.
+        ledgers: one per LLM, in the order of the LLMs.
+    """
+
+    answer: Integers
+    ledgers: tuple[Ledger, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Means over all draws, of a method of one LLM on Q questions.
+
+    Attributes:
+        right: [Q] probability that the answer is the gold; leaders that tie win equally often
+            unless the method says otherwise.
+        rounds: [Q] expected number of requests.
+        cots: [Q] expected number of CoTs.
+        output_tokens: [Q] expected output tokens of those.
+        probe_calls: [Q] expected probes of traces; `None` for none anywhere.
+        probe_tokens: [Q] expected output tokens of those; `None` for none.
+        auxiliary_prompt_tokens: [Q] expected prompt tokens beyond the question's request; `None`
+            for none.
+        sequential_tokens: [Q] expected tokens one after the other, where they cost nothing more to
+            compute; `None` otherwise, see `ExactMethod`.
+    """
+
+    right: Floats
+    rounds: Floats
+    cots: Floats
+    output_tokens: Floats
+    probe_calls: Floats | None = None
+    probe_tokens: Floats | None = None
+    auxiliary_prompt_tokens: Floats | None = None
+    sequential_tokens: Floats | None = None
+
+
+@dataclass(frozen=True)
+class MonteCarloPart:
+    """The part of an exact error split that is estimated from replicates: which wrong answers were
+    stopped too early.
+
+    Attributes:
+        questions: on how many questions.
+        replicates: seeded draws of each of these.
+        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong
+            votes. It covers the orders of CoTs; the coins of Adaptive-Consistency's "random" are
+            the same for the same draws.
+    """
+
+    questions: int
+    replicates: int
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorShares:
+    """How wrong answers come about on Q questions; the rest are wrong votes.
+
+    Attributes:
+        no_answer: [Q] probability of no answer; `None` where not known.
+        stopped_early: [Q] probability of a wrong answer that was stopped too early; `None` where
+            not known.
+        routed_wrong: [Q] probability of a wrong answer that was routed wrong; `None` where not
+            known.
+        estimate: the part of an exact split that is estimated; `None` where all of it is exact.
+    """
+
+    no_answer: Floats | None = None
+    stopped_early: Floats | None = None
+    routed_wrong: Floats | None = None
+    estimate: MonteCarloPart | None = None
+
+
+_BLOCK = 1 << 17  # draws
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some replicates (R' of them) of some questions (Q').
+
+    Attributes:
+        where: index of the batch in an array [R, Q].
+        places: [R', Q', n] place of each draw in a flattened [Q, S].
+    """
+
+    where: tuple[slice, slice]
+    places: Rows
+
+    def drawn(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[R', Q', n] the values [Q, S] of the drawn CoTs, of the same type."""
+        by_draw: npt.NDArray[Any] = values.ravel().take(self.places)
+        return by_draw
+
+
+def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
+    """Cut the first draws of orders [R, Q, draws or more] into batches; `width` is S, the largest
+    pool.
+    """
+    replicates, questions = orders.shape[:2]
+    some_questions = max(1, min(questions, _BLOCK // draws))
+    some_replicates = max(1, _BLOCK // (some_questions * draws))
+    for q in range(0, questions, some_questions):
+        rows = np.arange(q, min(q + some_questions, questions), dtype=np.intp)[:, None] * width
+        for r in range(0, replicates, some_replicates):
+            where = slice(r, r + some_replicates), slice(q, q + some_questions)
+            places = orders[where][:, :, :draws].astype(np.intp)
+            places += rows
+            yield Batch(where, places)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """CoTs of one LLM at N places, one request each.
+
+    Attributes:
+        cells: [n, N] index of each CoT in the pool's arrays, flattened; in draw order.
+        codes: [n, N] answer codes.
+    """
+
+    cells: Rows
+    codes: Integers
+
+
+class BatchSampler:
+    """One LLM for R replicates and Q questions, as R * Q places; it keeps the ledger of what is
+    drawn.
+
+    Args:
+        pool: of the LLM.
+        order: [R, Q, draws or more].
+        draws: CoTs of its one request.
+    """
+
+    def __init__(self, pool: Pool, order: Orders, draws: int) -> None:
+        self._pool, self._draws, self._shape = pool, draws, order.shape[:2]
+        self._order = order.reshape(order.shape[0] * order.shape[1], order.shape[2])
+        self._asked = np.zeros(len(self._order), np.bool_)
+        self._tokens, self._longest = np.zeros((2, len(self._order)), np.int64)
+
+    def sample(self, places: Rows) -> Samples:
+        """The CoTs at some places, which go into the ledger."""
+        first = places % max(len(self._pool.codes), 1) * self._pool.codes.shape[1]
+        cells = self._order[places, : self._draws].T + first
+        self._asked[places] = True
+        tokens = self._pool.output_tokens.ravel().take(cells)
+        self._tokens[places] = tokens.sum(axis=0, dtype=np.int64)
+        self._longest[places] = most_tokens(tokens.T, self._pool.at_once)
+        return Samples(cells, self._pool.codes.ravel().take(cells))
+
+    def ledger(self) -> Ledger:
+        """The ledger [R, Q] of all requests so far."""
+        tokens, longest = self._tokens.reshape(self._shape), self._longest.reshape(self._shape)
+        return Ledger.one_round(self._asked.reshape(self._shape), self._draws, tokens, longest)
+
+
+class InTurn:
+    """LLMs that a method asks one after the other, for R replicates and Q questions.
+
+    Attributes:
+        llms: a sampler of each.
+        answer: [R * Q] codes of the answers, to be filled in.
+    """
+
+    def __init__(
+        self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
+    ) -> None:
+        draws = require_draws(method, pools, orders)
+        self.llms = [BatchSampler(*each) for each in zip(pools, orders, draws, strict=True)]
+        self._shape, self._step = orders[0].shape[:2], max(1, _BLOCK // max(draws))
+        self.answer: Integers = np.empty(
+            prod(self._shape), np.result_type(*(p.codes.dtype for p in pools))
+        )
+
+    def blocks(self) -> Iterator[Rows]:
+        """Places that are decided together."""
+        for start in range(0, self.answer.size, self._step):
+            yield np.arange(start, min(start + self._step, self.answer.size))
+
+    def decisions(self) -> Decisions:
+        """The answers with the ledgers."""
+        ledgers = tuple(llm.ledger() for llm in self.llms)
+        return Decisions(self.answer.reshape(self._shape), ledgers)
+
+
+def decide_at_once(
+    method: BatchMethod,
+    pools: Sequence[Pool],
+    orders: Sequence[Orders],
+    choose: Callable[[Batch], Integers],
+) -> Decisions:
+    """The decisions of a method of one LLM that takes all its CoTs in one request; `choose` gives
+    the answers [R', Q'] of a batch.
+    """
+    [draws], [pool], [order] = require_draws(method, pools, orders), pools, orders
+    answer = np.empty(order.shape[:2], pool.codes.dtype)
+    tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
+    for batch in batches(order, draws, pool.codes.shape[1]):
+        answer[batch.where] = choose(batch)
+        each = batch.drawn(pool.output_tokens)
+        tokens[batch.where] = each.sum(axis=2, dtype=np.int64)
+        longest[batch.where] = most_tokens(each, pool.at_once)
+    asked = np.ones(answer.shape, np.bool_)
+    return Decisions(answer, (Ledger.one_round(asked, draws, tokens, longest),))
+
+
+def sums_of_draws(order: Orders, draws: int, *values: npt.NDArray[Any]) -> list[Integers]:
+    """[R, Q] of each of some values [Q, S] their sum over the first draws of an order."""
+    sums = np.empty((len(values), *order.shape[:2]), np.int64)
+    for batch in batches(order, draws, values[0].shape[1]):
+        for total, each in zip(sums, values, strict=True):
+            total[batch.where] = batch.drawn(each).sum(axis=2)
+    return list(sums)

@@ -19,7 +19,7 @@ from feval.errors import UsageError
 from feval.estimators.counts import VoteCounts, distinct_vote_counts
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.protocol import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool

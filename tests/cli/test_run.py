@@ -357,7 +357,7 @@ def test_a_list_of_one_is_given_as_its_value() -> None:
 
 def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> None:
     from feval.evaluation.method_names import method_fields
-    from feval.methods.stopping.adaptive_consistency import THRESHOLDS
+    from feval.methods.adaptive_consistency import THRESHOLDS
 
     [field] = [
         field for field in method_fields("adaptive-consistency") if field["field"] == "threshold"

@@ -37,10 +37,9 @@ from feval.methods import (
     EarlyStopping,
     WeightedBestOfN,
 )
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import drawn
-from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.methods.protocol import Decisions, Ledger, drawn
 from feval.recording import LLMInfo, ScoreRows, add_scores
 from feval.replay import LLM, Dataset
 

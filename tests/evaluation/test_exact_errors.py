@@ -27,9 +27,9 @@ from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.estimators.stopping.ends import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
-from feval.methods.decisions import Decisions, Ledger
-from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.expectation import split_errors
 from feval.methods.oracle import Oracle
+from feval.methods.protocol import Decisions, ErrorShares, Ledger
 from feval.receipts.verifying import verify_receipt
 from feval.replay.pools import Pool
 from feval.report.tables.results import evaluation_tables
@@ -218,13 +218,11 @@ def test_too_many_counts_are_estimated_and_that_is_said(
         if limit == "_MOST_IN_FRACTIONS"
         else AdaptiveConsistency(threshold=0.8, budget=30)
     )
-    monkeypatch.setattr(
-        "feval.methods.stopping.stopped_early._MOST_IN_FRACTIONS", 1_000_000_000_000
-    )
+    monkeypatch.setattr("feval.methods.stops._MOST_IN_FRACTIONS", 1_000_000_000_000)
     right, known = split_of(method, pool, gold)
     assert known.estimate is None
-    monkeypatch.setattr(f"feval.methods.stopping.stopped_early.{limit}", 1)
-    monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_SUBPOOLS", 0)
+    monkeypatch.setattr(f"feval.methods.stops.{limit}", 1)
+    monkeypatch.setattr("feval.methods.stops.MOST_SUBPOOLS", 0)
     _, shares = split_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
     assert (shares.estimate.replicates, shares.estimate.questions) == (
         1000,
@@ -252,9 +250,9 @@ def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(
         AdaptiveConsistency(threshold=0.9, budget=12),
     )
     right, known = split_of(method, pool, gold)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     # a hundred replicates
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
+    monkeypatch.setattr("feval.methods.stops._ESTIMATE_CODES", 1)
     _, shares = split_of(method, pool, gold, seeded(pool, 12))
     assert np.median((1 - right) * 100) < 1
     assert (
@@ -272,10 +270,10 @@ def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> 
     pool, gold = pool_of(np.vstack([codes, codes[:, ::-1]])), np.tile(gold, 2)
     method = AdaptiveConsistency(threshold=0.8, budget=8)
     right, known = split_of(method, pool, gold)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     monkeypatch.setattr("feval.estimators.per_question.QUESTIONS_AT_ONCE", 5)
     # a hundred replicates
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
+    monkeypatch.setattr("feval.methods.stops._ESTIMATE_CODES", 1)
     in_blocks, shares = split_of(method, pool, gold, seeded(pool, 8))
     assert in_blocks == pytest.approx(right, abs=1e-12)
     assert shares.estimate.questions == np.count_nonzero(known.stopped_early)
@@ -290,7 +288,7 @@ def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_estimated_split_is_said_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     with bundled_recording() as folder:
         plan = Plan.from_dict({
             "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
@@ -344,8 +342,8 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
     codes, gold = rng.choice(3, (20, 12), p=[0.45, 0.35, 0.2]), np.zeros(20, np.int64)
     pool, method = pool_of(codes), AdaptiveConsistency(threshold=0.8, budget=10)
     _, known = split_of(method, pool, gold)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
-    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
+    monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stops._ESTIMATE_CODES", 1)
     result = [split_of(method, pool, gold, seeded(pool, 10, seed))[1] for seed in range(200)]
     means = np.array([shares.stopped_early.mean() for shares in result])
     errors = np.array([shares.estimate.standard_error for shares in result])

@@ -18,7 +18,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import method_answers
 from feval.evaluation.user_methods.process import _method_answer
 from feval.methods import METHODS
-from feval.methods.decisions import LEDGER_FIELDS
+from feval.methods.protocol import LEDGER_FIELDS
 from feval.recording import LLMInfo
 from feval.recording.content import ProbeRows
 from feval.replay import LLM, Dataset

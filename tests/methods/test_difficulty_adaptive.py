@@ -19,7 +19,7 @@ from scipy.stats import beta
 
 from feval.errors import NotRecordedError
 from feval.methods import DifficultyAdaptive
-from feval.methods.protocol import BatchMethod, WholeSetMethod
+from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay.pools import Pool
 
 Draws = list[int]
@@ -231,7 +231,7 @@ def test_no_answers_are_no_ground_to_stop_however_low_the_threshold() -> None:
 
 
 def test_it_says_that_it_sees_the_whole_set() -> None:
-    assert isinstance(DifficultyAdaptive(), WholeSetMethod)
+    assert capabilities(DifficultyAdaptive()).whole_set
     assert isinstance(DifficultyAdaptive(), BatchMethod)
     assert not callable(DifficultyAdaptive())
 

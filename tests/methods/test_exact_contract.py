@@ -20,17 +20,16 @@ from feval import evaluate, load
 from feval.errors import NotRecordedError
 from feval.estimators import per_question
 from feval.methods import METHODS, SelfConsistency
-from feval.methods.decisions import Decisions, Ledger
-from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    ErrorShares,
+    Expectation,
+    Ledger,
+    capabilities,
     drawn,
-    has_exact_errors,
-    has_exact_form,
-    has_exact_latency,
-    searches,
 )
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
@@ -57,7 +56,7 @@ CASES = [
     (name, case.at_most(6))
     for name, case in all_cases()
     # whose chains have a test of their own
-    if has_exact_form(METHODS[name]) and not searches(METHODS[name])
+    if capabilities(METHODS[name]).exact and not capabilities(METHODS[name]).searches
 ]
 EXACT_CASES = pytest.mark.parametrize(
     ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in CASES]
@@ -85,7 +84,7 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
     expected = method.exact(pool, gold)
     shares = (
         method.exact_errors(pool, gold, expected.right, not_asked)
-        if has_exact_errors(method)
+        if capabilities(method).exact_errors
         else ErrorShares()
     )
     own = [
@@ -128,7 +127,8 @@ def test_the_exact_latency_is_the_mean_over_all_orders(
     """
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     latency = method.exact(pool, gold).sequential_tokens
-    if has_exact_latency(method):
+    assert capabilities(method).exact_latency
+    if latency is None:
         latency = method.exact_sequential_tokens(pool)
     [draws] = method.draws(1)
     orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
@@ -244,6 +244,8 @@ class TwoThenAll:
     orders.
     """
 
+    capabilities = Capabilities(exact=True, exact_errors=True)
+
     n: Count = 20
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -310,14 +312,14 @@ def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.Mo
 
 
 def test_a_subclass_inherits_no_exact_form(replay: Replay) -> None:
-    assert has_exact_form(TwoThenAll)
-    assert not has_exact_form(Unlike)
+    assert capabilities(TwoThenAll).exact
+    assert not capabilities(Unlike).exact
     assert evaluate(Unlike(6), *replay).kind == "seeded"
-    assert has_exact_form(Oracle)
+    assert capabilities(Oracle).exact
 
 
 def test_without_a_split_errors_are_not_known(
     replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(TwoThenAll, "exact_errors")
+    monkeypatch.setattr(TwoThenAll, "capabilities", Capabilities(exact=True))
     assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts
-from feval.methods.cascades.cascade_search import bars, written
+from feval.methods.cascade import bars, written
 from feval.replay.pools import ArrayChannels, Pool
 
 GOLD = np.array([0, 0, 0, 0])

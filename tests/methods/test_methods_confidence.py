@@ -25,7 +25,7 @@ from feval.estimators.stopping.traces import (
     trace_confidences,
 )
 from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
-from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
 from feval.replay.pools import ArrayChannels, Pool, TokenLogprobs
 

@@ -32,9 +32,8 @@ from feval.methods import (
     ModelSwitch,
     SelfConsistency,
 )
-from feval.methods.decisions import Decisions
-from feval.methods.protocol import in_seconds, searches
-from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.methods.confidence_weighted import TEMPERATURES
+from feval.methods.protocol import Decisions, capabilities, in_seconds
 from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
 
@@ -91,7 +90,7 @@ def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
         "turns"
         if name == "sequential-revision"
         else "trees"
-        if searches(METHODS[name])
+        if capabilities(METHODS[name]).searches
         else "replay"
     )
     dataset, llms = request.getfixturevalue(fixture)
@@ -106,7 +105,7 @@ def whole_set(name: str) -> bool:
     """Whether a method has the batch form only, since it sees all questions at once; it has a test
     of its own.
     """
-    return getattr(METHODS[name], "whole_set", False)
+    return capabilities(METHODS[name]).whole_set
 
 
 def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisions:
@@ -308,7 +307,11 @@ def test_nothing_depends_on_how_answers_are_numbered(
     pools = [llm.pool for llm in llms]
     last = pools[0].candidates - 1
     turned = [turned_round(pool, last) for pool in pools]
-    draws = [pool.codes.shape[1] for pool in pools] if searches(method) else method.draws(len(llms))
+    draws = (
+        [pool.codes.shape[1] for pool in pools]
+        if capabilities(method).searches
+        else method.draws(len(llms))
+    )
     orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, draws, strict=True)]
     one, other = method.decide(pools, orders), method.decide(turned, orders)
     assert (np.where(one.answer < 0, one.answer, last - one.answer) == other.answer).all()

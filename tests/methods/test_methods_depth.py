@@ -23,10 +23,10 @@ from real_files import probed_store
 
 from feval.errors import NotRecordedError
 from feval.methods import METHODS, AdaptiveConsistency, EarlyStopping, SelfConsistency
-from feval.methods.depth.answer_convergence import AnswerConvergence
-from feval.methods.depth.parallel_probe import ParallelProbe
-from feval.methods.depth.probe_confidence import ProbeConfidence
-from feval.methods.depth.token_budget import TokenBudget
+from feval.methods.answer_convergence import AnswerConvergence
+from feval.methods.parallel_probe import ParallelProbe
+from feval.methods.probe_confidence import ProbeConfidence
+from feval.methods.token_budget import TokenBudget
 from feval.replay.draws import orders
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -235,7 +235,7 @@ def test_blocks_of_questions_and_replicates_make_no_difference(
     method = ParallelProbe(3, INTERVAL, stable=2, patience=1, warmup=0)
     whole = method.decide([pool], [order])
     for name, size in {"_BLOCK": 40, "_REPLICATES": 2, "_PAUSE": 1, "_SEEN": 1}.items():
-        monkeypatch.setattr(f"feval.methods.depth.parallel_probe.{name}", size)
+        monkeypatch.setattr(f"feval.methods.parallel_probe.{name}", size)
     parts = method.decide([pool], [order])
     assert (parts.answer == whole.answer).all()
     assert (parts.ledgers[0].sequential_tokens == whole.ledgers[0].sequential_tokens).all()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feval.errors import UsageError
 from feval.methods import MixtureOfThoughts
-from feval.methods.decisions import Decisions
+from feval.methods.protocol import Decisions
 
 
 def answers(decided: Decisions) -> list[str | None]:

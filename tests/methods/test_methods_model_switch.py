@@ -21,7 +21,7 @@ from scipy.stats import entropy
 
 from feval.errors import UsageError
 from feval.methods import ModelSwitch
-from feval.methods.cascades.model_switch import consistency_weight
+from feval.methods.model_switch import consistency_weight
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 

@@ -20,7 +20,7 @@ from searched import Step, Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
-from feval.methods.protocol import has_exact_form
+from feval.methods.protocol import capabilities
 from feval.replay.pools import ArrayChannels, Pool
 
 NAN = float("nan")
@@ -225,7 +225,7 @@ def test_chains_that_were_not_recorded_are_errors() -> None:
     ):
         SequentialRevision(2, 2).exact(pool, np.array([0]))
     for method in SEEDED:
-        assert not has_exact_form(method)
+        assert not capabilities(method).exact
         with pytest.raises(
             UsageError, match=f"expectation is known of answer='{method.answer}'; .* --order seeded"
         ):

@@ -24,6 +24,7 @@ from searched import (
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods import DVTS, BeamSearch, ParticleFiltering, PathConsistency, SelfConsistency
+from feval.methods.protocol import capabilities
 from feval.replay.pools import ArrayChannels
 
 NAN = float("nan")
@@ -229,7 +230,7 @@ def test_misuse_is_refused() -> None:
         with pytest.raises(NotRecordedError, match="000000"):
             huge.decide([pool], [IN_ORDER])
     flat = SelfConsistency(2)
-    assert not getattr(flat, "searches", False)
+    assert not capabilities(flat).searches
 
 
 def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> None:

@@ -36,7 +36,7 @@ from feval.estimators.stopping.subpools import (
     votes_over_subpools,
 )
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
-from feval.methods.stopping.pool_counts import PoolCounts
+from feval.methods.stops import PoolCounts
 
 ROWS = [
     [0, 0, 0, 1, 1, 2],
@@ -72,9 +72,9 @@ def test_subpools_and_the_walk_give_the_mean_over_all_orders(
     """
     pool = pool_of(ROWS)
     right, rounds, cots, tokens, *_ = over_all_orders(method, pool, GOLD)
-    monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_PARTITIONS", 0)
+    monkeypatch.setattr("feval.methods.stops.MOST_PARTITIONS", 0)
     for most_subpools in (MOST_SUBPOOLS, 0):
-        monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_SUBPOOLS", most_subpools)
+        monkeypatch.setattr("feval.methods.stops.MOST_SUBPOOLS", most_subpools)
         exact = method.exact(pool, GOLD)
         assert exact.right == pytest.approx(right, abs=1e-12)
         assert exact.rounds == pytest.approx(rounds, abs=1e-12)
@@ -118,9 +118,8 @@ def test_subpools_and_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    counts = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows,
-    sizes, strict=False)]),
-                    np.arange(len(rows)) - 1, rule)  # fmt: skip
+    codes = [[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]
+    counts = PoolCounts.from_pool(pool_of(codes), np.arange(len(rows)) - 1, rule)
     ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), budget)
     tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
     walked = expected_votes(counts.pools, ends)
@@ -442,7 +441,7 @@ def test_the_walk_takes_over_where_rounding_would_show(
     ):
         closed = method.exact(pool, np.array([0, 1, 0])).right
         with monkeypatch.context() as patched:
-            patched.setattr("feval.methods.stopping.early_stopping._TOLERANCE", -1.0)
+            patched.setattr("feval.methods.early_stopping._TOLERANCE", -1.0)
             walked = method.exact(pool, np.array([0, 1, 0])).right
         assert closed == pytest.approx(walked, abs=1e-13)
         assert (closed > 0.02).all()

@@ -12,8 +12,8 @@ import pytest
 
 from feval import load
 from feval.errors import NotRecordedError, UsageError
-from feval.methods.search.beam_search import DVTS, BeamSearch
-from feval.methods.search.particle_filtering import ParticleFiltering
+from feval.methods.beam_search import DVTS, BeamSearch
+from feval.methods.particle_filtering import ParticleFiltering
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.live import live

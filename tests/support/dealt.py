@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from feval.methods.decisions import Decisions
+from feval.methods.protocol import Decisions
 from feval.replay.pools import ArrayChannels, Channels, Pool
 
 Answers = Sequence[str | None]

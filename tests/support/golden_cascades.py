@@ -17,8 +17,8 @@ from dealt import in_recorded_order
 from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.methods import MixtureOfThoughts, ModelSwitch
-from feval.methods.cascades.model_switch import consistency_weight
-from feval.methods.decisions import Decisions
+from feval.methods.model_switch import consistency_weight
+from feval.methods.protocol import Decisions
 from feval.replay.pools import Pool
 
 if TYPE_CHECKING:

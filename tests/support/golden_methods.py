@@ -34,7 +34,7 @@ from real_files import letters
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods import SelfConsistency
-from feval.methods.decisions import Decisions
+from feval.methods.protocol import Decisions
 from feval.replay.pools import Pool
 
 Entry = dict[str, Any]

@@ -23,8 +23,7 @@ from feval.cards.tokens import count_words
 from feval.estimators.stopping import criteria
 from feval.estimators.stopping.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
-from feval.methods.decisions import Decisions
-from feval.methods.protocol import drawn
+from feval.methods.protocol import Decisions, drawn
 from feval.replay.pools import Pool
 
 Orders = npt.NDArray[np.uint16]

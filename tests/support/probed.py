@@ -12,7 +12,7 @@ import numpy as np
 from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
-from feval.methods.decisions import Decisions
+from feval.methods.protocol import Decisions
 from feval.recording.probes import Probes
 from feval.replay.llm import LLM, Recorded
 from feval.replay.meter import MeteredLLM

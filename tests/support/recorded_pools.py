@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.methods.error_shares import split_errors
+from feval.methods.expectation import split_errors
 from feval.methods.protocol import BatchMethod
 from feval.replay.pools import Pool
 

@@ -12,8 +12,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.errors import FevalError, MethodError, UsageError
-from feval.methods.arrays import Rows
-from feval.methods.decisions import LEDGER_FIELDS
+from feval.methods.protocol import LEDGER_FIELDS, Rows
 from feval.replay.meter import close_ledger, handed_out, require_recorded
 
 if TYPE_CHECKING:

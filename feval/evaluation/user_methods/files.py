@@ -13,7 +13,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.evaluation.user_methods.calling import TIME_LIMIT, MethodAnswer
-from feval.methods.arrays import Rows
+from feval.methods.protocol import Rows
 
 if TYPE_CHECKING:
     from feval.evaluation.user_methods.process import MethodProcess, Training

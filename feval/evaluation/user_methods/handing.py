@@ -17,7 +17,7 @@ import numpy as np
 from feval.errors import DamagedRecordingError, FevalError, HubError, NotFetchedError
 
 if TYPE_CHECKING:
-    from feval.methods.arrays import Rows
+    from feval.methods.protocol import Rows
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
     from feval.replay.pools import Channels, Pool

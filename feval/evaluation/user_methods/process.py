@@ -32,11 +32,10 @@ from feval.evaluation.user_methods.calling import TIME_LIMIT, MethodAnswer
 from feval.evaluation.user_methods.handing import ID, Desk
 from feval.evaluation.user_methods.messages import LENGTH, decoded, encoded
 from feval.evaluation.user_methods.sandbox import python_environment, sandboxed
-from feval.methods.decisions import LEDGER_FIELDS
+from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:
-    from feval.methods.arrays import Rows
-    from feval.methods.decisions import Orders
+    from feval.methods.protocol import Orders, Rows
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 

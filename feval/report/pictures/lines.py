@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
     from feval.evaluation.evaluation import Evaluation
     from feval.forecast import BudgetPlan, EstimatedCurve, Forecast
-    from feval.methods.arrays import Floats
+    from feval.methods.protocol import Floats
 
 Entries = dict[str, Any]
 """Label -> handle of what a legend explains."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from feval.evaluation.surface import Surface
     from feval.forecast.coupling_results import Coupling
     from feval.forecast.figures import Figure, Panel, Series
-    from feval.methods.arrays import Floats
+    from feval.methods.protocol import Floats
 
 _WIDTH = 9.6
 _MOST_COLUMNS = 4

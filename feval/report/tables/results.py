@@ -31,7 +31,7 @@ from feval.report.text import (
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.error_shares import MonteCarloPart
+    from feval.methods.protocol import MonteCarloPart
     from feval.receipts.grading import Grade
 
 ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")

@@ -20,7 +20,7 @@ from watched import Watched, gone_on, recorded
 from feval import load
 from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
-from feval.methods.search.beam_search import BeamSearch
+from feval.methods.beam_search import BeamSearch
 from feval.recording import Recording, open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.budget import CostEstimate

@@ -7,21 +7,20 @@ Puri et al. 2025, arXiv 2502.01618, algorithm 1; the authors' code is `its_hub`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from feval.errors import UsageError
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import one_llm
-from feval.methods.search.trees import Aggregate, Searches, path_scores
+from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, Orders, one_llm
+from feval.methods.trees import Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM, Node
     from feval.replay.pools import Pool
+
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
 
@@ -48,7 +47,7 @@ class ParticleFiltering:
         seed: of the resampling.
     """
 
-    searches: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(searches=True)
 
     n: Count = 16
     rounds: Count = 40
@@ -83,7 +82,7 @@ class ParticleFiltering:
         return answers[int(_drawn(valid, self._random(llm, self.n + 1)[self.n :])[0])]
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The scores of paths; see `RatingMethod.ratings`."""
+        """The scores of paths; see `feval.methods.protocol`."""
         [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
         _weights(scores, pool.scores(self.scorer).scorer.name)
         return [scores]

@@ -5,13 +5,12 @@ et al., arXiv 2401.10480).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.counts import answered_counts
 from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import (
@@ -23,13 +22,18 @@ from feval.estimators.stopping.early_stopping import (
 from feval.estimators.stopping.ends import AnswerCounts
 from feval.estimators.stopping.orders import expected_votes
 from feval.estimators.stopping.subpools import wrong_ends
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation
+from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
     DrawOrders,
+    ErrorShares,
+    Expectation,
+    Floats,
+    Integers,
+    Ledger,
+    Orders,
     Sampler,
     drawn,
     most_tokens,
@@ -37,12 +41,18 @@ from feval.methods.protocol import (
     require_draws,
     seen_tokens,
 )
-from feval.methods.stopping.pool_counts import PoolCounts, distinct_pools, gold_share_of_lead
-from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
+from feval.methods.stops import (
+    PoolCounts,
+    distinct_pools,
+    early_votes_of_whole_pool,
+    gold_share_of_lead,
+    split_of_stops,
+)
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
+
 
 _TOLERANCE = 1e-10  # most that rounding may change a probability
 
@@ -63,6 +73,8 @@ class EarlyStopping:
         answer: the answer when it stops: "all", the plurality of everything drawn, or "window",
             that of the unanimous window.
     """
+
+    capabilities = Capabilities(exact=True, exact_errors=True)
 
     window: Count = 5
     budget: Count = 40
@@ -152,7 +164,7 @@ class EarlyStopping:
 
     def _stops(self, pool: Pool, gold: Integers, questions: slice) -> EarlyStops:
         """Where a block of questions stops."""
-        counts = PoolCounts.of(pool, gold, "drop", questions)
+        counts = PoolCounts.from_pool(pool, gold, "drop", questions)
         return early_stops(
             np.column_stack([counts.pools.gold, counts.pools.rivals]),
             np.zeros(len(counts.pools.gold), np.intp),
@@ -185,33 +197,28 @@ class EarlyStopping:
     def exact_errors(
         self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
     ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        none = no_answer_probability(answered_counts(pool.codes), pool.sizes, self.draws(1)[0])
-        wrong = np.maximum(1.0 - right - none, 0.0)
-        return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
-
-
-@dataclass(frozen=True)
-class _Stops:
-    """Where early stopping stops; see `StopModel`."""
-
-    method: EarlyStopping
+        """How wrong answers come about over all draws; see `ExactMethod.exact_errors`."""
+        none = no_answer_probability(pool, *self.draws(1))
+        return split_of_stops(self, pool, gold, right, none, draw)
 
     @property
     def stops_at_most(self) -> int:
-        return self.method.windows
+        """See `StoppingMethod`."""
+        return self.windows
 
     @property
     def fraction_windows(self) -> int:
-        windows = self.method.windows
-        return windows if windows > MOST_WINDOWS_IN_FLOATS and not self._answers_window else 0
+        """See `StoppingMethod`."""
+        in_fractions = self.windows > MOST_WINDOWS_IN_FLOATS and not self._answers_window
+        return self.windows if in_fractions else 0
 
     @property
     def _answers_window(self) -> bool:
         """Whether a stop answers with its window; a window of one is the only vote."""
-        return self.method.answer == "window" or self.method.window == 1
+        return self.answer == "window" or self.window == 1
 
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+        """See `StoppingMethod`."""
         if self._answers_window:
             return gold_share_of_lead(pools) * self._wrong_windows(pools)
         return early_votes_of_whole_pool(
@@ -219,11 +226,13 @@ class _Stops:
         )
 
     def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+        """See `StoppingMethod`."""
         if self._answers_window:
             return self._wrong_windows(pools)
-        window, windows = self.method.window, self.method.windows
-        ends = window_ends(pools.bounds(), window=window, windows=windows, only_unstopped=False)
-        return wrong_ends(pools, ends.ending, window * windows - 1)
+        ends = window_ends(
+            pools.bounds(), window=self.window, windows=self.windows, only_unstopped=False
+        )
+        return wrong_ends(pools, ends.ending, self.window * self.windows - 1)
 
     def _wrong_windows(self, pools: AnswerCounts) -> Floats:
         """[Q] probability of stopping at a window with another answer than the gold, before the
@@ -235,9 +244,7 @@ class _Stops:
 
     def _before_last(self, pools: AnswerCounts) -> EarlyStops:
         """Where the windows before the last one stop."""
-        counts, first = (
-            np.column_stack([pools.gold, pools.rivals]),
-            np.zeros(len(pools.gold), np.intp),
-        )
-        shape = {"window": self.method.window, "windows": self.method.windows - 1}
-        return early_stops(counts, first, pools.size, counts, pools.size, **shape)
+        counts = np.column_stack([pools.gold, pools.rivals])
+        gold = np.zeros(len(counts), np.intp)
+        shape = {"window": self.window, "windows": self.windows - 1}
+        return early_stops(counts, gold, pools.size, counts, pools.size, **shape)

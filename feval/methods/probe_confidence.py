@@ -4,18 +4,14 @@ al., arXiv 2504.15895).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
-from feval.methods.depth.cuts import Cuts
-from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation
+from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, one_llm, require_draws, require_pool
+from feval.methods.protocol import EXACT, one_llm
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class ProbeConfidence:
+class ProbeConfidence(CutTraces):
     """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once a
     probe is confident enough.
 
@@ -38,7 +34,7 @@ class ProbeConfidence:
         width: traces per question.
     """
 
-    cuts_cots: ClassVar[Literal[True]] = True
+    capabilities = replace(EXACT, cuts_cots=True)
 
     threshold: Share = 0.95  # DEER's
     width: Count = 1
@@ -72,27 +68,3 @@ class ProbeConfidence:
         too.
         """
         return float(np.float32(float(as_fraction(self.threshold))))
-
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        return self.cuts(pools[0]).decide(self.width, orders[0])
-
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self.width)
-        return self.cuts(pool).expectation(self.width, gold)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
-        return self.cuts(pool).sequential_tokens(self.width)
-
-    def exact_errors(
-        self,
-        pool: Pool,
-        gold: Integers,
-        right: Floats,
-        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return self.cuts(pool).error_shares(self.width, gold, right)

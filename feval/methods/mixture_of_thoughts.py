@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from feval.errors import UsageError
-from feval.methods.arrays import Bools, Integers
-from feval.methods.batches import blocks, samplers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
-from feval.methods.protocol import Sampler
+from feval.methods.protocol import Bools, Decisions, Integers, InTurn, Orders, Sampler
 from feval.methods.vote import NoAnswerRule, plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
+
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt
 # costs what 6 samples do.
@@ -115,21 +113,18 @@ class MixtureOfThoughts:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        *weak, strong = samplers(self, pools, orders)
-        shape = orders[0].shape[:2]
-        answer = np.empty(
-            shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools))
-        )
-        for places in blocks(answer.size, sum(self.draws(len(pools)))):
+        turn = InTurn(self, pools, orders)
+        *weak, strong = turn.llms
+        for places in turn.blocks():
             codes = [llm.sample(places).codes for llm in weak]
-            accepted, answer[places] = (
+            accepted, turn.answer[places] = (
                 self._verified(codes) if self.rule == "verify" else self._voted(codes)
             )
             rejected = places[~accepted]
-            answer[rejected] = plurality_codes(
+            turn.answer[rejected] = plurality_codes(
                 strong.sample(rejected).codes.T, no_answer=self.no_answer
             )
-        return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in (*weak, strong)))
+        return turn.decisions()
 
     def _verified(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
         """[N] whether the pluralities of both prompts [n, N] are the same, and the first one."""

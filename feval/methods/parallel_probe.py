@@ -6,18 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from feval.errors import NotRecordedError
-from feval.methods.arrays import Bools, Integers, Rows
-from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.depth.cuts import known_tokens
+from feval.methods.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import drawn, most_tokens, one_llm, require_draws
+from feval.methods.protocol import (
+    Bools,
+    Capabilities,
+    Decisions,
+    Integers,
+    Ledger,
+    Orders,
+    Rows,
+    drawn,
+    most_tokens,
+    one_llm,
+    require_draws,
+)
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from feval.replay.clock import Clock
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
+
 
 Int64 = npt.NDArray[np.int64]
 
@@ -56,7 +67,7 @@ class ParallelProbe:
         steps: most steps.
     """
 
-    cuts_cots: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(cuts_cots=True)
 
     width: Count = 64
     interval: Count = 500

@@ -9,19 +9,25 @@ Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.estimators.per_question import by_blocks
 from feval.estimators.votes.best_of_n import subset_best_accuracy
-from feval.methods.arrays import Floats, Integers
-from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation, longest_of_draws
+from feval.methods.expectation import OneRequest, no_answer_probability
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
-from feval.methods.protocol import DrawOrders, most_tokens, one_llm, require_draws, require_pool
+from feval.methods.protocol import (
+    EXACT,
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    Orders,
+    decide_at_once,
+    one_llm,
+)
 from feval.methods.vote import vote_weights, weighable, weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -33,8 +39,8 @@ if TYPE_CHECKING:
 class _ChoiceByScore:
     """A choice among n scored CoTs: the fields and the batch form of both methods."""
 
-    needs: ClassVar[str] = (
-        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge"
+    capabilities = Capabilities(
+        needs="Its scores are those of a reward model, such as transformers:FOLDER, or of a judge"
         " (judge:MODEL)."
     )
 
@@ -51,26 +57,19 @@ class _ChoiceByScore:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        [pool], [order] = pools, orders
-        # A CoT without a score counts as one without an answer.
-        [scores] = self.ratings(pools)
+        codes, scores = self._votes(pools[0])
+        return decide_at_once(
+            self, pools, orders, lambda batch: self._chosen(batch.drawn(codes), batch.drawn(scores))
+        )
+
+    def _votes(self, pool: Pool) -> tuple[Integers, Floats]:
+        """[Q, S] codes and scores; a CoT without a score counts as one without an answer."""
+        [scores] = self.ratings([pool])
         codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
-        scores = np.where(codes < 0, np.nan, scores)
-        answer = np.empty(order.shape[:2], codes.dtype)
-        tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
-        for batch in batches(order, self.n, codes.shape[1]):
-            answer[batch.where] = self._chosen(batch.drawn(codes), batch.drawn(scores))
-            each = batch.drawn(pool.output_tokens)
-            tokens[batch.where], longest[batch.where] = (
-                each.sum(axis=2, dtype=np.int64),
-                most_tokens(each, pool.at_once),
-            )
-        asked = np.ones(answer.shape, np.bool_)
-        return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
+        return codes, np.where(codes < 0, np.nan, scores)
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The scores of CoTs; see `RatingMethod.ratings`."""
+        """The scores of CoTs; see `feval.methods.protocol`."""
         [pool] = pools
         return [pool.aggregated(self.scorer, self.aggregate)]
 
@@ -80,7 +79,7 @@ class _ChoiceByScore:
 
 
 @frozen_method
-class BestOfN(_ChoiceByScore):
+class BestOfN(_ChoiceByScore, OneRequest):
     """The answer of the best-scored of n CoTs of one LLM: argmax over CoTs of the aggregated step
     scores.
 
@@ -95,6 +94,8 @@ class BestOfN(_ChoiceByScore):
             default), "min" (as the Math- Shepherd paper is remembered), "prod" or "mean"; "score"
             for scorers that give a CoT one score.
     """
+
+    capabilities = replace(EXACT, needs=_ChoiceByScore.capabilities.needs)
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
@@ -113,37 +114,21 @@ class BestOfN(_ChoiceByScore):
         )
         return best[:, :, 0]
 
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self.n)
-        aggregated = pool.aggregated(self.scorer, self.aggregate)
-
-        def right(block: slice) -> Floats:
-            codes = pool.codes[block]
-            scores = np.where(codes < 0, np.nan, aggregated[block])
-            return subset_best_accuracy(
-                scores, (codes == gold[block, None]) & (codes >= 0), pool.sizes[block], self.n
-            )
-
-        return Expectation.of_one_request(by_blocks(right, len(gold)), self.n, pool)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
-        return longest_of_draws(pool, self.n)
-
-    def exact_errors(
-        self,
-        pool: Pool,
-        gold: Integers,  # noqa: ARG002
-        right: Floats,  # noqa: ARG002
-        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        codes, scores = pool.codes, pool.aggregated(self.scorer, self.aggregate)
-        scored = by_blocks(
-            lambda block: ((codes[block] >= 0) & ~np.isnan(scores[block])).sum(axis=1), len(codes)
+    def right(self, pool: Pool, gold: Integers) -> Floats:
+        """[Q] probability that the best-scored CoT has the gold answer."""
+        codes, scores = self._votes(pool)
+        hits = (codes == gold[:, None]) & (codes >= 0)
+        return by_blocks(
+            lambda block: subset_best_accuracy(
+                scores[block], hits[block], pool.sizes[block], self.n
+            ),
+            len(gold),
         )
-        return ErrorShares.without_stops(no_answer_probability(scored, pool.sizes, self.n))
+
+    def silent(self, pool: Pool) -> Floats:
+        """[Q] probability that no CoT has an answer with a score."""
+        codes, _ = self._votes(pool)
+        return no_answer_probability(replace(pool, codes=codes), self.n)
 
 
 @frozen_method
@@ -181,7 +166,7 @@ class WeightedBestOfN(_ChoiceByScore):
         return weighted_plurality([answer for answer, _ in scored], weights.tolist())
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The scores of CoTs; see `RatingMethod.ratings`."""
+        """The scores of CoTs; see `feval.methods.protocol`."""
         [pool], [scores] = pools, super().ratings(pools)
         return [weighable(pool, scores, self.transform, self.scorer)]
 

@@ -11,15 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from feval.errors import NotRecordedError, OutOfRangeError
-from feval.methods.arrays import Bools, Floats, Integers, Rows
-from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import drawn, most_tokens, one_llm, require_draws
+from feval.methods.protocol import (
+    Bools,
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    Ledger,
+    Orders,
+    Rows,
+    drawn,
+    most_tokens,
+    one_llm,
+    require_draws,
+)
 from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
@@ -62,10 +73,9 @@ class DifficultyAdaptive:
             the cost of prompts per round depends on it.
     """
 
-    whole_set: ClassVar[Literal[True]] = True
-
-    needs: ClassVar[str] = (
-        "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
+    capabilities = Capabilities(
+        whole_set=True,
+        needs="Its scores rank the questions by difficulty; ranking='prompt-length' needs none.",
     )
 
     ranking: Literal["scorer", "prompt-length"] = "scorer"
@@ -128,7 +138,7 @@ class DifficultyAdaptive:
         return total.astype(np.int64).reshape(first.shape)
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
-        """The scores that rank questions; see `RatingMethod.ratings`."""
+        """The scores that rank questions; see `feval.methods.protocol`."""
         return [pools[0].aggregated(self.scorer) if self.ranking == "scorer" else None]
 
     def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:

@@ -12,9 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError, ShortPoolError, UsageError
-from feval.methods.arrays import Bools, Floats, Integers
-from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.protocol import BatchMethod, most_tokens
+from feval.methods.protocol import (
+    BatchMethod,
+    Bools,
+    Decisions,
+    Floats,
+    Integers,
+    Ledger,
+    Orders,
+    most_tokens,
+)
 from feval.methods.vote import (
     plurality,
     plurality_codes,
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from feval.recording.steps import Steps
     from feval.replay.meter import Node
     from feval.replay.pools import Pool
+
 
 Places = npt.NDArray[np.intp]
 """[B, n] steps of B searches: places in their trees, `REQUEST` or `NOBODY`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,12 +18,19 @@ from feval.errors import NotExactError, OutOfRangeError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.per_question import by_blocks
 from feval.estimators.votes.best_of_n import subset_best_accuracy
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
-from feval.methods.expectation import Expectation, longest_of_draws
+from feval.methods.expectation import longest_of_draws
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
-from feval.methods.protocol import one_llm
-from feval.methods.search.trees import NOBODY, REQUEST, Searches
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Expectation,
+    Floats,
+    Integers,
+    Orders,
+    one_llm,
+)
+from feval.methods.self_consistency import SelfConsistency
+from feval.methods.trees import NOBODY, REQUEST, Searches
 from feval.methods.vote import (
     plurality,
     plurality_codes,
@@ -32,7 +39,6 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -69,7 +75,7 @@ class SequentialRevision:
             `WeightedBestOfN`.
     """
 
-    searches: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(searches=True, exact=True, exact_latency=True)
 
     n: Count = 16
     turns: Count = 4
@@ -162,7 +168,7 @@ class SequentialRevision:
         return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
-        """The scores of turns, where they choose; see `RatingMethod.ratings`."""
+        """The scores of turns, where they choose; see `feval.methods.protocol`."""
         return [self._scores(pools[0]) if self.answer in ("best", "weighted") else None]
 
     def _scores(self, pool: Pool) -> Floats:
@@ -208,7 +214,7 @@ class SequentialRevision:
 
     def exact_sequential_tokens(self, pool: Pool) -> Floats:
         """Expected tokens one after the other: of each round the longest turn; see
-        `LatencyMethod.exact_sequential_tokens`.
+        `ExactMethod.exact_sequential_tokens`.
         """
         chains, total = self._recorded(pool), np.zeros(len(pool.sizes))
         for tokens in chains.tokens:

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from feval.errors import UsageError
-from feval.methods.arrays import Floats, Integers, Rows
-from feval.methods.batches import BatchSampler, blocks, samplers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
-from feval.methods.protocol import Sampler
+from feval.methods.protocol import Decisions, Floats, Integers, InTurn, Orders, Rows, Sampler
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -100,26 +97,21 @@ class ModelSwitch:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        llms, shape = samplers(self, pools, orders), orders[0].shape[:2]
-        answer = np.full(
-            shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools))
-        )
-        for places in blocks(answer.size, max(self.draws(len(pools)))):
-            left, votes, weights = self._undecided(llms, places, answer)
-            answer[left] = weighted_plurality_codes(votes.T, weights.T)
-        return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
+        turn = InTurn(self, pools, orders)
+        for places in turn.blocks():
+            left, votes, weights = self._undecided(turn, places)
+            turn.answer[left] = weighted_plurality_codes(votes.T, weights.T)
+        return turn.decisions()
 
-    def _undecided(
-        self, llms: Sequence[BatchSampler], places: Rows, answer: Integers
-    ) -> tuple[Rows, Integers, Floats]:
+    def _undecided(self, turn: InTurn, places: Rows) -> tuple[Rows, Integers, Floats]:
         """Store the answers at the places where an LLM decides; return the others [N], with votes
         and weights [draws, N].
         """
-        votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
-        for llm, external in zip(llms, self._external(len(llms)), strict=True):
+        votes, weights = np.empty((0, len(places)), turn.answer.dtype), np.empty((0, len(places)))
+        for llm, external in zip(turn.llms, self._external(len(turn.llms)), strict=True):
             codes = llm.sample(places).codes
             agreed = self._agreed(codes)
-            answer[places[agreed >= 0]] = agreed[agreed >= 0]
+            turn.answer[places[agreed >= 0]] = agreed[agreed >= 0]
             goes_on = np.flatnonzero(agreed < 0)
             places, codes = places[goes_on], codes[:, goes_on]
             weight = external * _consistency_weights(codes, self.normaliser)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,25 @@ from feval.estimators.stopping.traces import (
     tokens_until_below,
     trace_confidences,
 )
-from feval.methods.arrays import Floats
-from feval.methods.batches import Batch, batches
-from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import most_tokens, one_llm, require_draws
+from feval.methods.protocol import (
+    Batch,
+    Capabilities,
+    Decisions,
+    Floats,
+    Ledger,
+    Orders,
+    batches,
+    most_tokens,
+    one_llm,
+    require_draws,
+)
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
+
 
 Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
@@ -65,7 +74,7 @@ class DeepConfidence:
             to draw all n.
     """
 
-    cuts_cots: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(cuts_cots=True)
 
     # The paper draws 512; recordings usually have 40.
     n: Count = 40
@@ -129,7 +138,7 @@ class DeepConfidence:
         return confidences
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The confidences of traces; see `RatingMethod.ratings`."""
+        """The confidences of traces; see `feval.methods.protocol`."""
         [pool] = pools
         return [self.confidences(pool)]
 

@@ -6,23 +6,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
 from feval.errors import UsageError
-from feval.methods.arrays import Floats, Integers
-from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import most_tokens, one_llm, require_draws
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    Orders,
+    decide_at_once,
+    one_llm,
+    sums_of_draws,
+)
 from feval.methods.vote import confidence_weights, weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool, ScoringTokens
+    from feval.replay.pools import Pool
     from feval.replay.responses import LLMResponse
 
 
@@ -57,8 +63,9 @@ class ConfidenceWeighted:
             the "whole" prefix, with a "cached" one, or "free".
     """
 
-    needs: ClassVar[str] = (
-        "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
+    capabilities = Capabilities(
+        needs="Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its"
+        " confidence."
     )
 
     n: Count = 20
@@ -141,38 +148,33 @@ class ConfidenceWeighted:
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
-        require_draws(self, pools, orders)
         [pool], [order], [confidences] = pools, orders, self.ratings(pools)
         codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
         confidences = np.where(codes < 0, np.nan, confidences)
-        checks = self._scoring_tokens(pool)
-        shape = order.shape[:2]
-        answer = np.empty(shape, codes.dtype)
-        tokens, longest = np.empty((2, *shape), np.int64)
-        auxiliary = np.zeros((3, *shape), np.int64) if checks else None
-        for batch in batches(order, self.n, codes.shape[1]):
-            weights = confidence_weights(batch.drawn(confidences), temperature)
-            answer[batch.where] = weighted_plurality_codes(batch.drawn(codes), weights)
-            each = batch.drawn(pool.output_tokens)
-            tokens[batch.where], longest[batch.where] = (
-                each.sum(axis=2, dtype=np.int64),
-                most_tokens(each, pool.at_once),
-            )
-            if checks and auxiliary is not None:
-                for total, check in zip(
-                    auxiliary,
-                    (checks.calls, checks.prompt_tokens, checks.output_tokens),
-                    strict=True,
-                ):
-                    total[batch.where] = batch.drawn(check).sum(axis=2)
-        rounds = np.ones(shape, np.int32)
-        ledger = Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary))
-        return Decisions(
-            answer, (replace(ledger, sequential_tokens=longest, longest_trace_tokens=longest),)
+        decisions = decide_at_once(
+            self,
+            pools,
+            orders,
+            lambda batch: weighted_plurality_codes(
+                batch.drawn(codes), confidence_weights(batch.drawn(confidences), temperature)
+            ),
         )
+        if not self._checks:
+            return decisions
+        checks = pool.scoring_tokens(self.confidence, prefix_cached=self.self_check == "cached")
+        calls, prompts, outputs = sums_of_draws(
+            order, self.n, checks.calls, checks.prompt_tokens, checks.output_tokens
+        )
+        ledger = replace(
+            decisions.ledgers[0],
+            auxiliary_calls=calls,
+            auxiliary_prompt_tokens=prompts,
+            auxiliary_output_tokens=outputs,
+        )
+        return Decisions(decisions.answer, (ledger,))
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The confidences of CoTs; see `RatingMethod.ratings`."""
+        """The confidences of CoTs; see `feval.methods.protocol`."""
         [pool] = pools
         probabilities = self.confidence == SEQUENCE_PROBABILITY
         return [
@@ -196,7 +198,3 @@ class ConfidenceWeighted:
         if self.confidence == SEQUENCE_PROBABILITY:
             return response.sequence_probabilities
         return response.scores(self.confidence)
-
-    def _scoring_tokens(self, pool: Pool) -> ScoringTokens | None:
-        cached = self.self_check == "cached"
-        return pool.scoring_tokens(self.confidence, prefix_cached=cached) if self._checks else None

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from feval.estimators.stopping.criteria import Criterion
-from feval.methods.arrays import Integers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import one_llm
-from feval.methods.search.trees import NOBODY, REQUEST, Places, Searches, along_paths
+from feval.methods.protocol import Capabilities, Decisions, Integers, Orders, one_llm
+from feval.methods.trees import NOBODY, REQUEST, Places, Searches, along_paths
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class PathConsistency:
         rounds: the most steps of a path; one that is not finished then gives no answer.
     """
 
-    searches: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(searches=True)
 
     n: Count = 20
     window: Count = 5

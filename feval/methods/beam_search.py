@@ -9,16 +9,14 @@ both have: Beeching, Tunstall, Rush 2024, "Scaling test-time compute with open m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Transform, frozen_method
-from feval.methods.protocol import one_llm
-from feval.methods.search.trees import (
+from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, Orders, one_llm
+from feval.methods.trees import (
     NOBODY,
     Aggregate,
     Choice,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 class _ScoredSearch:
     """The fields of both searches."""
 
-    searches: ClassVar[Literal[True]] = True
+    capabilities = Capabilities(searches=True)
 
     n: Count = 16
     width: Count = 4
@@ -62,7 +60,7 @@ class _ScoredSearch:
         return one_llm(self.n, llms, f"{type(self).__name__} searches the trees of one LLM")
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
-        """The scores of paths; see `RatingMethod.ratings`."""
+        """The scores of paths; see `feval.methods.protocol`."""
         [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
         return [
             (

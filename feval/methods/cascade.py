@@ -5,20 +5,18 @@ al., arXiv 2305.05176).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from itertools import permutations
 from math import ceil, floor
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BeforeValidator, Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.methods.arrays import Bools, Floats, Integers
-from feval.methods.batches import BatchSampler, Samples, blocks, samplers
-from feval.methods.cascades.cascade_search import Choice, Stage, bars, best_choice, written
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import (
     Aggregate,
     Cost,
@@ -32,13 +30,26 @@ from feval.methods.fields import (
     per_llm,
     tuple_of_list,
 )
-from feval.methods.protocol import require_draws
+from feval.methods.protocol import (
+    BatchSampler,
+    Bools,
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    InTurn,
+    Orders,
+    Rows,
+    Samples,
+    require_draws,
+)
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
     from feval.replay.responses import LLMResponse
+
 
 Prices = Annotated[
     tuple[Annotated[tuple[Cost, Cost], BeforeValidator(tuple_of_list)], ...],
@@ -83,8 +94,8 @@ class Cascade:
         grid: how many quantiles of the training scores are tried as thresholds of a stage.
     """
 
-    needs: ClassVar[str] = (
-        "Its scores say how far an answer can be trusted; score='vote-share' needs none."
+    capabilities = Capabilities(
+        needs="Its scores say how far an answer can be trusted; score='vote-share' needs none."
     )
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None
@@ -154,7 +165,7 @@ class Cascade:
         return score is not None and bool(self._passes(score, delta))
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
-        """The scores of every LLM but the last; see `RatingMethod.ratings`."""
+        """The scores of every LLM but the last; see `feval.methods.protocol`."""
         scored = self._chain(len(pools))[:-1] if self.score == "recorded" else ()
         return [
             p.aggregated(self.scorer, self.aggregate) if at in scored else None
@@ -163,20 +174,17 @@ class Cascade:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        llms, deltas, shape = samplers(self, pools, orders), self._deltas(), orders[0].shape[:2]
-        answer = np.empty(
-            shape[0] * shape[1], np.result_type(*(pool.codes.dtype for pool in pools))
-        )
+        turn, deltas = InTurn(self, pools, orders), self._deltas()
         *early, last = self._chain(len(pools))
-        for left in blocks(answer.size, max(self.draws(len(pools)))):
+        for left in turn.blocks():
             for llm, delta in zip(early, deltas, strict=True):
-                samples = llms[llm].sample(left)
+                samples = turn.llms[llm].sample(left)
                 leader = plurality_codes(samples.codes.T)
                 trusted = (leader >= 0) & self._trusted(pools[llm], samples, leader, delta)
-                answer[left[trusted]] = leader[trusted]
+                turn.answer[left[trusted]] = leader[trusted]
                 left = left[~trusted]
-            answer[left] = plurality_codes(llms[last].sample(left).codes.T)
-        return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
+            turn.answer[left] = plurality_codes(turn.llms[last].sample(left).codes.T)
+        return turn.decisions()
 
     def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> Bools:
         """[N] whether the leaders' scores pass."""
@@ -319,3 +327,158 @@ class Cascade:
         )
         cost: Floats = prompt * np.tile(pool.prompt_tokens, times) + output * output_tokens
         return cost
+
+
+_MOST_CELLS = 1 << 22  # of the table of all combinations
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Bars for the scores of one LLM.
+
+    Attributes:
+        values: L bars, from one that accepts nothing down to one that accepts every score.
+        first: [N] the first bar that accepts each answer; L where none does.
+    """
+
+    values: list[Fraction]
+    first: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One LLM, asked N times on training questions.
+
+    Attributes:
+        right: [N] whether its answer is the gold.
+        cost: [N] of asking it.
+        bars: which bars accept its answers.
+    """
+
+    right: Bools
+    cost: Floats
+    bars: Bars
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Bars for a chain of stages.
+
+    Attributes:
+        right: right answers out of N.
+        cost: of all N.
+        levels: which bar, for every stage but the last.
+    """
+
+    right: int
+    cost: float
+    levels: tuple[int, ...]
+
+
+def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None) -> Bars:
+    """`grid` quantiles of [N] scores (NaN where there is none) as bars, and one bar beyond either
+    end.
+
+    A strict bar must be exceeded, not only reached. `samples` is the number of votes where scores
+    are shares of votes; bars are then exactly such shares.
+    """
+    known = np.sort(scores[~np.isnan(scores)])[::-1]
+    if not known.size:
+        return Bars([Fraction(0)] * (grid + 2), np.full(len(scores), grid + 2))
+    picks = known[np.rint(np.linspace(0, len(known) - 1, grid)).astype(np.intp)].tolist()
+    if samples is None:
+        # Beyond either end by more than rounding, so that scores not seen in training are all
+        # accepted, or all rejected.
+        values = [
+            Fraction(ceil(known[0]) + 1),
+            *(Fraction(repr(bar)) for bar in picks),
+            Fraction(floor(known[-1]) - 1),
+        ]
+    else:
+        shares = [Fraction(pick).limit_denominator(samples) for pick in picks]
+        values = [Fraction(1) if strict else Fraction(samples + 1, samples), *shares, Fraction(0)]
+    accepting = np.searchsorted(
+        [float(bar) for bar in values[::-1]], scores, side="left" if strict else "right"
+    )
+    return Bars(values, np.where(np.isnan(scores), len(values), len(values) - accepting))
+
+
+def best_choice(
+    stages: Sequence[Stage], *, budget: float | None, non_decreasing: bool
+) -> Choice | None:
+    """The bars with most right answers within the budget; of several the cheapest, and of those the
+    first in the grid.
+
+    Args:
+        stages: the chain; each with as many bars.
+        budget: largest mean cost; `None` for no limit.
+        non_decreasing: whether a later stage's bar must be at least as far down its list as an
+            earlier stage's.
+
+    Raises:
+        OutOfRangeError: too many combinations.
+    """
+    levels, choices = len(stages[0].bars.values), len(stages) - 1
+    if levels**choices > _MOST_CELLS:
+        raise OutOfRangeError(
+            f"A cascade of {len(stages)} LLMs with {levels - 2} quantiles each has too many"
+            f" combinations of thresholds; set grid to {int(_MOST_CELLS ** (1 / choices)) - 2} or"
+            " less."
+        )
+    right, cost = np.zeros((levels,) * choices), np.zeros((levels,) * choices)
+    firsts = [stage.bars.first for stage in stages]
+    for place, stage in enumerate(stages):
+        cost += _spread(_sums(firsts[:place], None, stage.cost, levels), choices)
+        accepting = firsts[place] if place < choices else None
+        right += _spread(_sums(firsts[:place], accepting, stage.right, levels), choices)
+    allowed = np.ones(right.shape, np.bool_)
+    if non_decreasing:
+        level = np.indices(right.shape)
+        allowed &= (level[:-1] <= level[1:]).all(axis=0)
+    if budget is not None:
+        allowed &= cost <= budget * len(stages[0].right)
+    if not allowed.any():
+        return None
+    most = right[allowed].max()
+    cheapest = np.where(allowed & (right == most), cost, np.inf)
+    best = np.unravel_index(int(cheapest.argmin()), cheapest.shape)
+    return Choice(round(most), float(cheapest[best]), tuple(int(level) for level in best))
+
+
+def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels: int) -> Floats:
+    """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for
+    every choice of bars.
+
+    `rejecting` has `first` of each earlier stage, `accepting` that of this one, or `None` where it
+    does not matter whether it accepts. The result has one axis of length `levels` per stage that
+    matters.
+    """
+    axes = [*rejecting] if accepting is None else [*rejecting, accepting]
+    shape = (levels + 1,) * len(axes)
+    cells = np.ravel_multi_index(tuple(axes), shape) if axes else np.zeros(len(values), np.intp)
+    counted = np.bincount(
+        cells, np.asarray(values, np.float64), minlength=(levels + 1) ** len(axes)
+    )
+    table: npt.NDArray[Any] = counted.reshape(shape)
+    for axis in range(len(axes)):
+        up_to = table.cumsum(axis=axis)
+        accepted = up_to.take(range(levels), axis=axis)
+        table = up_to.take([levels], axis=axis) - accepted if axis < len(rejecting) else accepted
+    return table
+
+
+def _spread(table: Floats, axes: int) -> Floats:
+    """The table with axes of length 1 for the stages it does not depend on."""
+    return table.reshape(table.shape + (1,) * (axes - table.ndim))
+
+
+def written(number: Fraction) -> str:
+    """A fraction as text: a decimal where it has one, such as "0.35", else "1/3"."""
+    try:
+        return str(
+            Context(prec=400, traps=[Inexact]).divide(
+                Decimal(number.numerator), Decimal(number.denominator)
+            )
+        )
+    except Inexact:
+        return str(number)

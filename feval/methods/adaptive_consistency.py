@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -16,17 +16,22 @@ from feval.errors import UsageError
 from feval.estimators.arrays import Int64
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import answered_counts, distinct_vote_counts
-from feval.estimators.per_question import by_blocks
 from feval.estimators.stopping.criteria import Criterion
 from feval.estimators.stopping.ends import AnswerCounts, Ending, Ends, ending_of_rule, ends_of_rule
 from feval.estimators.stopping.subpools import wrong_ends
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation
+from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
 from feval.methods.protocol import (
+    EXACT,
+    Decisions,
     DrawOrders,
+    ErrorShares,
+    Expectation,
+    Floats,
+    Integers,
+    Ledger,
+    Orders,
     Response,
     drawn,
     most_tokens,
@@ -34,13 +39,13 @@ from feval.methods.protocol import (
     require_draws,
     seen_tokens,
 )
-from feval.methods.stopping.pool_counts import (
+from feval.methods.stops import (
+    early_votes_of_whole_pool,
     gold_share_of_lead,
     mean_over_orders,
     right_over_orders,
-    voting_counts,
+    split_of_stops,
 )
-from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import (
     NoAnswerRule,
     no_answer_wins,
@@ -52,6 +57,7 @@ from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
+
 
 THRESHOLDS = {
     "beta": "0.95",
@@ -100,7 +106,9 @@ class AdaptiveConsistency:
         seed: of the coins of "random".
     """
 
-    one_by_one: ClassVar[Literal[True]] = True
+    # What it draws one by one is all of its output.
+    capabilities = EXACT
+    fraction_windows = 0
 
     criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.
@@ -199,16 +207,14 @@ class AdaptiveConsistency:
     def exact_errors(
         self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
     ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        none = self._no_answer(pool)
-        wrong = np.maximum(1.0 - right - none, 0.0)
-        return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
+        """How wrong answers come about over all draws; see `ExactMethod.exact_errors`."""
+        return split_of_stops(self, pool, gold, right, self._no_answer(pool), draw)
 
     def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
         """The coin does not look at the answers: a mixture of self-consistency over numbers of
         CoTs.
         """
-        n, share = np.arange(1, self.budget + 1), _coin_stops(self)
+        n, share = np.arange(1, self.budget + 1), self._coin_stops
         right = plurality_is_right(pool, gold, self.no_answer, n).mixed(share)
         cots = np.broadcast_to(share @ n, right.shape)
         return Expectation(
@@ -218,21 +224,13 @@ class AdaptiveConsistency:
     def _no_answer(self, pool: Pool) -> Floats:
         """[Q] probability of no answer."""
         if self.criterion == "random":
-            n, share = np.arange(1, self.budget + 1), _coin_stops(self)
+            n, share = np.arange(1, self.budget + 1), self._coin_stops
             if self.no_answer == "vote":
                 return no_answer_wins(pool, n).mixed(share)
-            answered, sizes = answered_counts(pool.codes), pool.sizes
-
-            def silent(block: slice) -> Floats:
-                of_draws = [
-                    no_answer_probability(answered[block], sizes[block], draws)
-                    for draws in n.tolist()
-                ]
-                return np.array(of_draws).T @ share
-
-            return by_blocks(silent, len(sizes))
+            answered = pass_at_k(answered_counts(pool.codes), pool.sizes, n)
+            return np.maximum(1.0 - answered.mixed(share), 0.0)  # rounding
         if self.no_answer == "drop":  # no criterion stops without a vote
-            return no_answer_probability(answered_counts(pool.codes), pool.sizes, self.budget)
+            return no_answer_probability(pool, self.budget)
         counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
         pools = AnswerCounts.of(counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer))
         return right_over_orders(pools, self.ends(pools.bounds()))[rows]
@@ -243,44 +241,36 @@ class AdaptiveConsistency:
         """
         return ends_of_rule(self.rule.stop_mask, bounds, self.budget, only_last=only_last)
 
-
-def _coin_stops(method: AdaptiveConsistency) -> Floats:
-    """[budget] probability that the coin stops after 1, 2, ... CoTs."""
-    n, stop = np.arange(1, method.budget + 1), float(method.rule.threshold)
-    share: Floats = np.where(n < method.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
-    return share
-
-
-@dataclass(frozen=True)
-class _Stops:
-    """Where Adaptive-Consistency stops; see `StopModel`."""
-
-    method: AdaptiveConsistency
-    fraction_windows: int = 0
+    @property
+    def _coin_stops(self) -> Floats:
+        """[budget] probability that the coin stops after 1, 2, ... CoTs."""
+        n, stop = np.arange(1, self.budget + 1), float(self.rule.threshold)
+        share: Floats = np.where(n < self.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
+        return share
 
     @property
     def stops_at_most(self) -> int:
-        return self.method.budget
+        """See `StoppingMethod`."""
+        return self.budget
 
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+        """See `StoppingMethod`."""
         return early_votes_of_whole_pool(pools, wrong, self._right_at_budget)
 
     def _right_at_budget(self, pools: AnswerCounts) -> Floats:
-        voting = voting_counts(pools, self.method.no_answer)
-        if self.method.criterion == "random":
-            return gold_share_of_lead(voting) * float(_coin_stops(self.method)[-1])
-        return right_over_orders(voting, self.method.ends(voting.bounds(), only_last=True))
+        voting = pools.with_no_answer_as_rival() if self.no_answer == "vote" else pools
+        if self.criterion == "random":
+            return gold_share_of_lead(voting) * float(self._coin_stops[-1])
+        return right_over_orders(voting, self.ends(voting.bounds(), only_last=True))
 
     def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
-        method = self.method
-        rule = ending_of_rule(method.rule.stop_mask, method.budget)
-        ending = _ending_by_coin(method) if method.criterion == "random" else rule
-        return wrong_ends(pools, ending, method.budget - 1, none_votes=method.no_answer == "vote")
-
-
-def _ending_by_coin(method: AdaptiveConsistency) -> Ending:
-    share = _coin_stops(method)
-    return lambda counts, drawn, _: np.full(len(counts), share[drawn - 1])
+        """See `StoppingMethod`."""
+        if self.criterion == "random":
+            share = self._coin_stops
+            ending: Ending = lambda counts, draws, _: np.full(len(counts), share[draws - 1])  # noqa: E731
+        else:
+            ending = ending_of_rule(self.rule.stop_mask, self.budget)
+        return wrong_ends(pools, ending, self.budget - 1, none_votes=self.no_answer == "vote")
 
 
 def _coins(pool: Pool, order: Orders, seed: int) -> Floats:

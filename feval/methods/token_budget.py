@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
-from feval.methods.depth.cuts import Cuts
-from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation
+from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, one_llm, require_draws, require_pool
+from feval.methods.protocol import EXACT, one_llm
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class TokenBudget:
+class TokenBudget(CutTraces):
     """The plurality of n traces of one LLM, each cut after a number of tokens and made to answer
     there.
 
@@ -36,7 +32,7 @@ class TokenBudget:
         tokens: the budget of each.
     """
 
-    cuts_cots: ClassVar[Literal[True]] = True
+    capabilities = replace(EXACT, cuts_cots=True)
 
     n: Count = 1
     # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts
@@ -56,27 +52,3 @@ class TokenBudget:
     def cuts(self, pool: Pool) -> Cuts:
         """How each recorded CoT is cut."""
         return Cuts.at_budget(pool, self.tokens)
-
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        return self.cuts(pools[0]).decide(self.n, orders[0])
-
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self.n)
-        return self.cuts(pool).expectation(self.n, gold)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
-        return self.cuts(pool).sequential_tokens(self.n)
-
-    def exact_errors(
-        self,
-        pool: Pool,
-        gold: Integers,
-        right: Floats,
-        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return self.cuts(pool).error_shares(self.n, gold, right)

@@ -6,18 +6,14 @@ several that vote, baseline "SC + SAC" of Parallel-Probe (Zheng et al. 2026).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.methods.arrays import Floats, Integers
-from feval.methods.decisions import Decisions, Orders
-from feval.methods.depth.cuts import Cuts, revealed
-from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation
+from feval.methods.cuts import Cuts, CutTraces, revealed
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, one_llm, require_draws, require_pool
+from feval.methods.protocol import EXACT, one_llm
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class AnswerConvergence:
+class AnswerConvergence(CutTraces):
     """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once its
     answer has settled.
 
@@ -39,7 +35,7 @@ class AnswerConvergence:
         width: traces per question.
     """
 
-    cuts_cots: ClassVar[Literal[True]] = True
+    capabilities = replace(EXACT, cuts_cots=True)
 
     streak: Count = 14
     width: Count = 1
@@ -72,27 +68,3 @@ class AnswerConvergence:
         opens[starts[:-1] + np.arange(len(starts) - 1)] = True
         run = place - np.maximum.accumulate(np.where(opens, place, 0)) + 1
         return Cuts.at_first(pool, (run >= self.streak) & (shown >= 0))
-
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        return self.cuts(pools[0]).decide(self.width, orders[0])
-
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self.width)
-        return self.cuts(pool).expectation(self.width, gold)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
-        return self.cuts(pool).sequential_tokens(self.width)
-
-    def exact_errors(
-        self,
-        pool: Pool,
-        gold: Integers,
-        right: Floats,
-        draw: DrawOrders,  # noqa: ARG002  as the protocol has it
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return self.cuts(pool).error_shares(self.width, gold, right)

@@ -1,12 +1,12 @@
 """Traces that are each cut by a rule that looks at nothing but the trace, and then vote.
 
 Each recorded CoT then has one answer and one cost, so that the vote is self-consistency on these,
-in every form.
+in every form (`CutTraces`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -14,17 +14,27 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.cost import mean_output_tokens
-from feval.methods.arrays import Bools, Floats, Integers
-from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Orders
-from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation, longest_of_draws
-from feval.methods.protocol import most_tokens
-from feval.methods.voting.self_consistency import SelfConsistency
+from feval.methods.expectation import longest_of_draws
+from feval.methods.protocol import (
+    Bools,
+    Decisions,
+    ErrorShares,
+    Expectation,
+    Floats,
+    Integers,
+    Orders,
+    batches,
+    most_tokens,
+    require_draws,
+    require_pool,
+    sums_of_draws,
+)
+from feval.methods.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.recording.probes import Probes
     from feval.replay.pools import Pool
+
 
 Int64 = npt.NDArray[np.int64]
 
@@ -95,47 +105,7 @@ class Cuts:
         spent = sums[probes.starts[:-1] + asked] - sums[probes.starts[:-1]]
         return cls(cut, asked.reshape(probes.shape), spent.reshape(probes.shape), probes)
 
-    def decide(self, n: int, order: Orders) -> Decisions:
-        """The vote of the first n CoTs of orders [R, Q, n or more]."""
-        decided = SelfConsistency(n).decide([self.pool], [order])
-        calls, tokens, sequential = np.zeros((3, *order.shape[:2]), np.int64)
-        cut = list(batches(order, n, self.pool.codes.shape[1]))
-        for batch in cut:
-            calls[batch.where] = batch.drawn(self.probes).sum(axis=2)
-            tokens[batch.where] = batch.drawn(self.probe_tokens).sum(axis=2)
-        for grown in self._rounds():
-            for batch in cut:
-                sequential[batch.where] += most_tokens(batch.drawn(grown), self.pool.at_once)
-        [ledger] = decided.ledgers
-        ledger = replace(
-            ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens
-        )
-        return Decisions(decided.answer, (ledger,))
-
-    def expectation(self, n: int, gold: Integers) -> Expectation:
-        """The expectation of the vote of n CoTs; see `ExactMethod.exact`."""
-        calls, tokens = (
-            n * mean_output_tokens(each, self.pool.sizes)
-            for each in (self.probes, self.probe_tokens)
-        )
-        return replace(
-            SelfConsistency(n).exact(self.pool, gold), probe_calls=calls, probe_tokens=tokens
-        )
-
-    def sequential_tokens(self, n: int) -> Floats:
-        """[Q] expected tokens one after the other: of each round the longest piece of n."""
-        total = np.zeros(len(self.pool.sizes))
-        for grown in self._rounds():
-            total += longest_of_draws(replace(self.pool, output_tokens=grown), n)
-        return total
-
-    def error_shares(self, n: int, gold: Integers, right: Floats) -> ErrorShares:
-        """How wrong votes of n CoTs come about; see `ExactErrorsMethod.exact_errors`."""
-        return SelfConsistency(n).exact_errors(
-            self.pool, gold, right, lambda _rows, _replicates: iter(())
-        )
-
-    def _rounds(self) -> Iterator[Integers]:
+    def rounds(self) -> Iterator[Integers]:
         """[Q, S] the tokens that each CoT generates in each round; with a clock, the microseconds
         that they take.
         """
@@ -154,6 +124,57 @@ class Cuts:
             reached = reached if clock is None else clock.after(reached)
             yield reached - before
             before = reached
+
+
+class CutTraces:
+    """The batch form and the exact forms of a method that cuts each trace by itself."""
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """Traces drawn from the one LLM."""
+        raise NotImplementedError
+
+    def cuts(self, pool: Pool) -> Cuts:
+        """How each recorded CoT is cut."""
+        raise NotImplementedError
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The vote of the cut traces; see `BatchMethod.decide`."""
+        [n], [pool], [order] = require_draws(self, pools, orders), pools, orders
+        cuts = self.cuts(pool)
+        decided = SelfConsistency(n).decide([cuts.pool], [order])
+        sequential = np.zeros(order.shape[:2], np.int64)
+        batched = list(batches(order, n, pool.codes.shape[1]))
+        for grown in cuts.rounds():
+            for batch in batched:
+                sequential[batch.where] += most_tokens(batch.drawn(grown), pool.at_once)
+        calls, tokens = sums_of_draws(order, n, cuts.probes, cuts.probe_tokens)
+        ledger = replace(
+            decided.ledgers[0], sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens
+        )
+        return Decisions(decided.answer, (ledger,))
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        [n] = self.draws(1)
+        require_pool(self, pool, n)
+        cuts = self.cuts(pool)
+        calls, tokens = (
+            n * mean_output_tokens(each, pool.sizes) for each in (cuts.probes, cuts.probe_tokens)
+        )
+        expected = SelfConsistency(n).exact(cuts.pool, gold)
+        return replace(expected, probe_calls=calls, probe_tokens=tokens)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """[Q] expected tokens one after the other: of each round the longest piece."""
+        [n], cuts, total = self.draws(1), self.cuts(pool), np.zeros(len(pool.sizes))
+        for grown in cuts.rounds():
+            total += longest_of_draws(replace(cuts.pool, output_tokens=grown), n)
+        return total
+
+    def exact_errors(self, pool: Pool, *_: object) -> ErrorShares:
+        """Only no answer: nothing is stopped too early or routed wrong."""
+        [n] = self.draws(1)
+        return SelfConsistency(n).exact_errors(self.cuts(pool).pool)
 
 
 def known_tokens(probes: Probes) -> Int64:

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from feval.errors import NotRecordedError, UsageError
-from feval.methods.arrays import Floats, Integers
-from feval.methods.batches import samplers
-from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
-from feval.methods.protocol import Sampler
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    InTurn,
+    Orders,
+    Sampler,
+)
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -49,9 +54,9 @@ class AutoMix:
             the request and CoT of the answer a second time; "free" bills nothing.
     """
 
-    needs: ClassVar[str] = (
-        "Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or a"
-        " function that returns several."
+    capabilities = Capabilities(
+        needs="Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or"
+        " a function that returns several."
     )
 
     threshold: Share = 0.5
@@ -89,32 +94,33 @@ class AutoMix:
         return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
-        """The verifications of the small LLM's answers; see `RatingMethod.ratings`."""
+        """The verifications of the small LLM's answers; see `feval.methods.protocol`."""
         return [pools[0].aggregated(self.scorer, self.aggregate), None]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        small, large = samplers(self, pools, orders)
-        shape = orders[0].shape[:2]
-        samples = small.sample(np.arange(shape[0] * shape[1]))
+        turn, shape = InTurn(self, pools, orders), orders[0].shape[:2]
+        small, large = turn.llms
+        samples = small.sample(np.arange(turn.answer.size))
         [cells], [codes] = samples.cells, samples.codes
         verified = pools[0].aggregated(self.scorer, self.aggregate).ravel()[cells]
-        answer = codes.astype(np.result_type(*(pool.codes.dtype for pool in pools)))
+        turn.answer[:] = codes
         rejected = np.flatnonzero(~((codes >= 0) & self._keeps(verified)))
-        [answer[rejected]] = large.sample(rejected).codes
-        ledger = small.ledger()
-        if self.verification != "free":
-            calls, prompts, outputs = (
-                np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape)
-                for count in self._scoring_tokens(pools[0])
-            )
-            ledger = replace(
-                ledger,
-                auxiliary_calls=calls,
-                auxiliary_prompt_tokens=prompts,
-                auxiliary_output_tokens=outputs,
-            )
-        return Decisions(answer.reshape(shape), (ledger, large.ledger()))
+        [turn.answer[rejected]] = large.sample(rejected).codes
+        decisions = turn.decisions()
+        if self.verification == "free":
+            return decisions
+        calls, prompts, outputs = (
+            np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape)
+            for count in self._scoring_tokens(pools[0])
+        )
+        ledger = replace(
+            decisions.ledgers[0],
+            auxiliary_calls=calls,
+            auxiliary_prompt_tokens=prompts,
+            auxiliary_output_tokens=outputs,
+        )
+        return replace(decisions, ledgers=(ledger, decisions.ledgers[1]))
 
     def _scoring_tokens(self, pool: Pool) -> tuple[Integers, Integers, Integers]:
         """[Q, S] calls, prompt tokens and output tokens that verify each CoT."""

@@ -1,1 +1,0 @@
-"""Methods that ask a stronger LLM when a cheaper one seems unsure."""

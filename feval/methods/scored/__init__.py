@@ -1,1 +1,0 @@
-"""Methods that use scores or log-probabilities of CoTs."""

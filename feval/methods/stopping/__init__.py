@@ -1,1 +1,0 @@
-"""Methods that stop sampling early."""

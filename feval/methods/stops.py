@@ -1,0 +1,363 @@
+"""Pools as counts of their answers, and what a stopping rule comes to over all orders of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from feval.errors import UsageError
+from feval.estimators.per_question import distinct, question_blocks
+from feval.estimators.stopping.by_partition import (
+    MOST_PARTITIONS,
+    number_of_partitions,
+    over_partitions,
+)
+from feval.estimators.stopping.ends import (
+    LARGEST_BUDGET,
+    AnswerCounts,
+    Ends,
+    ending_of_rule,
+    ends_of_rule,
+    number_of_counts,
+    partitions,
+    require_budget,
+)
+from feval.estimators.stopping.orders import (
+    MOST_STATES,
+    OverOrders,
+    expected_votes,
+    require_few_states,
+)
+from feval.estimators.stopping.subpools import (
+    MOST_SUBPOOLS,
+    number_of_subpools,
+    votes_over_subpools,
+)
+from feval.methods.expectation import split_errors
+from feval.methods.protocol import (
+    BatchMethod,
+    Bools,
+    ErrorShares,
+    Floats,
+    Integers,
+    MonteCarloPart,
+    Rows,
+)
+from feval.methods.vote import distinct_votes
+
+if TYPE_CHECKING:
+    from feval.methods.protocol import DrawOrders
+    from feval.replay.pools import Pool
+
+
+_PARTITIONS_PER_SUBPOOL = 60  # that take as long as one sub-pool
+_SUBPOOLS_PER_POOL = 10_000  # that take as long as to walk over the counts of one pool
+
+
+@dataclass(frozen=True, eq=False)
+class PoolCounts:
+    """How often each answer was recorded on Q questions, and how many output tokens its CoTs have.
+
+    Attributes:
+        pools: counts of the gold answer, of its rivals and of CoTs without an answer.
+        gold_tokens: [Q] output tokens of the CoTs with the gold answer.
+        rival_tokens: [Q, K] of those with each rival.
+        none_tokens: [Q] of those without an answer.
+    """
+
+    pools: AnswerCounts
+    gold_tokens: Integers
+    rival_tokens: Integers
+    none_tokens: Integers
+
+    @classmethod
+    def from_pool(
+        cls, pool: Pool, gold: Integers, no_answer: str, questions: Rows | slice = slice(None)
+    ) -> PoolCounts:
+        """Count some of a pool's questions; if `no_answer` is "vote", no answer is one more
+        rival.
+        """
+        codes, gold, output_tokens = (
+            pool.codes[questions].astype(np.int64),
+            gold[questions],
+            pool.output_tokens[questions],
+        )
+        # a candidate of its own, and not the gold's code where nobody gave the gold
+        if no_answer == "vote":
+            codes = np.where(
+                codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes
+            )
+        candidates = int(codes.max(initial=-1)) + 1
+        shape = (len(codes), candidates + 2)
+        place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()
+        counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+        tokens = np.bincount(place, output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(
+            shape
+        )
+        rows = np.flatnonzero((gold >= 0) & (gold < candidates))
+        of_gold = np.zeros((2, len(codes)), np.int64)
+        for column, table in zip(of_gold, (counts, tokens), strict=True):
+            column[rows] = table[rows, gold[rows] + 2]
+            table[rows, gold[rows] + 2] = 0
+        columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
+        pools = AnswerCounts.of(of_gold[0], counts[:, 2:], counts[:, 1])
+        rival_tokens = np.take_along_axis(tokens[:, 2:], columns, axis=1)[
+            :, : pools.rivals.shape[1]
+        ]
+        return cls(pools, of_gold[1], rival_tokens.astype(np.int64), tokens[:, 1].astype(np.int64))
+
+
+def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[AnswerCounts, Rows | slice]:
+    """The distinct counts of a pool, and those of each question; see `distinct_votes`."""
+    counts, rows = distinct_votes(pool, gold, no_answer)
+    return AnswerCounts.of(counts.gold, counts.rivals, counts.no_answer), rows
+
+
+def mean_over_orders(
+    pool: Pool, gold: Integers, no_answer: str, stops: Callable[[Integers, int], Bools], budget: int
+) -> OverOrders:
+    """The means over all orders of a pool, of a rule that looks at the counts after every draw;
+    `stops` as in `ends_of_rule`.
+
+    By the fastest of three ways: `votes_over_subpools` and `expected_votes`, which solve distinct
+    counts, or `over_partitions`, which solves each question.
+    """
+    require_budget(budget)
+    pools, rows = distinct_pools(pool, gold, no_answer)
+    votes = ends = order = None
+    if _few_subpools(pools, budget, len(gold)):
+        votes = votes_over_subpools(pools, ending_of_rule(stops, budget), budget)
+    else:
+        walked = number_of_partitions(budget) > MOST_PARTITIONS
+        # Where that many votes are not for the leader, a walk is no shorter with a larger budget.
+        others = (
+            pools.size - pools.none - np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
+        )
+        check = (
+            partial(require_few_states, pools.rows(np.flatnonzero(others >= budget)))
+            if walked
+            else None
+        )
+        ends = ends_of_rule(stops, pools.bounds(), budget, check=check)
+        if walked:
+            votes = expected_votes(pools, ends)
+        # blocks of questions with similar rivals have fewer partitions
+        elif not isinstance(rows, slice):
+            kinds = distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)
+            order = np.argsort(kinds[rows], kind="stable")
+    means = OverOrders(*np.empty((3, len(gold))))
+    for block in question_blocks(len(gold)):
+        questions = block if order is None else order[block]
+        counts = PoolCounts.from_pool(pool, gold, no_answer, questions)
+        tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
+        if votes is not None:
+            own = votes.rows(rows if isinstance(rows, slice) else rows[block])
+            part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
+        elif ends is not None:
+            part = over_partitions(counts.pools, *tokens, ends)
+        for field in fields(OverOrders):
+            getattr(means, field.name)[questions] = getattr(part, field.name)
+    return means
+
+
+def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> Floats:
+    """[Q] probability that the gold wins the plurality, by the fastest of the three ways; see
+    `expected_votes`.
+    """
+    few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
+    if _few_subpools(pools, ends.budget, len(pools.gold)):
+        return votes_over_subpools(pools, ends.ending, ends.budget).right
+    if not few:
+        return expected_votes(pools, ends, most_states=most_states).right
+    free = np.zeros_like(pools.none)
+    return over_partitions(pools, free, np.zeros_like(pools.rivals), free, ends).right
+
+
+def _few_subpools(pools: AnswerCounts, budget: int, questions: int) -> bool:
+    """Whether to go through the sub-pools: not where there are too many for these pools, or few
+    partitions for each question.
+    """
+    most, partitions = (
+        min(MOST_SUBPOOLS, len(pools.gold) * _SUBPOOLS_PER_POOL),
+        number_of_partitions(budget),
+    )
+    if partitions <= MOST_PARTITIONS:
+        most = min(most, questions * partitions // _PARTITIONS_PER_SUBPOOL)
+    return number_of_subpools(pools) <= most
+
+
+def gold_share_of_lead(pools: AnswerCounts) -> Floats:
+    """[Q] the gold answer's share of the lead when all recorded CoTs vote: 1/m if it is one of m
+    leaders, 0 if it is none.
+    """
+    most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
+    leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
+    share: Floats = np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
+    return share
+
+
+# Each of these limits is a few seconds of work.
+_MOST_STEPS = 40_000_000  # counts of all but the leader, times draws
+# states times draws times windows cubed, where sums are taken in fractions
+_MOST_IN_FRACTIONS = 150_000_000
+_MOST_COUNTS = 10_000_000  # different counts of the whole budget
+_ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
+_MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
+
+
+class StoppingMethod(BatchMethod, Protocol):
+    """A method of one LLM that may stop before its budget, as the split of its errors sees it."""
+
+    @property
+    def stops_at_most(self) -> int:
+        """At how many places it may stop, the budget included."""
+
+    @property
+    def fraction_windows(self) -> int:
+        """Number of windows where its sums are taken in fractions, which takes far longer; 0 where
+        they are not.
+        """
+
+    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+        """[Q] probability of being stopped too early where the budget is the whole pool, given [Q]
+        that of being wrong.
+        """
+
+    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+        """[N] probability of stopping before the budget with another answer than the gold, which
+        leads in the whole budget.
+        """
+
+
+def split_of_stops(
+    method: StoppingMethod,
+    pool: Pool,
+    gold: Integers,
+    right: Floats,
+    no_answer: Floats,
+    draw: DrawOrders,
+) -> ErrorShares:
+    """How wrong answers of a method of one LLM that may stop early come about, from [Q]
+    probabilities of a right one and of none.
+
+    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for
+    what must be estimated.
+    """
+    wrong = np.maximum(1.0 - right - no_answer, 0.0)
+    early, estimate = _stopped_early(method, pool, gold, wrong, draw)
+    return ErrorShares(no_answer, early, np.broadcast_to(0.0, wrong.shape), estimate)
+
+
+def _stopped_early(
+    method: StoppingMethod, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
+) -> tuple[Floats, MonteCarloPart | None]:
+    [budget] = method.draws(1)
+    if method.stops_at_most == 1:
+        return np.zeros(len(wrong)), None
+    pools, vectors = distinct_pools(pool, gold, "drop")
+    early, each = np.zeros(len(pools.gold)), wrong
+    if not isinstance(vectors, slice):  # questions with the same counts are as often wrong
+        wrong = np.empty(len(early))
+        wrong[vectors] = each
+    whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
+    early[whole] = method.early_of_whole_pool(pools.rows(whole), wrong[whole])
+    # The gold can lead in counts of the budget if no other answer has to be drawn more often than
+    # it.
+    most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+    part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
+    exact = _early_of_part(method, budget, pools.rows(part)) if len(part) else early[part]
+    if exact is not None:
+        early[part] = exact
+        return np.minimum(early[vectors], each), None  # rounding
+    estimated = np.zeros(len(early), np.bool_)
+    estimated[part] = True
+    questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
+    early[questions], estimate = _estimated(method, pool, gold, questions, each[questions], draw)
+    return early, replace(
+        estimate, standard_error=estimate.standard_error * len(questions) / len(early)
+    )
+
+
+def early_votes_of_whole_pool(
+    pools: AnswerCounts, wrong: Floats, right_at_budget: Callable[[AnswerCounts], Floats]
+) -> Floats:
+    """[Q] probability of being stopped too early where the budget is the whole pool, for a method
+    that votes wherever it stops.
+
+    `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the
+    budget and being right there.
+    """
+    share = gold_share_of_lead(pools)
+    early = share * wrong
+    tied = np.flatnonzero((share > 0) & (share < 1))
+    if len(tied):
+        wrong_at_budget = (1.0 / share[tied] - 1.0) * right_at_budget(pools.rows(tied))
+        early[tied] = share[tied] * np.maximum(wrong[tied] - wrong_at_budget, 0.0)
+    return early
+
+
+def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> Floats | None:
+    """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these
+    are too many.
+    """
+    bounds = pools.bounds()
+    if budget > LARGEST_BUDGET or _takes_long(method, budget, bounds):
+        return None
+    whole = partitions(bounds, budget)
+    whole = whole[whole[:, 1] > 0]
+    try:
+        of_budget = AnswerCounts.of(whole[:, 1], whole[:, 2:], whole[:, 0])
+        ends = Ends.of(whole, method.wrong_before_budget(of_budget), budget)
+        return right_over_orders(pools, ends, _MOST_COUNTS)
+    except UsageError:  # too many counts
+        return None
+
+
+def _takes_long(method: StoppingMethod, budget: int, bounds: Integers) -> bool:
+    """Whether going through all counts of the whole budget would take more than a few seconds."""
+    of_others = np.concatenate([[budget], bounds[2:]])  # what the leader and no answer leave
+    steps = number_of_counts(of_others, budget) * (min(int(bounds[0]), budget) + 1) * budget
+    if method.fraction_windows:
+        return steps * method.fraction_windows**3 > _MOST_IN_FRACTIONS
+    return steps > _MOST_STEPS
+
+
+def _estimated(
+    method: StoppingMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
+) -> tuple[Floats, MonteCarloPart]:
+    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact
+    probability of a wrong one.
+
+    Each is divided by the probability that any replicate is wrong (Horvitz and Thompson 1952), so
+    that their mean has no bias; a single one may be more than the probability of a wrong answer.
+    """
+    replicates = min(
+        max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES),
+        _MOST_REPLICATES,
+    )
+    wrong_replicates, early, squares = np.zeros((3, len(rows)))
+    for block in question_blocks(len(rows)):
+        part, part_gold = pool.rows(rows[block]), gold[rows[block]]
+        for orders in draw(rows[block], replicates):
+            decisions = method.decide([part], [orders])
+            right = decisions.answer == part_gold
+            parts, _ = split_errors(decisions, right, part_gold, [part], [orders])
+            wrong_replicates[block] += (~right & (decisions.answer >= 0)).sum(axis=0)
+            early[block] += parts.sum(axis=0)
+            squares[block] += (parts**2).sum(axis=0)
+    share = early / np.maximum(wrong_replicates, 1.0)
+    # A question that is never wrong in the replicates shows no share; others stand in for it.
+    shown = -np.expm1(replicates * np.log1p(-np.minimum(wrong, 1.0 - 1e-15)))
+    shown = np.where(wrong > 0, shown, 1.0)
+    variance = (squares - share * early) / np.maximum(wrong_replicates, 1.0) ** 2 + share**2 * (
+        1.0 - shown
+    )
+    error = float(np.sqrt((variance * (wrong / shown) ** 2).sum())) / len(rows)
+    estimate = wrong * share / shown
+    if (total := float(estimate.sum())) > float(wrong.sum()):  # together at most what is wrong
+        estimate *= float(wrong.sum()) / total
+    return estimate, MonteCarloPart(len(rows), replicates, error)

@@ -1,1 +1,0 @@
-"""Methods that vote over a fixed number of CoTs."""
