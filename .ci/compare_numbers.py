@@ -251,7 +251,7 @@ def toys(work: Path) -> Iterator[tuple[str, Any]]:
 def hashes(work: Path, real: Path) -> Iterator[tuple[str, Any]]:
     """Yield the hash of the recording that is made of each real file."""
     from feval.importers import import_recording
-    from feval.importers.tables.layouts import layout_of
+    from feval.importers.layouts import layout_of
     from feval.recording import open_recording
 
     sources: list[tuple[str, str, str, dict[str, Any]]] = []

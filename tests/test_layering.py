@@ -46,7 +46,7 @@ SEAMS: dict[str, set[str]] = {
         "feval.exporters.export_recording",
         *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
     },
-    "feval.cli.recordings.score": {"feval.importers.tables.scores.import_scores"},
+    "feval.cli.recordings.score": {"feval.importers.scores.import_scores"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},

@@ -53,7 +53,7 @@ from feval.compat.feval_ttc_values import (
     constant,
 )
 from feval.errors import NotARecordingError, OutOfRangeError
-from feval.importers.papers.feval_ttc import read, recorded_llms
+from feval.importers.feval_ttc import read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import Recording
 

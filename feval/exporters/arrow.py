@@ -16,7 +16,7 @@ from feval import executors
 from feval.errors import UsageError
 from feval.exporters.parts import blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
-from feval.importers.tables.exported import FACTS, FACTS_VERSION
+from feval.importers.exported import FACTS, FACTS_VERSION
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording

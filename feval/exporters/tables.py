@@ -30,8 +30,8 @@ from feval.exporters.arrow import TEXT, arrow_table, facts, flat_columns, schema
 from feval.exporters.every_eval_ever import export_every_eval_ever
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
-from feval.importers.tables.exported import FACTS
-from feval.importers.tables.files import shortest_floats
+from feval.importers.exported import FACTS
+from feval.importers.files import shortest_floats
 from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around

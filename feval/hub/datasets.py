@@ -36,12 +36,11 @@ from feval.cards.cards import (
 )
 from feval.errors import CardError, DamagedRecordingError, SourceError
 from feval.executors.progress import reports
-from feval.importers.golds import positions_as_labels
-from feval.importers.questions import known_answer_kind, read_questions
+from feval.importers.columns import choices_of, member, refuse, scalar_text
+from feval.importers.files import shortest_floats
+from feval.importers.questions import known_answer_kind, positions_as_labels, read_questions
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
-from feval.importers.tables.files import shortest_floats
 from feval.recording.content import Question
 from feval.recording.parquet import Bounds
 
@@ -343,7 +342,7 @@ def _gold(
                 value,
             )
         return choices[value][0]
-    gold = gold_text(value, where)
+    gold = scalar_text(value, f"The gold answer of {where}")
     if gold is None:
         return None
     if columns.answer_after is not None:

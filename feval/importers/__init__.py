@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.importers.catalogue import IMPORTERS
-    from feval.importers.conversion import import_recording
+    from feval.importers.conversion import IMPORTERS, import_recording
+    from feval.importers.frames import from_dataframe
     from feval.importers.source import Importer
-    from feval.importers.tables.frames import from_dataframe
-    from feval.importers.tables.reading import understood
+    from feval.importers.tables import understood
 
 __all__ = ["IMPORTERS", "Importer", "from_dataframe", "import_recording", "understood"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "catalogue": ("IMPORTERS",),
-        "conversion": ("import_recording",),
+        "conversion": ("IMPORTERS", "import_recording"),
+        "frames": ("from_dataframe",),
         "source": ("Importer",),
-        "tables.frames": ("from_dataframe",),
-        "tables.reading": ("understood",),
+        "tables": ("understood",),
     },
 )

@@ -1,75 +1,210 @@
-"""The columns of generic rows: their meaning, the names that other tools use, and how values are
-read.
+"""The columns of rows: their meaning, the names that other tools use, and how values are read.
 
 `COLUMNS` lists them. A name with dots is a nested member, as `pandas.json_normalize` writes it:
 "usage.completion_tokens" is `{"usage": {"completion_tokens": ...}}`. Null is a missing value in
 every column but `answer`, where it means no answer.
+
+A reader returns a value, or raises a `SourceError` with the place (such as "'id' of line 3 of
+x.jsonl"), what was expected and what was found.
 """
 
 from __future__ import annotations
 
+import math
+import string
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-import orjson
-
+from feval.answers import decimal_key
 from feval.errors import ConflictError, SourceError
-from feval.importers.shapes import (
-    ADVICE,
-    choices_of,
-    finish_reason,
-    identifier,
-    member,
-    number,
-    number_list,
-    refuse,
-    scalar_text,
-    sentence_start,
-    text,
-    whole_number,
-)
-from feval.importers.source import Prompt
+from feval.importers.source import FINISH_REASON_WORDS, Prompt, chat
+
+_T = TypeVar("_T")
+_Read = Callable[[Any, str], Any]
+_WORDS: dict[type, str] = {
+    str: "text",
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+LARGEST = 2**31 - 1
+"""Largest token count that can be stored."""
+_ADVICE = "Is the format the right one?"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column.
+def refuse(where: str, expected: str, value: object) -> NoReturn:
+    """Raise that `where` should be `expected`, and what was found instead."""
+    shown = ""
+    if isinstance(value, list | dict | str):
+        shown = f" of {len(value)}"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        shown = f" {value!r:.60}"
+    kind = _WORDS.get(type(value), type(value).__name__)
+    raise SourceError(f"{where} should be {expected}; found {kind}{shown}. {_ADVICE}")
 
-    Attributes:
-        name: feval's own.
-        of: what it belongs to; a request is shared by the CoTs of one LLM on one question, and a
-            CoT may have probes.
-        read: turns a value, and its place for messages, into what is stored.
-        about: its meaning.
-        aliases: names that other tools use.
+
+def sentence_start(where: str) -> str:
+    """Return a place as a sentence starts with it."""
+    return where[0].upper() + where[1:]
+
+
+def member(record: object, name: str, kind: type[_T], where: str) -> _T:
+    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is
+    not an int).
     """
+    if not isinstance(record, dict):
+        refuse(where, "an object", record)
+    if name not in record:
+        names = ", ".join(repr(known)[:40] for known in list(record)[:12]) or "nothing"
+        raise SourceError(f"{where} has no {name!r}; it has {names}. {_ADVICE}")
+    value = record[name]
+    if type(value) is not kind:
+        refuse(f"{name!r} of {where}", _WORDS[kind], value)
+    return value
 
-    name: str
-    of: Literal["question", "request", "llm", "cot", "probe"]
-    read: Callable[[Any, str], Any]
-    about: str
-    aliases: tuple[str, ...] = ()
 
-    @property
-    def is_text(self) -> bool:
-        """Whether a text is a value as it stands, rather than a number, a list or an object written
-        as text.
-        """
-        return self.read in (text, scalar_text, identifier, finish_reason, _name)
+def strings(values: list[Any], where: str) -> list[str]:
+    """Return the texts of a question's samples."""
+    if not all(type(value) is str for value in values):
+        for place, value in enumerate(values):
+            text(value, f"Sample {place} of {where}")
+    return values
+
+
+def scalar_text(value: object, where: str) -> str | None:
+    """Return a stored answer as a raw answer: a number as its decimal key, true and false as yes
+    and no, null as no answer.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        # beyond what a key may have, the number stays as text
+        return decimal_key(value) or str(value)
+    return refuse(where, "text, a number, true, false or null", value)
+
+
+def text(value: object, where: str) -> str:
+    """Return a text."""
+    return value if isinstance(value, str) else refuse(where, "text", value)
+
+
+def number(value: object, where: str) -> float:
+    """Return a finite number."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or abs(value) > sys.float_info.max
+    ):
+        refuse(where, "a number", value)
+    return float(value)
+
+
+def number_list(value: object, where: str) -> list[float]:
+    """Return a list of finite numbers."""
+    if not isinstance(value, list):
+        refuse(where, "a list of numbers", value)
+    if all(type(each) is float for each in value) and all(map(math.isfinite, value)):
+        return value
+    return [number(each, f"Number {position} in {where}") for position, each in enumerate(value)]
+
+
+def whole(value: object) -> int | None:
+    """Return a token count or sample number, which some sources write as 12.0; `None` for anything
+    else.
+    """
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= LARGEST
+        and value == int(value)
+    ):
+        return int(value)
+    return None
+
+
+def whole_number(value: object, where: str) -> int:
+    """Return a token count, or the number of a sample, read like `whole`."""
+    count = whole(value)
+    return (
+        count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
+    )
+
+
+def positive(value: Any, where: str) -> int:
+    """Return a limit, an offset or an interval in tokens."""
+    count = whole(value)
+    return count or refuse(where, f"a whole number from 1 to {LARGEST}", value)
+
+
+def not_negative(value: Any, where: str) -> float:
+    """Return a temperature or a duration."""
+    amount = number(value, where)
+    return amount if amount >= 0 else refuse(where, "a number from 0", value)
+
+
+def finish_reason(value: object, where: str) -> str:
+    """Return a finish reason in a recording's words; null is unknown."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, str) and value in FINISH_REASON_WORDS:
+        return FINISH_REASON_WORDS[value]
+    refuse(where, f"one of {', '.join(FINISH_REASON_WORDS)}", value)
+
+
+def identifier(value: object, where: str) -> str:
+    """Return a question's id, which may be text or a whole number."""
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        return str(value)
+    return refuse(where, "text that is not empty, or a whole number", value)
+
+
+def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
+    """Return the options of a question as (label, text).
+
+    They may be a list of `{"label", "text"}`, a list of texts (labelled A, B, C, ...), or
+    `{"label": [], "text": []}`.
+    """
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, dict):
+        labels, texts = member(value, "label", list, where), member(value, "text", list, where)
+        if len(labels) != len(texts):
+            refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
+        value = [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
+    if not isinstance(value, list):
+        refuse(where, "a list of options", value)
+    if value and all(isinstance(text, str) for text in value):
+        if len(value) > len(string.ascii_uppercase):
+            refuse(where, f"a list of at most {len(string.ascii_uppercase)} texts", value)
+        return tuple(zip(string.ascii_uppercase, value, strict=False))
+    here = f"an option in {where}"
+    choices = tuple(
+        (member(choice, "label", str, here), member(choice, "text", str, here)) for choice in value
+    )
+    if len(dict(choices)) != len(choices):
+        raise SourceError(f"{where} have a label twice: {[label for label, _ in choices]!r:.80}.")
+    return choices
 
 
 def _prompt(value: Any, where: str) -> Prompt:
+    if isinstance(value, Prompt):
+        return value
     if isinstance(value, str):
-        return Prompt.of(value)
+        return chat([{"role": "user", "content": value}])
     if not isinstance(value, list):
         refuse(where, "text or a list of messages", value)
-    messages = [
+    return chat(
         {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")}
         for message in value
-    ]
-    return Prompt(
-        orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages)
     )
 
 
@@ -89,22 +224,13 @@ def _sample(value: Any, where: str) -> int | str:
     return value if isinstance(value, str) and value else whole_number(value, where)
 
 
-def _positive(value: Any, where: str) -> int:
-    return whole_number(value, where) or refuse(where, "a whole number from 1", value)
-
-
 def _confidence(value: Any, where: str) -> float:
     confidence = number(value, where)
     return confidence if abs(confidence) < 2**128 else refuse(where, "a number of 32 bits", value)
 
 
-def _not_negative(value: Any, where: str) -> float:
-    amount = number(value, where)
-    return amount if amount >= 0 else refuse(where, "a number from 0", value)
-
-
 def _milliseconds(value: Any, where: str) -> float:
-    return _not_negative(value, where) / 1000
+    return not_negative(value, where) / 1000
 
 
 def _seed(value: Any, where: str) -> int:
@@ -117,7 +243,7 @@ def _score(value: Any, where: str) -> float:
     return float(value) if isinstance(value, bool) else number(value, where)
 
 
-def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+def _by_scorer(read: _Read) -> _Read:
     """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer
     is called "score".
     """
@@ -172,95 +298,116 @@ def _object(value: Any, where: str) -> dict[str, Any]:
 def _objects(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         refuse(where, "a list of objects", value)
-    for position, each in enumerate(value):
-        if not isinstance(each, dict):
-            refuse(f"Entry {position} of {where}", "an object", each)
-    return value
+    return [_object(each, f"Entry {position} of {where}") for position, each in enumerate(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: feval's own.
+        of: what it belongs to: a table (which may have several datasets), a question, a request
+            (shared by the CoTs of one LLM on one question), an LLM, a CoT, or a probe of a CoT.
+        read: turns a value, and its place for messages, into what is stored.
+        about: its meaning.
+        aliases: names that other tools use.
+        usual: names that count where a table has none of the former; on a single row of any origin
+            they would say too little.
+    """
+
+    name: str
+    of: str
+    read: _Read
+    about: str
+    aliases: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a text is a value as it stands, rather than a number, a list or an object written
+        as text.
+        """
+        return self.read in (text, scalar_text, identifier, finish_reason, _name)
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("id", "question", identifier, "the question's id", ("question_id",)),
-    Column("question", "question", text, "the question's text, without options", ("problem",)),
-    Column("gold", "question", scalar_text, "the gold answer", ("target", "ground_truth")),
+    Column("dataset", "table", _name, "the id of the dataset", (),
+    ("dataset_name", "dataset_id", "benchmark", "task_name")),
+    Column("id", "question", identifier, "the question's id", ("question_id",),
+    ("qid", "problem_id", "task_id", "example_id", "doc_id", "question_idx", "problem_idx",
+    "question_index", "unique_id")),
+    Column("question", "question", text, "the question's text, without options", ("problem",),
+    ("query", "instruction", "question_text", "problem_text", "input")),
+    Column("gold", "question", scalar_text, "the gold answer", ("target", "ground_truth"),
+    ("reference", "reference_answer", "gold_answer", "gold_label", "correct_answer",
+    "expected_answer", "expected", "answer_key", "gt", "gt_answer")),
     Column("choices", "question", choices_of, "the options", ("options",)),
     Column("prompt", "request", _prompt, "what was sent: a text, or a list of messages"),
-    Column(
-        "prompt_tokens", "request", whole_number, "tokens of what was sent",
-        ("input_tokens", "usage.prompt_tokens", "usage.input_tokens", "usage.prompt_token_count"),
-    ),
-    Column("llm", "llm", _name, "name of the LLM", ("model", "model_name")),
-    Column("temperature", "llm", _not_negative, "temperature of the decoding"),
-    Column("max_tokens", "llm", _positive, "limit on output tokens"),
+    Column("prompt_tokens", "request", whole_number, "tokens of what was sent",
+    ("input_tokens", "usage.prompt_tokens", "usage.input_tokens", "usage.prompt_token_count"),
+    ("num_prompt_tokens", "num_input_tokens", "n_prompt_tokens")),
+    Column("llm", "llm", _name, "name of the LLM", ("model", "model_name"),
+    ("model_id", "llm_name", "generator")),
+    Column("temperature", "llm", not_negative, "temperature of the decoding"),
+    Column("max_tokens", "llm", positive, "limit on output tokens"),
     Column("decoding", "llm", _object, "other parameters of the decoding"),
-    Column(
-        "sample", "cot", _sample,
-        "number of the CoT among those of its question and LLM, which orders them; or any other name",  # noqa: E501
-        ("sample_id", "sample_index"),
-    ),
-    Column("text", "cot", text, "the CoT", ("completion", "response", "generation")),
-    Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction",
-    "extracted_answer")),
-    Column(
-        "tokens", "cot", whole_number, "output tokens, hidden reasoning included",
-        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens",
-        "usage.candidates_token_count"),
-    ),
-    Column("finish_reason", "cot", finish_reason, "why the CoT ended"),
+    Column("sample", "cot", _sample,
+    "number of the CoT among those of its question and LLM, which orders them; or any other name",
+    ("sample_id", "sample_index"),
+    ("sample_idx", "sample_number", "trial", "attempt", "rollout", "idx_answer")),
+    Column("text", "cot", text, "the CoT", ("completion", "response", "generation"),
+    ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought",
+    "rationale", "reply")),
+    Column("answer", "cot", scalar_text, "the answer that was extracted",
+    ("prediction", "extracted_answer"),
+    ("pred", "parsed_answer", "predicted_answer", "model_answer", "final_answer")),
+    Column("tokens", "cot", whole_number, "output tokens, hidden reasoning included",
+    ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens",
+    "usage.candidates_token_count"),
+    ("num_tokens", "n_tokens", "token_count", "num_output_tokens", "generated_tokens",
+    "completion_length")),
+    Column("finish_reason", "cot", finish_reason, "why the CoT ended", (), ("stop_reason",)),
     Column("reasoning", "cot", text, "reasoning that was given apart from the text",
     ("reasoning_content", "thinking")),
-    Column(
-        "reasoning_tokens", "cot", whole_number, "how many of the output tokens were reasoning",
-        ("usage.completion_tokens_details.reasoning_tokens",
-        "usage.output_tokens_details.reasoning_tokens",
-         "usage.reasoning_tokens"),
-    ),
-    Column(
-        "cached_tokens", "cot", whole_number, "how many of the prompt's tokens came from a cache",
-        ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens",
-         "usage.prompt_cache_hit_tokens", "usage.cached_content_token_count"),
-    ),
-    Column(
-        "thoughts_tokens", "cot", whole_number,
-        "tokens of thoughts counted beside the output (Gemini), to which they are added",
-        ("usage.thoughts_token_count",),
-    ),
-    Column(
-        "cache_read_tokens", "cot", whole_number,
-        "tokens read from a cache beside the prompt (Anthropic), added to it",
-        ("cache_read_input_tokens", "usage.cache_read_input_tokens"),
-    ),
-    Column(
-        "cache_write_tokens", "cot", whole_number,
-        "tokens written to a cache beside the prompt (Anthropic), added to it",
-        ("cache_creation_input_tokens", "usage.cache_creation_input_tokens"),
-    ),
-    Column(
-        "stated_total_tokens", "cot", whole_number,
-        "tokens of prompt and output together, which tells what is inside them",
-        ("usage.total_tokens", "usage.total_token_count"),
-    ),
-    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score", ("scores",
-    )),
+    Column("reasoning_tokens", "cot", whole_number,
+    "how many of the output tokens were reasoning",
+    ("usage.completion_tokens_details.reasoning_tokens",
+    "usage.output_tokens_details.reasoning_tokens", "usage.reasoning_tokens")),
+    Column("cached_tokens", "cot", whole_number,
+    "how many of the prompt's tokens came from a cache",
+    ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens",
+    "usage.prompt_cache_hit_tokens", "usage.cached_content_token_count")),
+    Column("thoughts_tokens", "cot", whole_number,
+    "tokens of thoughts counted beside the output (Gemini), to which they are added",
+    ("usage.thoughts_token_count",)),
+    Column("cache_read_tokens", "cot", whole_number,
+    "tokens read from a cache beside the prompt (Anthropic), added to it",
+    ("cache_read_input_tokens", "usage.cache_read_input_tokens")),
+    Column("cache_write_tokens", "cot", whole_number,
+    "tokens written to a cache beside the prompt (Anthropic), added to it",
+    ("cache_creation_input_tokens", "usage.cache_creation_input_tokens")),
+    Column("stated_total_tokens", "cot", whole_number,
+    "tokens of prompt and output together, which tells what is inside them",
+    ("usage.total_tokens", "usage.total_token_count")),
+    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score",
+    ("scores",)),
     Column("step_scores", "cot", _by_scorer(number_list),
     "a score for each step, or an object scorer -> such a list"),
-    Column(
-        "sequence_logprob", "cot", _logprob,
-        "log-probability of the whole CoT; by default the sum of its tokens'",
-        ("cumulative_logprob",),
-    ),
+    Column("sequence_logprob", "cot", _logprob,
+    "log-probability of the whole CoT; by default the sum of its tokens'",
+    ("cumulative_logprob",)),
     Column("token_logprobs", "cot", _logprobs, "log-probability of each token", ("logprobs",)),
     Column("token_confidences", "cot", number_list,
     "minus the mean log-probability of the top k at each token (DeepConf)"),
-    Column("duration_s", "cot", _not_negative, "seconds that the reply took", ("duration",
-    "latency_s", "latency")),
-    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took", ("duration_ms",
-    "latency_ms")),
-    Column("first_token_s", "cot", _not_negative, "seconds to the first token", ("ttft_s", "ttft",
-    "time_to_first_token")),
-    Column(
-        "first_token_s", "cot", _milliseconds, "milliseconds to the first token",
-        ("first_token_ms", "ttft_ms", "time_to_first_token_ms"),
-    ),
+    Column("duration_s", "cot", not_negative, "seconds that the reply took",
+    ("duration", "latency_s", "latency")),
+    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took",
+    ("duration_ms", "latency_ms")),
+    Column("first_token_s", "cot", not_negative, "seconds to the first token",
+    ("ttft_s", "ttft", "time_to_first_token")),
+    Column("first_token_s", "cot", _milliseconds, "milliseconds to the first token",
+    ("first_token_ms", "ttft_ms", "time_to_first_token_ms")),
     Column("seed", "cot", _seed, "the seed that was sent"),
     Column("response_id", "cot", text, "the provider's id of the reply"),
     Column("served_model", "cot", text, "the model that the provider says answered"),
@@ -278,7 +425,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("step_policy", "llm", text, "which steps were gone on from when the tree was recorded"),
     Column("probes", "cot", _objects, "answers that the LLM gave when it was made to answer early"),
     Column("probe_cue", "llm", text, "what was appended to make the LLM answer early"),
-    Column("offset", "probe", _positive, "output tokens of the CoT before the probe"),
+    Column("offset", "probe", positive, "output tokens of the CoT before the probe"),
     Column("confidence", "probe", _confidence, "how sure the LLM was of the probe's answer"),
 )  # fmt: skip
 """Every known column. Two of one name are the same quantity in two units."""
@@ -292,11 +439,8 @@ USAGE = {
 `feval.cards.tokens.Usage.of`.
 """
 
-WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})
-"""Known names that state no unit; they are read as seconds, with a note."""
-
+_WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})
 _DERIVED = frozenset({"total_tokens"})  # the sum of two others
-_NESTED = frozenset({"usage"})
 
 
 def names_of(*parts: str) -> dict[str, Column]:
@@ -313,10 +457,9 @@ def probe_names() -> dict[str, Column]:
     """Return the same for the object of a probe: its own columns, and of a CoT's those that a probe
     has, too.
     """
+    shared = {"text", "answer", "tokens"}
     return names_of("probe") | {
-        name: column
-        for name, column in names_of("cot").items()
-        if column.name in {"text", "answer", "tokens"}
+        name: column for name, column in names_of("cot").items() if column.name in shared
     }
 
 
@@ -340,159 +483,110 @@ def question_names(*parts: str) -> dict[str, Column]:
     return names | {"answer": names["gold"]}
 
 
-def recognised(
-    row: Mapping[str, Any], names: Mapping[str, Column], where: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the known columns of a row, as the source has it.
-
-    Args:
-        row: name -> value.
-        names: from `names_of`.
-        where: for the messages, such as "line 3 of x.jsonl".
-
-    Returns:
-        feval's name of each column -> value; and the unknown members, under the row's own names.
-
-    Raises:
-        SourceError: a value does not have its column's type.
-        ConflictError: two names of one column have two values.
+class _Plan(NamedTuple):
+    """How rows with the same members are read: the places of the known ones and their columns; the
+    places of others; known ones that state no unit, which are seconds.
     """
-    values: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    others: dict[str, Any] = {}
-    for name, value in _flat(_without_own_id(row).items()):
-        column = names.get(name)
-        if column is None:
-            if name not in _DERIVED and value is not None:
-                others[name] = value
-            continue
-        if value is None:
-            values.setdefault(column.name, None)
-            continue
-        content = _read(column, value, f"{name!r} of {where}")
-        if column.name in written and values[column.name] != content:
-            raise ConflictError(_two_values(column, written[column.name], name, row, where))
-        values[column.name], written[column.name] = content, name
-    return values, others
+
+    known: list[tuple[int, str, _Read]]
+    others: list[int]
+    without_unit: frozenset[str]
 
 
 class RowReader:
-    """Reads rows by `recognised`; how rows with the same members are read is worked out once."""
+    """Reads the known columns of rows, by the names from `names_of`; how rows with the same members
+    are read is worked out once.
+    """
 
     _MOST_PLANS = 1000  # rows whose members are names of their own are read one by one
 
     def __init__(self, names: Mapping[str, Column]) -> None:
         self._names = names
-        self._plans: dict[tuple[str, ...], _Plan | None] = {}
+        self._plans: dict[tuple[str, ...], _Plan] = {}
 
-    def recognised(
+    def read(
         self, row: Mapping[str, Any], where: str
     ) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
-        """Return what `recognised` does, and the members that state no unit."""
-        members = _members(row)
-        plan = None if members is None else self._plan(tuple(members))
-        if members is not None and plan is not None:
-            try:
-                values = {
-                    name: None if (value := members[member]) is None else read(value, "")
-                    for member, name, read in plan.known
-                }
-            except SourceError:
-                pass  # read again below, to say where it is
-            else:
-                others = {
-                    member: value
-                    for member in plan.others
-                    if (value := members[member]) is not None
-                }
-                return values, others, plan.without_unit
-        return *recognised(row, self._names, where), WITHOUT_UNIT & row.keys() & self._names.keys()
+        """Read a row, as the source has it; `where` is such as "line 3 of x.jsonl".
 
-    def _plan(self, members: tuple[str, ...]) -> _Plan | None:
-        if members not in self._plans:
-            if len(self._plans) == self._MOST_PLANS:
-                self._plans.clear()
-            self._plans[members] = _Plan.of(members, self._names)
-        return self._plans[members]
+        Returns:
+            feval's name of each column -> value; the unknown members, under the row's own names;
+            and the known ones that state no unit.
 
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How rows with the same members are read: member, column and reader of the known ones, and the
-    others.
-    """
-
-    known: tuple[tuple[str, str, Callable[[Any, str], Any]], ...]
-    others: tuple[str, ...]
-    without_unit: frozenset[str]
-
-    @classmethod
-    def of(cls, members: Sequence[str], names: Mapping[str, Column]) -> _Plan | None:
-        """Return the plan for some members; `None` where two of them are one column, whose values
-        must agree.
+        Raises:
+            SourceError: a value does not have its column's type.
+            ConflictError: two names of one column have two values.
         """
-        known = [
-            (member, names[member].name, names[member].read)
-            for member in members
-            if member in names
-        ]
-        if len({name for _, name, _ in known}) < len(known):
-            return None
-        others = [member for member in members if member not in names and member not in _DERIVED]
-        return cls(tuple(known), tuple(others), WITHOUT_UNIT & set(members) & names.keys())
+        if row.get("question_id") is not None and "id" in row:  # the latter is the row's own
+            row = {name: value for name, value in row.items() if name != "id"}
+        members = tuple(row)
+        values: Sequence[Any] = list(row.values())
+        if isinstance(row.get("usage"), dict):
+            pairs = list(_flat(row.items()))
+            members, values = tuple(name for name, _ in pairs), [value for _, value in pairs]
+        plan = self._plans.get(members) or self._plan(members)
+        try:
+            read = {
+                name: None if (value := values[place]) is None else reader(value, "")
+                for place, name, reader in plan.known
+            }
+        except SourceError:
+            read = {}  # read again below, to say where it is
+        if len(read) < len(plan.known):
+            read = self._read_checked(members, values, plan, where)
+        others = {members[i]: values[i] for i in plan.others if values[i] is not None}
+        return read, others, plan.without_unit
+
+    def _plan(self, members: tuple[str, ...]) -> _Plan:
+        if len(self._plans) == self._MOST_PLANS:
+            self._plans.clear()
+        columns = [self._names.get(member) for member in members]
+        plan = self._plans[members] = _Plan(
+            [(i, column.name, column.read) for i, column in enumerate(columns) if column],
+            [i for i, each in enumerate(columns) if not each and members[i] not in _DERIVED],
+            _WITHOUT_UNIT & set(members) & self._names.keys(),
+        )
+        return plan
+
+    def _read_checked(
+        self, members: Sequence[str], values: Sequence[Any], plan: _Plan, where: str
+    ) -> dict[str, Any]:
+        """Read one value after the other; say which is wrong, or which two differ."""
+        read: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        for place, name, reader in plan.known:
+            value, column = values[place], self._names[members[place]]
+            if value is None:
+                read.setdefault(name, None)
+                continue
+            try:
+                content = reader(value, f"{members[place]!r} of {where}")
+            except SourceError as error:
+                raise SourceError(
+                    f"{str(error).removesuffix(_ADVICE)}It is read as {column.about}: correct it,"
+                    " or rename it if it holds something else."
+                ) from error
+            if name in first and read[name] != content:
+                one, other = (f"{members[i]!r} ({values[i]!r:.40})" for i in (first[name], place))
+                raise ConflictError(
+                    f"{sentence_start(where)} has {one} and {other}, which are two names of one"
+                    f" column ({name!r}: {column.about}), and they differ. Remove or rename one of"
+                    f" them.{_HINTS.get(name, '')}"
+                )
+            read[name], first[name] = content, place
+        return read
 
 
-def _read(column: Column, value: Any, where: str) -> Any:
-    try:
-        return column.read(value, where)
-    except SourceError as error:
-        sentence = str(error).removesuffix(ADVICE)
-        raise SourceError(
-            f"{sentence}It is read as {column.about}: correct it, or rename it if it holds"
-            " something else."
-        ) from error
+_HINTS = {"answer": " A gold answer is named 'gold'.", "text": " What was sent is named 'prompt'."}
 
 
 def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Yield the members of a row; nested counts have names with dots."""
     for name, value in items:
-        if isinstance(value, dict) and (prefix or name in _NESTED):
+        if isinstance(value, dict) and (prefix or name == "usage"):
             yield from _flat(value.items(), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _members(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the members of a row as `recognised` looks at them; `None` where one is written twice,
-    nested and with a dot.
-    """
-    row = _without_own_id(row)
-    if not any(isinstance(row.get(name), dict) for name in _NESTED):
-        return row
-    pairs = list(_flat(row.items()))
-    members = dict(pairs)
-    return members if len(members) == len(pairs) else None
-
-
-def _without_own_id(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row without `id` where it has a `question_id`: then the former is the row's own."""
-    if row.get("question_id") is None or "id" not in row:
-        return row
-    return {name: value for name, value in row.items() if name != "id"}
-
-
-def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:
-    flat = dict(_flat(row.items()))
-    hints = {
-        "answer": " A gold answer is named 'gold'.",
-        "text": " What was sent is named 'prompt'.",
-    }
-    return (
-        f"{sentence_start(where)} has {first!r} ({flat[first]!r:.40}) and {second!r}"
-        f" ({flat[second]!r:.40}), which are two names of one column ({column.name!r}:"
-        f" {column.about}), and they differ. Remove or rename one of"
-        f" them.{hints.get(column.name, '')}"
-    )
 
 
 def examples(values: Mapping[str, Any]) -> str:

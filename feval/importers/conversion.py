@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, canonical_gold
+from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_forms
 from feval.answers.equality import named_equality
+from feval.answers.thoughts import reply_behind
 from feval.arguments import checked
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
@@ -27,13 +29,14 @@ from feval.errors import (
     UsageError,
 )
 from feval.executors.progress import reports
-from feval.importers.catalogue import IMPORTERS
-from feval.importers.depth.probes import WaitingProbes
+from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
+from feval.importers.columns import LARGEST
+from feval.importers.exported import Facts, facts_of
+from feval.importers.files import table_files
+from feval.importers.layouts import Layout
 from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, file_state, fingerprint
-from feval.importers.shapes import LARGEST
-from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import (
     Imported,
     Importer,
@@ -43,8 +46,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
-from feval.importers.tables.exported import Facts
-from feval.importers.tables.layouts import Layout
+from feval.importers.stored_rows import StoredRows
 from feval.recording import (
     DatasetInfo,
     PoolRows,
@@ -58,6 +60,7 @@ from feval.recording.layout.destination import storage_errors
 from feval.recording.scores import direction_question
 
 _HINT_BYTES = 16 << 20
+_MOST_IDS = 5  # that a note lists
 _POSITIONS_TOO = (
     "golds are positions, stored answers are read as written: write labels, or read the replies,"
     " `--answers text`"
@@ -123,7 +126,7 @@ def import_recording(
         progress: called with the pools done and the pools in all.
         executor: reads blocks of the source, see `feval.executors`; `None` for this process. The
             recording is the same.
-        layout: what the columns of a table mean (`feval.importers.tables.layouts.layout_of`), for
+        layout: what the columns of a table mean (`feval.importers.layouts.layout_of`), for
             the format "table".
         address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
             noted in the recording.
@@ -231,8 +234,10 @@ def import_recording(
                 )
                 for scorer, rows in conversion.scores():
                     writer.add_scores(info.id, one.info.name, scorer, rows)
-                if probes := conversion.probes(one):
-                    writer.add_probes(info.id, one.info.name, probes, cue=one.probe_cue)
+                if conversion.has_probes:
+                    writer.add_probes(
+                        info.id, one.info.name, conversion.probes(one), cue=one.probe_cue
+                    )
                 done += len(joined)
             card = find_dataset_card(info.id)
             expected = card.questions if card else None
@@ -338,8 +343,10 @@ class _Conversion:
         self._cots: Counter[str] = Counter()
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
-        self._scratch, self._scores = scratch, SortedRows(scratch)
-        self._probes: dict[str, WaitingProbes] = {}
+        self._scratch = scratch
+        self._sizes: dict[str, Counter[int]] = {}
+        self._counted: Counter[str] = Counter()
+        self._notes: list[str] = []
         if (
             self._kind == "verbatim"
             and reading.always_text
@@ -372,37 +379,64 @@ class _Conversion:
 
     def pools(self, llm: SourceLLM, executor: Executor | None) -> Iterator[PoolRows]:
         """Yield the rows of one LLM, one pool per question."""
-        self._scorers, self._scores = {}, SortedRows(self._scratch)
-        name = self.counter(llm)
-        count = None if name in ("usage", llm.counter) else token_counter(name)
-        reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
-        seen = self._seen[llm.info.name] = Counter()
-        probes = self._probes[llm.info.name] = WaitingProbes(
-            llm.info.name, self._kind, self._scratch, always_text=self._reading.always_text
-        )
-        cots = self._cots_alone(llm.info.name, llm.pools, probes)
+        name = llm.info.name
+        self._scorers, self._scores = {}, StoredRows(self._scratch)
+        self._probes, self.has_probes = StoredRows(self._scratch), False
+        counter = self.counter(llm)
+        count = None if counter in ("usage", llm.counter) else token_counter(counter)
+        reading = replace(self._reading, llm=name, count=count, counted=llm.counted)
+        seen = self._seen[name] = Counter()
+        cots = self._cots_alone(name, llm.pools)
         yield from pool_rows(reading, cots, seen, executor, self._scratch)
 
     def _cots_alone(
-        self, llm: str, pools: Iterable[SourcePool], probes: WaitingProbes
+        self, llm: str, pools: Iterable[SourcePool]
     ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
         """Yield questions and pools; scores and probes wait until all pools were written."""
+        sizes = self._sizes[llm] = Counter()
+        empty: list[str] = []
+        several = varied = False
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
-            self._cots[llm] += len(pool.texts)
+            size = len(pool.texts)
+            self._cots[llm] += size
+            if pool.ends is None:
+                sizes[size] += 1
+                if not size and len(empty) < _MOST_IDS:
+                    empty.append(question.id)
+                several |= size > 1 and pool.texts[0] is not None
+                varied = varied or len(set(pool.texts)) > 1
             for scorer, rows in pool.scores.items():
-                steps = rows.step_scores or [None] * len(rows.scores)
-                with_score = (
-                    s is not None or own for s, own in zip(rows.scores, steps, strict=True)
-                )
-                self._scored[scorer, llm] += sum(map(bool, with_score))
+                self._scored[scorer, llm] += len(rows.sample_indices)
                 group = self._scorers.setdefault(scorer, len(self._scorers))
                 self._scores.add(
                     group, number, (rows.sample_indices, rows.scores, rows.step_scores)
                 )
-            probes.add(number, pool.probes)
+            if pool.probes:
+                self.has_probes = True
+                self._probes.add(0, number, pool.probes)
+                if pool.tokens is not None:
+                    beyond = sum(probe[1] > pool.tokens[probe[0]] for probe in pool.probes)
+                    self._counted["Probes at offsets beyond the end of their CoT"] += beyond
             yield (
                 question,
-                (replace(pool, scores={}, probes=None) if pool.scores or pool.probes else pool),
+                (replace(pool, scores={}, probes=()) if pool.scores or pool.probes else pool),
+            )
+        if several and not varied:
+            self._notes.append(
+                f"On every question all samples of {llm} are the same text: the decoding was"
+                " greedy, or one seed was sent with each of them. They are one sample stored"
+                " several times, and votes over them show nothing."
+            )
+        if len(sizes) > 1:
+            ((usual, most),) = sizes.most_common(1)
+            self._notes.append(
+                f"The pools of {llm} are ragged: {min(sizes)} to {max(sizes)} samples;"
+                f" {sizes.total() - most:,} of {sizes.total():,} do not have {usual}."
+            )
+        if sizes[0]:
+            ids = ", ".join(empty) + ", ..." * (sizes[0] > len(empty))
+            self._notes.append(
+                f"Questions without samples of {llm}: {sizes[0]:,} of {sizes.total():,} ({ids})."
             )
 
     def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
@@ -419,10 +453,51 @@ class _Conversion:
             )
             yield self._known_scorers.get(name, own), rows
 
-    def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:
-        """Return the probes of an LLM whose pools were read; `None` where it has none."""
-        probes = self._probes[llm.info.name]
-        return probes.rows(self._questions, llm.probe_cue) if len(probes) else None
+    def probes(self, llm: SourceLLM) -> Iterator[ProbeRows]:
+        """Yield the probes of the LLM whose pools came last, with their answers normalised.
+
+        A probe sees a prefix of its CoT only: its answer is stored or read in its own text, and
+        never that of the CoT or another probe.
+        """
+        unreadable = (
+            f"Raw answers of probes of {llm.info.name} that cannot be read as {self._kind} and"
+            " count as no answer"
+        )
+        for number, (probes,) in self._probes.questions(0):
+            question = self._questions[number]
+            samples, offsets, stored, texts, tokens, confidences = zip(*probes, strict=True)
+            raw: Sequence[str | None] = stored
+            if not llm.probes_answered or self._reading.always_text:
+                raw = self._answers_of_probes(question, texts, llm.probe_cue)
+            answers = normal_forms(self._kind, raw, question.choices)
+            self._counted[unreadable] += answers.count(None) - list(raw).count(None)
+            given = (None if set(each) == {None} else each for each in (texts, tokens, confidences))
+            yield ProbeRows(question.id, samples, offsets, raw, answers, *given)
+
+    def _answers_of_probes(
+        self, question: SourceQuestion, texts: Sequence[str | None], cue: str | None
+    ) -> Sequence[str | None]:
+        """Return the answers that are read in texts as the ends of replies that begin with the
+        cue.
+        """
+        if self._reading.always_text and None in texts:
+            raise UsageError(
+                "Answers from the texts were asked for (--answers text), and probes of question"
+                f" {question.id!r} have no text; take the stored answers."
+            )
+        if self._kind == "verbatim" and any(texts):
+            raise UsageError(
+                f"Verbatim answers are the stored ones, and the probes of question {question.id!r}"
+                " have texts alone; choose an answer kind that can be extracted from them,"
+                " --answer-kind KIND."
+            )
+        answer_of: dict[str | None, str | None] = {None: None}
+        for text in {*texts} - {None}:
+            reply = reply_behind(cue, text or "")
+            answer_of[text] = (
+                None if reply is None else extract(self._kind, reply, question.choices)
+            )
+        return [answer_of[text] for text in texts]
 
     def notes(self, expected_questions: int | None) -> list[str]:
         """Return what was unusual, in sentences."""
@@ -469,8 +544,7 @@ class _Conversion:
                 f" {seen['request counted by source']:,}. It does not count output tokens; those,"
                 f" and any other requests, were counted by {counter!r}."
             )
-        for probes in self._probes.values():
-            notes += probes.notes()
+        notes += [*counted_notes(*self._counted.items()), *self._notes]
         for (scorer, llm), scored in self._scored.items():
             notes += counted_notes(
                 (f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored)
@@ -529,3 +603,59 @@ def _read_where(stored: bool) -> str:
     if stored:
         return "stored answers may come from a thought; `--answers text` reads the replies alone"
     return "answers are read in the replies alone"
+
+
+_FORMATS = (
+    Importer("feval-ttc", "the zip archive of the FEval-TTC reference package", feval_ttc.read),
+    Importer("mot-cascade", "LLM Cascades with Mixture of Thoughts, JSON", papers.read_mot),
+    Importer(
+        "esc",
+        "Early-Stopping Self-Consistency, JSON Lines",
+        partial(tables.read_as, "esc"),
+        papers.esc_answer,
+    ),
+    Importer(
+        "coupled-mmlu",
+        "Coupled Token Generation on MMLU, CSV",
+        papers.read_coupled_mmlu,
+        papers.mmlu_answer,
+    ),
+    Importer("modelswitch", "ModelSwitch, JSON", partial(tables.read_as, "modelswitch")),
+    Importer(
+        "linc",
+        "LINC, labels with references and texts beside them, JSON",
+        papers.read_linc,
+        beside=papers.beside_linc,
+    ),
+    Importer(
+        "game24", "Tree of Thoughts' naive samples on the Game of 24, JSON", papers.read_game24
+    ),
+    Importer(
+        "probed-traces",
+        "AutoTTS and Parallel-Probe, traces with probes, JSON",
+        partial(tables.read_as, "probed-traces"),
+    ),
+    Importer(
+        "lm-eval",
+        "lm-evaluation-harness, samples_*.jsonl with results_*.json beside it",
+        lm_eval.read,
+        beside=lm_eval.beside,
+    ),
+    Importer("inspect-ai", "inspect-ai logs, .eval or .json; epochs are CoTs", inspect_ai.read),
+    Importer(
+        "lighteval",
+        "lighteval details, Parquet with results_*.json beside it",
+        lighteval.read,
+        beside=lighteval.beside,
+    ),
+    Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
+    Importer(
+        "table",
+        "a table with a row for each CoT: CSV, Parquet, Arrow, JSON",
+        tables.read,
+        files=table_files,
+        facts=facts_of,
+    ),
+)
+IMPORTERS: Mapping[str, Importer] = {importer.name: importer for importer in _FORMATS}
+"""The formats `feval import` reads, by name."""

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from feval.errors import ConflictError, SourceError
 from feval.executors.tasks import results
-from feval.importers.columns import RowReader, names_of, question_names
+from feval.importers.columns import RowReader, names_of, question_names, refuse, sentence_start
 from feval.importers.reading import Reader, read_lines
 from feval.importers.rows import Rows, RowsOfPiece
-from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
@@ -108,7 +107,6 @@ class _Lines:
         self._request = request
         self._by_question: bool | None = None
         self._before = self._count = before
-        self._cots = RowReader(names_of("question", "request", "llm", "cot"))
         self._samples = RowReader(names_of("request", "llm", "cot"))
         self._questions = RowReader(question_names("question", "request", "llm"))
 
@@ -152,7 +150,7 @@ class _Lines:
                 " layout."
             )
         if samples is None:
-            self._add_cot(line, where)
+            self.rows.add(line, where)
         else:
             self._add_question(line, samples, where)
         self._count += 1
@@ -160,10 +158,9 @@ class _Lines:
     def _add_question(self, line: dict[str, Any], samples: str, where: str) -> None:
         shared = {name: value for name, value in line.items() if name != samples}
         values = self.rows.recognised(shared, self._questions, where)
-        name = (
-            values["id"] if values.get("id") is not None else self._request.question_id(self._count)
-        )
-        question = self.rows.add_question(name, values, where)
+        if values.get("id") is None:
+            values["id"] = self._request.question_id(self._count)
+        question = self.rows.add_question(values, where)
         cots = line[samples]
         if not isinstance(cots, list):
             refuse(f"{samples!r} of {where}", "a list of samples", cots)
@@ -198,15 +195,6 @@ class _Lines:
             for column, value in stated.items()
             if value is not None or column not in shared
         }
-
-    def _add_cot(self, line: dict[str, Any], where: str) -> None:
-        values = self.rows.recognised(line, self._cots, where)
-        if values.get("id") is None:
-            raise SourceError(
-                f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its"
-                " question, in 'id' or 'question_id'."
-            )
-        self.rows.add_row(self.rows.add_question(values["id"], values, where), values, where)
 
 
 def _is_tree(line: Mapping[str, Any]) -> bool:

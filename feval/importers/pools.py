@@ -23,8 +23,7 @@ from feval.answers.thoughts import SplitColumns, opened_by_template, split_colum
 from feval.cards.cards import thoughts_of
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results
-from feval.importers.depth.turns import turn_prompt_tokens
-from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
+from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion, chat
 from feval.recording.content import PoolRows
 from feval.recording.sealing.spill import Spill
 
@@ -258,9 +257,7 @@ class _PoolReader:
             parents=pool.parents,
             ends=pool.ends,
             messages=pool.messages,
-            turn_prompt_tokens=turn_prompt_tokens(
-                question.id, pool, prompt_tokens, self._reading.count, recount=self._reading.counted
-            ),
+            turn_prompt_tokens=self._turn_prompt_tokens(question.id, pool, prompt_tokens),
             first_token_seconds=pool.first_token_seconds,
         )
 
@@ -343,7 +340,7 @@ class _PoolReader:
         """
         prompt, count = pool.prompt, self._reading.count
         if prompt is None and pool.prompt_tokens is None and question.text:
-            prompt = Prompt.of(question.text)
+            prompt = chat([{"role": "user", "content": question.text}])
             self.seen["question as request"] += 1
         tokens = pool.prompt_tokens
         if count is not None and (self._reading.counted or tokens is None):
@@ -368,3 +365,36 @@ class _PoolReader:
         return [
             count(text) + count(thoughts or "") for text, thoughts in columns if text is not None
         ]
+
+    def _turn_prompt_tokens(
+        self, question: str, pool: SourcePool, request: int | None
+    ) -> Sequence[int | None] | None:
+        """Return the tokens of all that was sent for each turn: as the source has them, else
+        counted along the conversation.
+        """
+        given, parents, count = pool.turn_prompt_tokens, pool.parents or (), self._reading.count
+        if pool.messages is None or request is None:
+            return given
+        sent: list[int | None] = []
+        conversations: list[int] = []  # up to each CoT, itself included
+        for place, (parent, messages) in enumerate(zip(parents, pool.messages, strict=True)):
+            tokens = None if given is None else given[place]
+            if parent is None or messages is None:
+                tokens = None
+            elif count is not None and (self._reading.counted or tokens is None):
+                tokens = conversations[parent] + count(
+                    "\n".join(each["content"] for each in orjson.loads(messages))
+                )
+            elif tokens is None:
+                first, depth = parent, 0
+                while (before := parents[first]) is not None:
+                    first, depth = before, depth + 1
+                raise SourceError(
+                    f"Turn {depth} of sample {first} of question {question!r} has no"
+                    " 'prompt_tokens', and the request has; give both or neither, or have all"
+                    " tokens counted (--counter)."
+                )
+            sent.append(tokens)
+            own = 0 if count is None else count(pool.texts[place] or "")
+            conversations.append((request if tokens is None else tokens) + own)
+        return sent

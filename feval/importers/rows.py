@@ -1,5 +1,5 @@
-"""Generic rows become questions and pools: rows must agree about their question, and each LLM has
-its own CoTs.
+"""Rows become questions and pools: rows must agree about their question, and each LLM has its own
+CoTs.
 
 Questions and rows lie in temporary files where they are many; CoTs are put together, question by
 question, when recorded.
@@ -8,36 +8,42 @@ question, when recorded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, USAGE, RowReader, examples, probe_names, turn_names
-from feval.importers.depth.probes import pool_probes, probe_columns
-from feval.importers.depth.steps import ordered_tree, steps_decoding
-from feval.importers.depth.turns import chained, turn_place
+from feval.importers.columns import (
+    COLUMNS,
+    USAGE,
+    RowReader,
+    examples,
+    names_of,
+    probe_names,
+    sentence_start,
+    turn_names,
+)
 from feval.importers.reading import Reader
-from feval.importers.shapes import sentence_start
-from feval.importers.sorted_rows import PackedRows, SortedRows
 from feval.importers.source import (
     Imported,
     ImportRequest,
     Prompt,
     SourceLLM,
     SourcePool,
-    SourceProbes,
     SourceQuestion,
-    llm_notes,
 )
-from feval.importers.stored_questions import StoredQuestions
+from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
 _T = TypeVar("_T")
 _Cot = Mapping[str, Any]
 _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")
+_OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
+_COUNTED = frozenset({"answer", "tokens", "node", "turns", "turn_messages"})
+_PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
 
 class _CotRow(NamedTuple):
@@ -51,31 +57,23 @@ class _CotRow(NamedTuple):
 class _LLM:
     """What the rows of one LLM say of it, and how many of its CoTs have what.
 
-    `probe_answers`: whether a probe has an answer; `unanswered_probe`: the place of one that says
+    `probes_answered`: whether a probe has an answer; `unanswered_probe`: the place of one that says
     nothing of it.
     """
 
     number: int
     decoding: dict[str, Any] = field(default_factory=dict)
-    probe_answers: bool = False
+    probes_answered: bool = False
     unanswered_probe: str = ""
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
-    cots: int = 0
-    having: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("answer", "tokens", "node", "turns", "turn_messages"), 0
-        )
-    )
-    to_be_read: int = 0
+    having: Counter[str] = field(default_factory=Counter)
 
     def count(self, later: _LLM) -> None:
         """Add the CoTs of rows further on in the source."""
         self.first_place = self.first_place or later.first_place
-        self.cots += later.cots
-        self.having = {name: count + later.having[name] for name, count in self.having.items()}
-        self.to_be_read += later.to_be_read
-        self.probe_answers |= later.probe_answers
+        self.having.update(later.having)
+        self.probes_answered |= later.probes_answered
         self.unanswered_probe = self.unanswered_probe or later.unanswered_probe
 
 
@@ -88,46 +86,40 @@ class RowsOfPiece(NamedTuple):
     llms: dict[str | None, _LLM]
     rows: PackedRows
     others: dict[str, Any]
-    without_unit: set[str]
-    added: set[str]
+    noted: set[str]
 
 
 class Rows:
     """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question.
 
     Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the
-    whole.
+    whole. `null_stays`: answers are no answer where all of an LLM are null, rather than to be read
+    from the texts.
     """
 
-    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
+    def __init__(
+        self,
+        source: str,
+        request: ImportRequest,
+        *,
+        is_piece: bool = False,
+        null_stays: bool = False,
+    ) -> None:
         self._questions = StoredQuestions(request.scratch)
         self._numbers: dict[str, int] = {}
-        self._llms: dict[str | None, _LLM] = {}
-        self._rows = SortedRows(request.scratch, math.inf if is_piece else None)
-        self._source, self._request = source, request
+        self.llms: dict[str | None, _LLM] = {}
+        self.stored = StoredRows(request.scratch, math.inf if is_piece else None)
+        self._source, self._request, self._null_stays = source, request, null_stays
+        self._reader = RowReader(names_of("question", "request", "llm", "cot"))
         self._probes, self._turns = RowReader(probe_names()), RowReader(turn_names())
         self._others: dict[str, Any] = {}
-        self._without_unit: set[str] = set()
-        self._added: set[str] = set()  # tokens that the source counts beside others
+        self._noted: set[str] = set()
         self._gaps = 0
-        self._without_answers: list[str] = []
-
-    def keep(self, most_bytes: float) -> None:
-        """Keep other numbers of bytes in memory, as where a source has the rows of several
-        datasets.
-        """
-        self._rows.keep(most_bytes)
-
-    def llms(self) -> list[str | None]:
-        """Return the names of the LLMs so far."""
-        return list(self._llms)
 
     def piece(self) -> RowsOfPiece:
         """Return what was collected."""
-        rows = self._rows.in_memory()
-        return RowsOfPiece(
-            list(self._questions), self._llms, rows, self._others, self._without_unit, self._added
-        )
+        rows = self.stored.in_memory
+        return RowsOfPiece(list(self._questions), self.llms, rows, self._others, self._noted)
 
     def add_piece(self, piece: RowsOfPiece) -> None:
         """Add the next piece of the source; raise where it contradicts those before, without saying
@@ -135,28 +127,38 @@ class Rows:
         """
         questions = [
             self.add_question(
-                one.id, {"question": one.text, "gold": one.gold, "choices": one.choices}, "a line"
+                {"id": q.id, "question": q.text, "gold": q.gold, "choices": q.choices}, "a line"
             )
-            for one in piece.questions
+            for q in piece.questions
         ]
         llms = []
         for name, llm in piece.llms.items():
-            own = self._llm_named(name)
-            self._check_decoding(name, own.decoding, llm.decoding, "a line")
+            own = self._llm_named(name, llm.decoding, "a line")
             own.count(llm)
             llms.append(own.number)
-        self._rows.extend(piece.rows, llms, questions)
-        for member, value in piece.others.items():
-            self._others.setdefault(member, value)
-        self._without_unit |= piece.without_unit
-        self._added |= piece.added
+        self.stored.extend(piece.rows, llms, questions)
+        self._others = {**self._others, **piece.others, **self._others}
+        self._noted |= piece.noted
+
+    def add(
+        self, row: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
+    ) -> None:
+        """Add a row of any members: a CoT with its question, request and LLM, or these alone."""
+        values = self.recognised(row, self._reader, where)
+        if values.get("id") is None:
+            raise SourceError(
+                f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its"
+                " question, in 'id' or 'question_id'."
+            )
+        self.add_row(self.add_question(values, where), values, where, line=line, cot=cot)
 
     def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
         """Read the known columns of a row; note unknown members."""
-        values, others, without_unit = reader.recognised(row, where)
-        for name, value in others.items():
-            self._others.setdefault(name, value)
-        self._without_unit |= without_unit
+        values, others, without_unit = reader.read(row, where)
+        if not others.keys() <= self._others.keys():
+            self._others = {**self._others, **others, **self._others}
+        for name in without_unit:
+            self._noted.add(f"{name!r} names no unit; it was read as seconds.")
         if not USAGE.keys().isdisjoint(values):
             self._settle_counts(values, where)
         return values
@@ -166,49 +168,44 @@ class Rows:
         prompt = "turn_prompt_tokens" if "turn_prompt_tokens" in values else "prompt_tokens"
         stated = {USAGE[name]: values.pop(name) for name in USAGE if name in values}
         usage = Usage.of(values.get(prompt), values.get("tokens"), **stated)
+        counts = {
+            "reasoning_tokens": usage.reasoning,
+            "tokens": usage.output,
+            "cached_tokens": usage.cached,
+            prompt: usage.prompt,
+        }
+        counts = {name: count for name, count in counts.items() if count is not None}
         if usage.problem is not None:
-            found = {
-                "reasoning": usage.reasoning,
-                "output": usage.output,
-                "cache": usage.cached,
-                "prompt": usage.prompt,
-            }
-            shown = ", ".join(
-                f"{name} {count:,}" for name, count in found.items() if count is not None
-            )
+            shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
             raise SourceError(
                 f"{sentence_start(where)} has {usage.problem} ({shown}). 'tokens' count the"
                 " reasoning, too, and 'prompt_tokens' what came from a cache: correct the counts,"
                 " or leave the columns out (--ignore)."
             )
-        counts = {
-            "reasoning_tokens": usage.reasoning,
-            "cached_tokens": usage.cached,
-            "tokens": usage.output,
-            prompt: usage.prompt,
-        }
-        values |= {name: count for name, count in counts.items() if count is not None}
-        self._added.update(usage.added)
+        values |= counts
+        for added in usage.added:
+            self._noted.add(
+                f"The source counts {added} beside the others, to which they were added."
+            )
 
-    def add_question(self, name: str, values: Mapping[str, Any], where: str) -> int:
+    def add_question(self, values: Mapping[str, Any], where: str) -> int:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
-        text, gold, choices = (
-            values.get("question"),
-            values.get("gold"),
-            values.get("choices") or (),
-        )
-        number = self._numbers.setdefault(name, len(self._questions))
+        name, text, gold = (values.get(key) for key in ("id", "question", "gold"))
+        choices = values.get("choices") or ()
+        number = self._numbers.setdefault(str(name), len(self._questions))
         if number == len(self._questions):
-            self._questions.append(SourceQuestion(name, text, gold, choices))
+            self._questions.append(SourceQuestion(str(name), text, gold, choices))
         elif text is not None or gold is not None or choices:
             known = self._questions[number]
             question = SourceQuestion(
-                name,
-                _agreed(known.text, text, "two texts", name, where),
-                _agreed(known.gold, gold, "two gold answers", name, where),
-                _agreed(known.choices or None, choices or None, "two sets of choices", name, where)
+                known.id,
+                _agreed(known.text, text, "two texts", known.id, where),
+                _agreed(known.gold, gold, "two gold answers", known.id, where),
+                _agreed(
+                    known.choices or None, choices or None, "two sets of choices", known.id, where
+                )
                 or (),
             )
             if question != known:
@@ -227,8 +224,7 @@ class Rows:
         """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it
         is, if a line has several.
         """
-        llm = self._llm_named(name := values.get("llm"))
-        self._check_decoding(name, llm.decoding, values, where)
+        llm = self._llm_named(values.get("llm"), values, where)
         prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
         if llm.request == (question, prompt, prompt_tokens):  # the same as in the row before
             prompt = prompt_tokens = None
@@ -236,33 +232,24 @@ class Rows:
             llm.request = question, prompt, prompt_tokens
         request = (None, None) if prompt is None else (prompt.messages, prompt.text)
         content = self._counted(llm, values, where) if cot else None
-        self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
+        self.stored.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
-    def _llm_named(self, name: str | None) -> _LLM:
-        return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
-
-    def _check_decoding(
-        self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str
-    ) -> None:
-        for key in (
-            "temperature",
-            "max_tokens",
-            "decoding",
-            "probe_cue",
-            "step_stop",
-            "step_policy",
-        ):
+    def _llm_named(self, name: str | None, values: Mapping[str, Any], where: str) -> _LLM:
+        """Return an LLM; raise where a row states another decoding of it than rows before."""
+        llm = self.llms.get(name) or self.llms.setdefault(name, _LLM(len(self.llms)))
+        decoding = llm.decoding
+        for key in _OF_LLM:
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
-                name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
+                example = value if key in {"temperature", "max_tokens"} else 2
                 raise ConflictError(
                     f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have"
-                    f" {decoding[key]!r:.60} for "
-                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an"
-                    " LLM name of its own in 'llm', "
-                    "such as"
-                    f" '{llm or 'NAME'}@{key[0]}={value if key in {'temperature', 'max_tokens'} else 2}'."  # noqa: E501
+                    f" {decoding[key]!r:.60} for"
+                    f" {'the same LLM' if name is None else f'the LLM {name!r}'}. CoTs of two"
+                    " decodings are not one pool: give each decoding an LLM name of its own in"
+                    f" 'llm', such as '{name or 'NAME'}@{key[0]}={example}'."
                 )
+        return llm
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
         """Return the CoT of a row, counted."""
@@ -278,12 +265,12 @@ class Rows:
         llm.first_place = llm.first_place or where
         if "turns" in cot:
             cot["turns"] = [
-                self._turn(llm, turn, turn_place(i, where)) for i, turn in enumerate(cot["turns"])
+                self._turn(llm, turn, _turn_place(i, where)) for i, turn in enumerate(cot["turns"])
             ]
-        llm.cots += 1
-        for name in llm.having:
-            llm.having[name] += name in cot
-        llm.to_be_read += cot.get("answer") is None and "text" in cot
+        for name in _COUNTED & cot.keys():
+            llm.having[name] += 1
+        llm.having["cots"] += 1
+        llm.having["to be read"] += cot.get("answer") is None and "text" in cot
         return cot
 
     def _turn(self, llm: _LLM, turn: Mapping[str, Any], where: str) -> _Cot:
@@ -296,31 +283,54 @@ class Rows:
             )
         return self._counted(llm, values, where)
 
-    def _read_probes(self, llm: _LLM, probes: list[dict[str, Any]], where: str) -> list[list[Any]]:
-        """Return the probes of a CoT as columns."""
-        read = []
+    def _read_probes(
+        self, llm: _LLM, probes: Sequence[Mapping[str, Any]], where: str
+    ) -> list[list[Any]]:
+        """Return the probes of a CoT by offset; each has an offset of its own, and an answer or a
+        text.
+        """
+        read: dict[int, list[Any]] = {}
         for position, probe in enumerate(probes):
             here = f"probe {position} of {where}"
             values = self.recognised(probe, self._probes, here)
-            read.append(values)
-            llm.probe_answers |= values.get("answer") is not None
+            offset = values.get("offset")
+            if offset is None:
+                raise SourceError(
+                    f"{sentence_start(here)} has no 'offset'; give the number of output tokens of"
+                    " the CoT before the probe."
+                )
+            if "answer" not in values and values.get("text") is None:
+                raise SourceError(
+                    f"{sentence_start(here)} has neither 'answer' nor 'text'; give one of them (an"
+                    " answer of null says that there is no answer)."
+                )
+            if offset in read:
+                raise ConflictError(
+                    f"{sentence_start(where)} has two probes at the offset {offset:,}; remove one"
+                    " of them."
+                )
+            read[offset] = [values.get(name) for name in _PROBE]
+            llm.probes_answered |= values.get("answer") is not None
             if "answer" not in values:
                 llm.unanswered_probe = llm.unanswered_probe or here
-        return probe_columns(read, where)
+        return [read[offset] for offset in sorted(read)]
 
-    def imported(self, reader: Reader, names: tuple[str, ...] | None = None) -> Imported:
+    def imported(
+        self, reader: Reader, names: tuple[str, ...] | None = None, notes: Iterable[str] = ()
+    ) -> Imported:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a
         token count.
 
-        The notes end with those of the source's reader. `names` takes the place of those in the
-        request.
+        The notes begin with those given and end with those of the source's reader. `names` takes
+        the place of those in the request.
         """
         if names is not None:
             self._request = replace(self._request, llms=names)
         self._numbers.clear()
         chosen = self._chosen()
-        llms = [self._llm(self._llms.get(name, _LLM(-1)), info) for name, info in chosen]
-        notes = self._notes(chosen)
+        unnamed = _LLM(-1)
+        llms = [self._llm(self.llms.get(name, unnamed), info) for name, info in chosen]
+        notes = [*notes, *self._notes(chosen)]
         return Imported(self._questions, self._all(llms, notes, reader), notes, llm_count=len(llms))
 
     def _all(
@@ -339,19 +349,19 @@ class Rows:
         """Return the LLMs to import: the name in the rows, and name and decoding in the
         recording.
         """
-        infos = [
-            LLMInfo(
-                name or "",
-                llm.decoding.get("temperature"),
-                llm.decoding.get("max_tokens"),
-                llm.decoding.get("decoding", {}) | steps_decoding(llm.decoding),
-            )
-            for name, llm in self._llms.items()
-        ]
-        if list(self._llms) == [None] or not self._llms:
+        infos = []
+        for name, llm in self.llms.items():
+            stated = llm.decoding
+            steps = {
+                key: stated[f"step_{key}"] for key in ("stop", "policy") if f"step_{key}" in stated
+            }
+            decoding = stated.get("decoding", {}) | ({"steps": steps} if steps else {})
+            limits = stated.get("temperature"), stated.get("max_tokens")
+            infos.append(LLMInfo(name or "", *limits, decoding))
+        if list(self.llms) == [None] or not self.llms:
             return [(None, self._request.llm_of(self._source, infos[0] if infos else LLMInfo("")))]
-        if None in self._llms:
-            without = self._llms[None].first_place
+        if None in self.llms:
+            without = self.llms[None].first_place
             raise SourceError(
                 f"Some lines of {self._source} name an LLM and others do"
                 f" not{f' ({without})' if without else ''}; name it on each line, or on none."
@@ -369,11 +379,13 @@ class Rows:
             llm, "answer", " (an answer of null says that there is no answer)"
         )
         # as a table of several LLMs has it, of which only some have answers
-        if stored and llm.to_be_read == llm.cots:
-            self._without_answers.append(info.name)
+        if stored and not self._null_stays and llm.having["to be read"] == llm.having["cots"]:
+            self._noted.add(
+                f"All answers of {info.name} are null, so they were read from the texts."
+            )
             stored = False
         counted = self._all_or_none(llm, "tokens")
-        if llm.probe_answers and llm.unanswered_probe:
+        if llm.probes_answered and llm.unanswered_probe:
             raise SourceError(
                 f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has"
                 " none; give it to all probes of an LLM or to none (an answer of null says that"
@@ -384,12 +396,13 @@ class Rows:
             self._pools(llm, stored=stored, counted=counted),
             counted,
             llm.decoding.get("probe_cue"),
+            llm.probes_answered,
         )
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""
-        count = llm.having[name]
-        if 0 < count < llm.cots:
+        count, cots = llm.having[name], llm.having["cots"]
+        if 0 < count < cots:
             lacking = next(
                 row.place
                 for *_, rows in self._by_question(llm)
@@ -397,29 +410,26 @@ class Rows:
                 if name not in row.cot
             )
             raise SourceError(
-                f"{count} of {llm.cots} samples in {self._source} have {name!r}, and {lacking} has"
+                f"{count} of {cots} samples in {self._source} have {name!r}, and {lacking} has"
                 f" none; give it to all samples of an LLM or to none{hint}."
             )
         return count > 0
 
     def _pools(self, llm: _LLM, *, stored: bool, counted: bool) -> Iterator[SourcePool]:
         """Yield the pool of each question; an empty one where the LLM was not asked."""
-        done = 0
+        done, empty = 0, SourcePool([], [], [])
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
-            yield from repeat(SourcePool([], [], []), number - done)
+            yield from repeat(empty, number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            parents, ends, messages = None, None, None
+            tree: dict[str, Any] = {}
             if llm.having["node"] or llm.having["turn_messages"]:
-                cots, parents, ends = ordered_tree(cots, question)
+                cots, tree["parents"], tree["ends"] = _ordered_tree(cots, question)
             if llm.having["turn_messages"]:
-                messages = [cot.get("turn_messages") for cot in cots]
-            probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
-            pool = _pool(
-                question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted
-            )
-            yield replace(pool, parents=parents, ends=ends, messages=messages)
+                tree["messages"] = [cot.get("turn_messages") for cot in cots]
+            pool = _pool(question, cots, stored=stored, counted=counted)
+            yield replace(pool, prompt=prompt, prompt_tokens=prompt_tokens, **tree)
             done = number + 1
-        yield from repeat(SourcePool([], [], []), len(self._questions) - done)
+        yield from repeat(empty, len(self._questions) - done)
 
     def _by_question(
         self, llm: _LLM
@@ -427,9 +437,14 @@ class Rows:
         """Yield number, request, prompt tokens and ordered CoTs of each question that an LLM was
         asked.
         """
-        for number, rows in self._rows.questions(llm.number):
+        for number, rows in self.stored.questions(llm.number):
             question, prompt, prompt_tokens, cots = self._questions[number].id, None, None, []
-            _check_once(question, [line for _, line, *_ in rows if line is not None])
+            lines = [line for _, line, *_ in rows if line is not None]
+            if len(lines) > 1:
+                raise ConflictError(
+                    f"{sentence_start(lines[1])} has the question id {question!r} a second time."
+                    " Give each question its own id, or write one line per CoT."
+                )
             for place, _, messages, text, tokens, cot in rows:
                 if messages is not None:
                     prompt = _agreed(prompt, Prompt(messages, text), "two prompts", question, place)
@@ -440,7 +455,7 @@ class Rows:
                     cots.append(_CotRow(place, cot))
             ordered = self._ordered(cots, question)
             if llm.having["turns"] and llm.having["turn_messages"]:
-                ordered = [_CotRow(*node) for row in ordered for node in chained(*row)]
+                ordered = [_CotRow(*node) for row in ordered for node in _chained(*row)]
             yield number, prompt, prompt_tokens, ordered
 
     def _ordered(self, rows: list[_CotRow], question: str) -> list[_CotRow]:
@@ -450,19 +465,15 @@ class Rows:
         if kinds <= {type(None)}:
             return rows
         if len(kinds) > 1:
-            odd = next(
-                row.place
-                for row, name in zip(rows, names, strict=True)
-                if type(name) is not type(names[0])
-            )
+            odd = next(i for i, name in enumerate(names) if type(name) is not type(names[0]))
             raise SourceError(
-                f"{sentence_start(odd)} and {rows[0].place} number the CoTs of question"
+                f"{sentence_start(rows[odd].place)} and {rows[0].place} number the CoTs of question"
                 f" {question!r} in two ways. Give 'sample' as a whole number from 0 on each line,"
                 " or on none."
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            places = [row.place for row, name in zip(rows, names, strict=True) if name == twice]
+            places = [row.place for row in rows if row.cot["sample"] == twice]
             raise ConflictError(
                 f"Question {question!r} has a sample number twice: {twice!r} on {places[0]} and on"
                 f" {places[1]}. Remove one of them, or name their LLMs in 'llm' if they are of two."
@@ -473,31 +484,19 @@ class Rows:
         return sorted(rows, key=lambda row: row.cot["sample"])
 
     def _notes(self, chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
-        notes = []
+        notes = sorted(self._noted)
         if self._others:
-            notes.append(f"Unknown members, which were not imported: {examples(self._others)}.")
-        notes += [
-            f"{name!r} names no unit; it was read as seconds."
-            for name in sorted(self._without_unit)
+            notes.insert(0, f"Unknown members, which were not imported: {examples(self._others)}.")
+        left_out = ", ".join(name for name in self.llms if name and name not in dict(chosen))
+        if left_out:
+            notes.append(
+                f"The source also has CoTs of {left_out:.400}, which were left out, as requested."
+            )
+        return notes + [
+            f"The source calls the LLM {name!r}; it was recorded as {info.name!r}, as requested."
+            for name, info in chosen
+            if name and name != info.name
         ]
-        notes += [
-            f"The source counts {added} beside the others, to which they were added."
-            for added in sorted(self._added)
-        ]
-        notes += [
-            f"All answers of {name} are null, so they were read from the texts."
-            for name in self._without_answers
-        ]
-        return notes + llm_notes(list(self._llms), chosen)
-
-
-def _check_once(question: str, lines: Sequence[str]) -> None:
-    """Raise where several lines have the samples of one question."""
-    if len(lines) > 1:
-        raise ConflictError(
-            f"{sentence_start(lines[1])} has the question id {question!r} a second time. Give each"
-            " question its own id, or write one line per CoT."
-        )
 
 
 def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
@@ -512,16 +511,7 @@ def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str
     return known if known is not None else value
 
 
-def _pool(
-    question: str,
-    cots: Sequence[_Cot],
-    prompt: Prompt | None,
-    prompt_tokens: int | None,
-    probes: SourceProbes | None,
-    *,
-    stored: bool,
-    counted: bool,
-) -> SourcePool:
+def _pool(question: str, cots: Sequence[_Cot], *, stored: bool, counted: bool) -> SourcePool:
     names: set[str] = set().union(*cots)
 
     def column(name: str) -> list[Any] | None:
@@ -533,8 +523,6 @@ def _pool(
         answers=[cot["answer"] for cot in cots] if stored else None,
         tokens=[cot["tokens"] for cot in cots] if counted else None,
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
-        prompt=prompt,
-        prompt_tokens=prompt_tokens,
         extra={name: values for name in OPTIONAL_COLUMNS if (values := column(name)) is not None},
         reasoning=column("reasoning"),
         sequence_logprobs=(
@@ -543,7 +531,9 @@ def _pool(
         token_logprobs=column("token_logprobs"),
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
-        probes=probes,
+        probes=[
+            [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
+        ],
         turn_prompt_tokens=column("turn_prompt_tokens"),
         first_token_seconds=column("first_token_s"),
     )
@@ -571,12 +561,82 @@ def _scores(question: str, cots: Sequence[_Cot]) -> dict[str, ScoreRows]:
     )
     scores = {}
     for scorer in scorers:
-        pairs = [
-            (cot.get("score", {}).get(scorer), cot.get("step_scores", {}).get(scorer))
-            for cot in cots
+        scored = [
+            (place, *pair)
+            for place, cot in enumerate(cots)
+            if (pair := [cot.get(each, {}).get(scorer) for each in ("score", "step_scores")])
+            != [None, None]
         ]
-        scored = [position for position, pair in enumerate(pairs) if pair != (None, None)]
-        scores[scorer] = ScoreRows(
-            question, scored, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored]
-        )
+        scores[scorer] = ScoreRows(question, *map(list, zip(*scored, strict=True)))
     return scores
+
+
+def _turn_place(position: int, where: str) -> str:
+    """Return what messages call a turn of a CoT."""
+    return f"turn {position} of {where}"
+
+
+def _chained(where: str, cot: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a CoT and its turns, each with its place, as nodes: each replies to the one before."""
+    own = {name: value for name, value in cot.items() if name != "turns"}
+    parent: dict[str, str] = {}
+    for position, each in enumerate([own, *cot.get("turns", ())]):
+        here = _turn_place(position - 1, where) if position else where
+        yield here, {**each, **parent, "node": here, "ends": True}
+        parent = {"parent": here}
+
+
+def _ordered_tree(
+    steps: Sequence[_Cot], question: str
+) -> tuple[list[_Cot], list[int | None], list[bool]]:
+    """Return the steps of a question, each behind its parent and beside its siblings, with their
+    parents and ends.
+
+    Siblings stay in their order. What is no tree is a `SourceError`, a name that comes twice a
+    `ConflictError`.
+    """
+    children: dict[str | None, list[_Cot]] = {}
+    by_name: dict[str, _Cot] = {}
+    for step in steps:
+        if by_name.setdefault(step["node"], step) is not step:
+            raise ConflictError(
+                f"Question {question!r} has the node {step['node']!r:.60} twice; give each its own"
+                " name."
+            )
+        children.setdefault(step.get("parent"), []).append(step)
+    for step in steps:
+        if problem := _problem_of(step, by_name):
+            raise SourceError(f"The node {step['node']!r:.60} of question {question!r} {problem}")
+    ordered = list(children.get(None, ()))
+    for step in ordered:  # it grows as it goes
+        ordered += children.get(step["node"], ())
+    places = {step["node"]: place for place, step in enumerate(ordered)}
+    if len(ordered) < len(steps):
+        lost = next(name for name in by_name if name not in places)
+        raise SourceError(
+            f"The node {lost!r:.60} of question {question!r} comes back to itself from parent to"
+            " parent; a first step has no 'parent'."
+        )
+    parents = [places[step["parent"]] if "parent" in step else None for step in ordered]
+    return ordered, parents, [step["ends"] for step in ordered]
+
+
+def _problem_of(step: _Cot, by_name: Mapping[str, _Cot]) -> str:
+    """Return what is wrong with a step of a tree, as the end of a sentence; empty if nothing is."""
+    parent = by_name.get(step["parent"]) if "parent" in step else None
+    if "parent" in step and parent is None:
+        return f"has the parent {step['parent']!r:.60}, and the question has no such node."
+    goes_on_from_an_end = parent is not None and parent["ends"]
+    if "turn_messages" in step:
+        if not (goes_on_from_an_end and step["ends"]):
+            return (
+                "has 'turn_messages' and is no turn: it should end, 'ends', and so should the CoT"
+                " that it replies to, 'parent'."
+            )
+    elif goes_on_from_an_end:
+        return (
+            f"goes on from the node {step['parent']!r:.60}, which ends a solution or has an answer."
+        )
+    if step.get("answer") is not None and not step["ends"]:
+        return "has an answer and 'ends' is false; only a step that ends a solution has an answer."
+    return ""

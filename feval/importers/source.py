@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from feval.errors import SourceError, UnknownNameError, UsageError
-from feval.importers.tables.layouts import Layout
+from feval.importers.layouts import Layout
 from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
 
 FINISH_REASON_WORDS = {
@@ -59,27 +59,11 @@ class Prompt:
     messages: str
     text: str
 
-    @classmethod
-    def of(cls, text: str) -> Prompt:
-        """Return a request of one user message."""
-        return cls(orjson.dumps([{"role": "user", "content": text}]).decode(), text)
 
-
-@dataclass(frozen=True, slots=True)
-class SourceProbes:
-    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then
-    offset.
-
-    An answer of `None` is no answer; `answers` is `None` where they are read in the texts. The
-    other columns are as in `feval.recording.content.ProbeRows`.
-    """
-
-    sample_indices: Sequence[int]
-    offsets: Sequence[int]
-    answers: Sequence[str | None] | None
-    texts: Sequence[str | None] | None = None
-    output_tokens: Sequence[int | None] | None = None
-    confidences: Sequence[float | None] | None = None
+def chat(messages: Iterable[Mapping[str, str]]) -> Prompt:
+    """Return a request of messages, each with a role and a content."""
+    sent = list(messages)
+    return Prompt(orjson.dumps(sent).decode(), "\n".join(each["content"] for each in sent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +72,7 @@ class SourcePool:
 
     `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept
     none. A column is `None` where the source does not have it. An answer of `None` is no answer.
+    `probes` are (sample, offset, answer, text, output tokens, confidence), in this order.
     The other columns are as in `feval.recording.PoolRows`.
     """
 
@@ -103,7 +88,7 @@ class SourcePool:
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
-    probes: SourceProbes | None = None
+    probes: Sequence[Sequence[Any]] = ()
     parents: Sequence[int | None] | None = None
     ends: Sequence[bool] | None = None
     messages: Sequence[str | None] | None = None
@@ -117,13 +102,15 @@ class SourceLLM:
 
     `pools` has one pool per question, in their order, and may be a generator that reads as it goes.
     `counted`: the source has the output tokens of every CoT. `probe_cue`: what made it answer
-    early; `counter`: who counted its tokens. `None`: not known.
+    early; `counter`: who counted its tokens. `None`: not known. `probes_answered`: answers of
+    probes are stored, and not read in their texts.
     """
 
     info: LLMInfo
     pools: Iterable[SourcePool]
     counted: bool = False
     probe_cue: str | None = None
+    probes_answered: bool = False
     counter: str | None = None
 
 
@@ -155,7 +142,7 @@ class ImportRequest:
     in its order. `scratch` is the folder for temporary files, with what does not fit into memory;
     `None`: where the system has such files. `answer_kind`: what answers will be read as.
     `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns of
-    a table mean. `facts`: what the table's metadata says (`feval.importers.tables.exported.Facts`),
+    a table mean. `facts`: what the table's metadata says (`feval.importers.exported.Facts`),
     where feval exported it.
     """
 
@@ -180,11 +167,7 @@ class ImportRequest:
                 " name, --llm NAME"
                 f"{' (of several, the column that names them: --map llm=COLUMN)' * (self.layout is not None)}."  # noqa: E501
             )
-        return self.llm_info(self.llms[0])
-
-    def llm_info(self, name: str) -> LLMInfo:
-        """Return an LLM under the decoding that the user stated."""
-        return LLMInfo(name, self.temperature, self.max_tokens)
+        return LLMInfo(self.llms[0], self.temperature, self.max_tokens)
 
     def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
         """Return the one LLM of a source that states its name (else empty) or decoding. A name that
@@ -241,40 +224,6 @@ class ImportRequest:
 def counted_notes(*facts: tuple[str, int]) -> list[str]:
     """Return a sentence such as "Questions without samples: 3." for each count above 0."""
     return [f"{what}: {count:,}." for what, count in facts if count]
-
-
-def size_note(pools: Sequence[SourcePool]) -> list[str]:
-    """Say where pools have other sizes than most."""
-    sizes = [len(pool.texts) for pool in pools]
-    if min(sizes) == max(sizes):
-        return []
-    usual = max(set(sizes), key=sizes.count)
-    others = len(sizes) - sizes.count(usual)
-    return [
-        (
-            f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do"  # noqa: E501
-            f" not have {usual}."
-        )
-    ]
-
-
-def llm_notes(
-    names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]
-) -> list[str]:
-    """Return notes on LLMs of a source that were left out or renamed; `chosen` is from
-    `ImportRequest.chosen_llms`.
-    """
-    left_out = ", ".join(name for name in names if name and name not in dict(chosen))
-    notes = (
-        [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."]
-        if left_out
-        else []
-    )
-    renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
-    return notes + [
-        f"The source calls the LLM {name!r}; it was recorded as {to!r}, as requested."
-        for name, to in renamed
-    ]
 
 
 @dataclass(frozen=True, slots=True)

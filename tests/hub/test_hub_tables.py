@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 from feval.errors import HubError, UnpinnedWarning, UsageError
 from feval.hub import fetch_table
-from feval.importers.tables.files import table_files
+from feval.importers.files import table_files
 from feval.recording import open_recording
 
 COMMIT = "c" * 40

@@ -10,7 +10,7 @@ from importing import Import, Save, notes, rows
 
 from feval.errors import ConflictError, SourceError
 from feval.hub.datasets import questions
-from feval.importers.golds import positions_as_labels
+from feval.importers.questions import positions_as_labels
 from feval.importers.source import SourceQuestion
 
 LETTERS = "ABCDEFGHIJ"

@@ -14,7 +14,7 @@ from importing import Import, Save, notes, rows
 from places import ROOT
 
 from feval.errors import FevalError
-from feval.importers.tables.layouts import layout_names, layout_of
+from feval.importers.layouts import layout_names, layout_of
 from feval.recording import Recording
 
 SEARCH_AND_LEARN = {
@@ -159,9 +159,9 @@ def test_every_published_layout_is_tested_states_its_source_and_is_in_the_guide(
     guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
     for name in layout_names():
         assert layout_of(name).title
-        assert "\nsource = " in (
-            ROOT / "feval/importers/tables/published" / f"{name}.toml"
-        ).read_text("utf-8")
+        assert "\nsource = " in (ROOT / "feval/importers/published" / f"{name}.toml").read_text(
+            "utf-8"
+        )
         assert f"`{name}`" in guide
 
 
@@ -190,9 +190,9 @@ def test_a_mapping_file_of_ones_own(save: Save, imported: Import) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("colums = 1", "no key in the mapping file .* 'colums'. Did you mean 'columns'"),
-        ("columns = 1", "'columns' in the mapping file .* should be a table of texts; found 1"),
-        ("lists = [1]", "'lists' .* should be a list of texts"),
+        ("colums = 1", "has an unknown field 'colums'. Its keys are .*columns"),
+        ("columns = 1", "has 1 in the field 'columns' .input should be a valid mapping"),
+        ("lists = [1]", "has 1 in the field 'lists.0' .input should be text"),
         ("columns", "cannot be read: .* It should be TOML"),
         ("title = " + "[" * 5000, "cannot be read: .* It should be TOML"),
         (

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
-from feval.importers.papers import probed_traces
+from feval.importers import IMPORTERS
 from feval.importers.source import ImportRequest
 from feval.recording import extract, open_recording, verify_recording
 
@@ -64,7 +64,7 @@ def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(
     )
     for note in (
         "Probe answers 'ERR' (they are no answer): 2.",
-        "Probes at offsets beyond the end of their trace: 2.",
+        "Probes at offsets beyond the end of their CoT: 2.",
     ):
         assert note in notes(recording)
 
@@ -73,7 +73,7 @@ def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported: Im
     verbatim = imported("probed-traces", STORE)
     assert rows(verbatim)["answer"] == ["2", "3", "ERR"] * 2
     assert probe_rows(verbatim, "answer")[3] == (1, 10, "ERR")
-    assert "Final answers 'ERR' (they vote, as for the authors): 2." in notes(verbatim)
+    assert "Answers 'ERR' (they vote, as for the authors): 2." in notes(verbatim)
     # ERR would be a text like any other
     text = imported("probed-traces", STORE, answer_kind="text")
     assert rows(text)["answer"] == ["2", "3", None] * 2
@@ -91,7 +91,7 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
     assert probe_rows(recording, "answer")[5:] == [(0, 7, "4"), (0, 14, None)]
     assert manifest(recording)["probes"][0]["interval"] is None
     assert "The questions were probed at different intervals: 5, 7 tokens." in notes(recording)
-    assert "The pools are ragged: 1 to 3 samples" in notes(recording)
+    assert "The pools of toy-llm are ragged: 1 to 3 samples" in notes(recording)
 
 
 def test_a_store_without_probes_is_a_flat_recording(imported: Import) -> None:
@@ -102,8 +102,8 @@ def test_a_store_without_probes_is_a_flat_recording(imported: Import) -> None:
     assert not (recording.path / "probes").exists()
 
 
-QUESTION_0 = r"[Qq]uestion 0 \('What is 1 \+ 1\?'\) of x\.json"
-TRACE_1 = rf"[Tt]race 1 of {QUESTION_0}"
+QUESTION_0 = r"[Rr]ow 1 of x\.json"
+TRACE_1 = rf"[Ss]ample 1 of {QUESTION_0}"
 
 
 def second_trace(*trace: Any) -> dict[str, Any]:
@@ -113,41 +113,28 @@ def second_trace(*trace: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        (probed_entry(question=...),
-        r"question 0 of x\.json has no 'question'; it has gold_answer|'gold_answer'"),
-        (probed_entry(question=3),
-        r"'question' of question 0 of x\.json should be text; found a whole number 3"),
-        (probed_entry(gold_answer=...), rf"{QUESTION_0} has no 'gold_answer'"),
-        (probed_entry(gold_answer=["2"]),
-        f"The gold answer of {QUESTION_0} should be text, a number"),
+        (probed_entry(question=...), f"{QUESTION_0} has no 'question'; it has 'gold_answer'"),
+        (probed_entry(question=3), "'question' of .* should be text; found a whole number 3"),
+        (probed_entry(gold_answer=...), f"{QUESTION_0} has no 'gold_answer'"),
+        (probed_entry(gold_answer=["2"]), f"'gold_answer' of .* {QUESTION_0} should be text"),
         (probed_entry(probe_freq=...), f"{QUESTION_0} has no 'probe_freq'"),
-        (probed_entry(probe_freq=0),
-        f"'probe_freq' of {QUESTION_0} should be a whole number of tokens from 1; found .* 0"),
-        (probed_entry(probe_freq=2.5),
-        f"'probe_freq' of {QUESTION_0} should be a whole number; found a number 2.5"),
-        (probed_entry(probe_freq=2**30),
-        f"'probe_freq' of {QUESTION_0} should be at most 715827882 where a trace has 3"),
+        (probed_entry(probe_freq=0), "'probe_freq' of .* should be a whole number from 1"),
+        (probed_entry(probe_freq=2.5), "'probe_freq' of .* should be a whole number .* number 2.5"),
+        (probed_entry(probe_freq=2**30), "'offset' of probe 1 of sample 0 of .* from 1 to"),
         (probed_entry(each_branch=...), f"{QUESTION_0} has no 'each_branch'"),
-        (probed_entry(each_branch={}),
-        f"'each_branch' of {QUESTION_0} should be a list; found an object of 0"),
+        (probed_entry(each_branch={}), f"'each_branch' of {QUESTION_0} should be a list"),
         (probed_entry(final_answers_trace=...), f"{QUESTION_0} has no 'final_answers_trace'"),
-        (probed_entry(final_answers_trace=["2"]),
-        f"{QUESTION_0} has 3 traces in 'each_branch' and 1 answers in"),
+        (probed_entry(final_answers_trace=["2"]), r"lengths \(3 in 'each_branch', 1 in"),
         (probed_entry(final_answers_trace=["2", "4", "ERR"]),
-        f"{TRACE_1} ends with the answer '3' .* and with '4' in"),
-        (second_trace(["2"], 9),
-        rf"{TRACE_1} should be a list of three, \[probe answers, tokens, final answer\]"),
-        (second_trace("2", 9, "3"),
-        f"The probe answers of {TRACE_1} should be a list; found text of 1"),
-        (second_trace([["2"]], 9, "3"),
-        f"Probe 0 of {TRACE_1} should be text, a number, true, false or null; found a list"),
-        (second_trace(["2"], 9, ["3"]), f"The final answer of {TRACE_1} should be text, a number"),
-        (second_trace(["2"], -1, "3"),
-        f"The tokens of {TRACE_1} should be a whole number from 0 to 2147483647; found .* -1"),
-        (second_trace(["2"], 1.5, "3"), f"The tokens of {TRACE_1} should be a whole number"),
-        (second_trace(["2"], 2**31, "3"), f"The tokens of {TRACE_1} should be a whole number"),
-        (second_trace(["2"], True, "3"), f"The tokens of {TRACE_1} should be a whole number"),
-        ([], r"question 0 of x\.json should be an object; found a list of 0"),
+        rf"{TRACE_1} has 'each_branch.2' \('3'\) and 'final_answers_trace' \('4'\), .* differ"),
+        (second_trace(["2"], 9), f"'each_branch.2' of {TRACE_1} should be inside a list of 3"),
+        (second_trace("2", 9, "3"), f"'each_branch.0' of {TRACE_1} should be a list of objects"),
+        (second_trace([["2"]], 9, "3"), f"'answer' of probe 0 of {TRACE_1} should be text"),
+        (second_trace(["2"], 9, ["3"]), f"'each_branch.2' of {TRACE_1} should be text"),
+        *((second_trace(["2"], count, "3"),
+        f"'each_branch.1' of {TRACE_1} should be a whole number from 0 to 2147483647; found ")
+        for count in (-1, 1.5, 2**31, True)),
+        ([], f"{QUESTION_0} should be an object; found a list of 0"),
     ],
 )  # fmt: skip
 def test_names_question_and_trace_of_what_a_store_has_wrong(
@@ -160,7 +147,7 @@ def test_names_question_and_trace_of_what_a_store_has_wrong(
 
 def test_a_question_twice_is_refused(imported: Import) -> None:
     with pytest.raises(
-        ConflictError, match=r"Questions 0 and 2 of x\.json are the same, 'What is 1 \+ 1\?'"
+        ConflictError, match=r"Questions 'toy/0' and 'toy/2' are the same, 'What is 1 \+ 1\?'"
     ):
         imported(
             "probed-traces", dumped([probed_entry(), probed_entry(question="b"), probed_entry()])
@@ -270,7 +257,7 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
         ),
         (
             cot({"offset": 2**31, "answer": "1"}),
-            r"'offset' of probe 0 of line 1 .* should be a whole number from 0 to",
+            r"'offset' of probe 0 of line 1 .* should be a whole number from 1 to",
         ),
         (
             cot(PROBE | {"answer": ["1"]}),
@@ -421,7 +408,8 @@ def golden(shared: Path, name: str) -> dict[str, Any]:
 def test_published_stores_are_read_whole(shared: Path, llm: str) -> None:
     expected = golden(shared, f"{llm}.aime24.sc.n128")
     source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
-    result = probed_traces.read(source, ImportRequest("aime24", (llm,), answer_kind="verbatim"))
+    request = ImportRequest("aime24", (llm,), answer_kind="verbatim")
+    result = IMPORTERS["probed-traces"].read(source, request)
     pools = list(next(iter(result.llms)).pools)
     assert (len(pools), sum(len(pool.texts) for pool in pools)) == (
         expected["questions"],

@@ -17,22 +17,21 @@ from importing import Import, Save, manifest, notes, rows
 
 from benchmarks.measure import python
 from feval.errors import ConflictError, SourceError, StorageError
-from feval.importers import reading, sorted_rows
-from feval.importers.columns import RowReader, names_of, recognised
+from feval.importers import reading, stored_rows
+from feval.importers.columns import RowReader, names_of
 from feval.importers.reading import Reader, read_lines
-from feval.importers.sorted_rows import SortedRows
+from feval.importers.stored_rows import StoredRows
 
 
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows fill the memory."""
-    monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1500)
-    monkeypatch.setattr(sorted_rows, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(stored_rows, "ROW_BYTES", 1500)
 
 
 @pytest.mark.usefixtures("small_runs")
 def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path: Path) -> None:
-    sorted_rows_ = SortedRows(tmp_path)
+    sorted_rows_ = StoredRows(tmp_path)
     expected: dict[int, dict[int, list[Any]]] = {group: defaultdict(list) for group in range(4)}
     for place, (group, question, size) in enumerate(
         np.random.default_rng(1).integers((3, 40, 200), size=(500, 3)).tolist()
@@ -129,7 +128,7 @@ def test_a_disk_that_is_full_while_rows_are_sorted_is_said(
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sorted_rows.Spill, "write", full)
+    monkeypatch.setattr(stored_rows.Spill, "write", full)
     with pytest.raises(StorageError, match="could not be written: the disk is full"):
         imported("jsonl", lines(*(COT | {"text": "x" * 200} for _ in range(20))))
 
@@ -174,7 +173,7 @@ def test_numbers_beyond_64_bits_keep_their_digits_in_lines(imported: Import) -> 
 
 def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
     source = b"\xef\xbb\xbf" + lines(COT | {"sample": 1, "mood": 1}, COT | {"sample": 5})
-    first, *_, gaps, mark, _ = notes(imported("jsonl", source)).splitlines()
+    first, *_, gaps, mark, _, _ = notes(imported("jsonl", source)).splitlines()
     assert first.startswith("Unknown members")
     assert (
         gaps
@@ -183,41 +182,13 @@ def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
     assert mark == "The source starts with a byte order mark; it was left out."
 
 
-ROWS: list[dict[str, Any]] = [
-    {"id": 1, "text": "t", "mood": None, "latency": 3, "total_tokens": 4},
-    {"id": "own", "question_id": "a", "answer": None, "finish_reason": "max_tokens"},
-    {"id": "a", "question_id": None, "usage": {"completion_tokens": 3, "details": {"audio": 1}}},
-    {"usage": {"completion_tokens": 3}, "usage.completion_tokens": 3.0},
-    {"usage": None, "tokens": 3, "output_tokens": 3},
-    {
-        "usage": {"prompt_tokens": 1},
-        "logprobs": [-1, -0.5],
-        "token_confidences": [1.0, 2.5],
-        "score": {"a": 1},
-    },
-    {"usage.prompt_tokens": 1, "choices": ["x", "y"], "prompt": [{"role": "user", "content": "P"}]},
-    {"duration": 1, "duration_ms": 1000, "seed": 7, "temperature": 1, "unknown": {"a": 1}},
-]
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_plan_reads_rows_as_they_are_read_one_by_one(row: dict[str, Any]) -> None:
-    names = names_of("question", "request", "llm", "cot")
-    reader = RowReader(names)
-    for _ in range(2):  # the second time by the plan of the first
-        values, others, without_unit = reader.recognised(row, "here")
-        assert (values, others) == recognised(row, names, "here")
-        assert list(values) == list(recognised(row, names, "here")[0])
-        assert without_unit == {"latency", "duration"} & row.keys()
-
-
 def test_rows_whose_members_are_all_different_do_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RowReader, "_MOST_PLANS", 3)
     reader = RowReader(names_of("cot"))
     for number in range(10):
-        assert reader.recognised({"text": "t", f"m{number}": 1}, "here")[:2] == (
+        assert reader.read({"text": "t", f"m{number}": 1}, "here")[:2] == (
             {"text": "t"},
             {f"m{number}": 1},
         )
@@ -230,9 +201,9 @@ def test_rows_whose_members_are_all_different_do_not_fill_the_memory(
 READING = """
 import resource, sys
 from pathlib import Path
-from feval.importers.catalogue import IMPORTERS
+from feval.importers.conversion import IMPORTERS
 from feval.importers.source import ImportRequest
-from feval.importers.tables import files
+from feval.importers import files
 
 files._BLOCK_BYTES = 1 << 18
 

@@ -31,10 +31,9 @@ from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, fro
 from feval.cards.prices import Price
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
 from feval.exporters import export_recording
-from feval.importers import import_recording, understood
-from feval.importers.tables import files, reading
-from feval.importers.tables.layouts import Layout, layout_of
-from feval.importers.tables.meanings import meanings
+from feval.importers import files, import_recording, tables, understood
+from feval.importers.layouts import Layout, layout_of
+from feval.importers.tables import meanings
 from feval.recording import Recording, open_recording, select, verify_recording
 
 Row = dict[str, Any]
@@ -586,8 +585,8 @@ def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:
 def test_rows_in_temporary_files_are_the_same(
     imported: Import, monkeypatch: pytest.MonkeyPatch, recording: Recording
 ) -> None:
-    monkeypatch.setattr("feval.importers.tables.reading.RUN_BYTES", 2000)
-    monkeypatch.setattr("feval.importers.tables.files._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("feval.importers.tables.ROW_BYTES", 2000)
+    monkeypatch.setattr("feval.importers.files._ROWS_AT_ONCE", 3)
     assert imported_table(imported, in_parquet(table()), layout=SCORED).hash == recording.hash
 
 
@@ -660,7 +659,7 @@ def test_members_of_a_name_for_each_row_are_read_in_one_look(
 ) -> None:
     looked = []
     monkeypatch.setattr(
-        reading, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest)
+        tables, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest)
     )
     cots = [{"question": "a", "answer": "2", "llm": "m", "text": "2"}] * 201
     odd = [cots[0] | {f"k{number}": 1} for number in range(20)]

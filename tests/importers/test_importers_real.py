@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from feval.importers import import_recording
-from feval.importers.papers import coupled_mmlu
+from feval.importers import import_recording, papers
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader
 from feval.importers.source import ImportRequest
@@ -212,7 +211,7 @@ def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(
         "mot-cascade", f"{MOT}/GPT4_result/gsm_cot1.json.gz", "gsm8k", answer_kind=kind
     )
     assert Counter(map(len, columns.answers)) == {3: 1318, 1: 1}
-    assert "The pools are ragged: 1 to 3 samples" in columns.notes
+    assert "The pools of an-llm are ragged: 1 to 3 samples" in columns.notes
     assert "7 of 3955 stored answers are text among numbers" in columns.notes
     assert round(columns.mean_accuracy(), 3) == 0.951
 
@@ -248,11 +247,9 @@ def test_mmlu_replies_equal_the_published_check(
 ) -> None:
     key = read_questions(shared / "real/coupled_mmlu/mmlu_test_answer_key.csv", "mmlu", Reader())
     request = ImportRequest("mmlu", ("an-llm",), key)
-    read = coupled_mmlu.read(shared / MMLU / f"{file}.csv.gz", request)
+    read = papers.read_coupled_mmlu(shared / MMLU / f"{file}.csv.gz", request)
     (llm,) = read.llms
-    answers = [
-        [coupled_mmlu.upstream_answer(text or "") for text in pool.texts] for pool in llm.pools
-    ]
+    answers = [[papers.mmlu_answer(text or "") for text in pool.texts] for pool in llm.pools]
     right = sum(
         row.count(question.gold or "")
         for question, row in zip(read.questions, answers, strict=True)

@@ -22,7 +22,7 @@ from feval import evaluate, load
 from feval.cli import app
 from feval.errors import ConflictError, FevalError, NotRecordedError, SourceError, UsageError
 from feval.exporters import export_recording
-from feval.importers.tables.scores import import_scores
+from feval.importers.scores import import_scores
 from feval.methods import METHODS
 from feval.recording import merge, open_recording, verify_recording
 

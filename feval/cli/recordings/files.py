@@ -21,14 +21,14 @@ from feval.cli.options import (
 from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.hub.places import local_folder, open_place
-from feval.importers.tables.layouts import Layout, layout_of
+from feval.importers.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from feval.importers.tables.reading import Understood
+    from feval.importers.tables import Understood
 
 
 @machine_options

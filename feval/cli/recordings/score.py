@@ -176,7 +176,7 @@ def score(
 def _import_scores(
     show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings
 ) -> None:
-    from feval.importers.tables.scores import import_scores  # loads pyarrow
+    from feval.importers.scores import import_scores  # loads pyarrow
 
     imported = import_scores(
         recording,

@@ -13,7 +13,7 @@ from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, pr
 from feval.cards.prices import price_list
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
-from feval.importers.tables.layouts import layout_names, layout_of
+from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
 from feval.recording.content import Question
 from feval.report.tables.tables import Column, Table, columns

@@ -18,25 +18,24 @@ from typing import Any
 
 from feval.cards.cards import find_dataset_card, our_dataset_id
 from feval.errors import SourceError, UnknownNameError
-from feval.importers.archive import Archive, opened
-from feval.importers.reading import Reader
-from feval.importers.shapes import (
+from feval.importers.columns import (
     LARGEST,
     finish_reason,
     member,
     refuse,
     strings,
     whole,
-    whole_numbers,
+    whole_number,
 )
+from feval.importers.reading import Archive, Reader, opened_archive
 from feval.importers.source import (
     FINISH_REASON_WORDS,
     Imported,
     ImportRequest,
-    Prompt,
     SourceLLM,
     SourcePool,
     SourceQuestion,
+    chat,
 )
 from feval.recording.content import LLMInfo
 
@@ -46,7 +45,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     time.
     """
     reader = Reader()
-    with opened(source) as archive:
+    with opened_archive(source) as archive:
         name = _reference_name(archive, request.dataset)
         recorded = _recorded(archive, name, reader)
         for llm in request.llms:
@@ -56,12 +55,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
                 )
         questions, system_prompt = _questions(archive, name, request, reader)
     llms = request.llms or recorded
-    notes = [
-        (
-            "The token counts are those stored in the archive; its package counts 1.365 tokens per"
-            " word."
-        )
-    ]
+    notes = ["The token counts are those stored in the archive; its package counts 1.365 per word."]
     return Imported(
         questions,
         _llms(source, name, llms, request, len(questions), reader, notes),
@@ -73,7 +67,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
     """Return names of the LLMs that an archive lists for a dataset."""
-    with opened(source) as archive:
+    with opened_archive(source) as archive:
         return _recorded(archive, _reference_name(archive, dataset), Reader())
 
 
@@ -87,7 +81,7 @@ def _llms(
     notes: list[str],
 ) -> Iterator[SourceLLM]:
     for name in names:
-        with opened(source) as archive:
+        with opened_archive(source) as archive:
             member_name = f"LLM_{name}_dataset_{dataset}.txt"
             record, where = archive.json(member_name, reader), archive.where(member_name)
         responses = member(record, "responses", list, where)
@@ -126,40 +120,28 @@ def _pools(responses: list[Any], where: str) -> Iterator[SourcePool]:
 def _pool(response: Any, where: str) -> SourcePool:
     request = member(response, "request", dict, where)
     text = member(request, "raw_text", str, f"the request of {where}")
-    tokens = whole(request.get("token_cost"))
-    if tokens is None:
-        refuse(
-            f"'token_cost' of the request of {where}",
-            "a whole number from 0",
-            request.get("token_cost"),
-        )
-    columns = _columns(member(response, "cots", list, where), where)
-    return SourcePool(*columns, Prompt.of(text), tokens)
-
-
-def _columns(
-    cots: list[Any], where: str
-) -> tuple[list[str], list[str | None], list[int], list[str]]:
-    """Texts, answers, tokens and finish reasons; whole columns at a time, and one CoT at a time
-    only to say what is wrong.
-    """
+    tokens = whole_number(request.get("token_cost"), f"'token_cost' of the request of {where}")
+    cots = member(response, "cots", list, where)
+    # whole columns at a time, and one CoT at a time only to say what is wrong
     try:
         metadata = [cot["metadata"] for cot in cots]
         texts = [cot["raw_text"] for cot in cots]
         answers = [cot.get("answer") for cot in cots]
-        tokens = [entry["token_cost"] for entry in metadata]
+        counts = [whole(entry["token_cost"]) for entry in metadata]
         reasons = [FINISH_REASON_WORDS[entry["finish_reason"]] for entry in metadata]
     except (KeyError, TypeError, AttributeError):
         _explain(cots, where)
         raise
-    return strings(texts, where), _answers(answers, where), whole_numbers(tokens, where), reasons
-
-
-def _answers(answers: list[Any], where: str) -> list[str | None]:
-    for position, answer in enumerate(answers):
-        if answer is not None and type(answer) is not str:
-            refuse(f"Answer {position} of {where}", "text or null", answer)
-    return answers
+    if None in counts or not all(answer is None or type(answer) is str for answer in answers):
+        _explain(cots, where)
+    return SourcePool(
+        strings(texts, where),
+        answers,
+        [count for count in counts if count is not None],
+        reasons,
+        chat([{"role": "user", "content": text}]),
+        tokens,
+    )
 
 
 def _explain(cots: list[Any], where: str) -> None:
@@ -167,13 +149,13 @@ def _explain(cots: list[Any], where: str) -> None:
     for position, cot in enumerate(cots):
         here = f"CoT {position} of {where}"
         member(cot, "raw_text", str, here)
-        metadata = member(cot, "metadata", dict, here)
+        if not isinstance(cot.get("answer"), str | None):
+            refuse(f"Answer {position} of {where}", "text or null", cot["answer"])
+        metadata, about = member(cot, "metadata", dict, here), f"the metadata of {here}"
         if "token_cost" not in metadata:
-            member(metadata, "token_cost", float, f"the metadata of {here}")
-        finish_reason(
-            member(metadata, "finish_reason", str, f"the metadata of {here}"),
-            f"The finish reason of {here}",
-        )
+            member(metadata, "token_cost", float, about)
+        whole_number(metadata["token_cost"], f"The token count of sample {position} of {where}")
+        finish_reason(member(metadata, "finish_reason", str, about), f"The finish reason of {here}")
 
 
 def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:

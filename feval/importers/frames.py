@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from feval.errors import UsageError
 from feval.importers.conversion import import_recording
-from feval.importers.tables.files import plain
-from feval.importers.tables.layouts import layout_of
+from feval.importers.files import plain
+from feval.importers.layouts import layout_of
 from feval.recording.reader import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name

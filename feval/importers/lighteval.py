@@ -16,37 +16,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feval.errors import SourceError
-from feval.importers.harnesses.logs import (
-    SEVERAL_GOLDS,
-    chat_prompt,
-    decoding,
-    gold_of,
-    labelled,
-    limit_of,
-    same_texts_note,
-    temperature_of,
-)
-from feval.importers.questions import without_duplicates
+from feval.importers.columns import member, refuse, strings
+from feval.importers.files import opened_parquet, shortest_floats
+from feval.importers.logs import SEVERAL_GOLDS, chat_prompt, decoding, gold_of, labelled
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import member, refuse, strings
-from feval.importers.source import (
-    Imported,
-    ImportRequest,
-    Prompt,
-    SourceLLM,
-    SourcePool,
-    SourceQuestion,
-    counted_notes,
-    size_note,
-)
-from feval.importers.tables.files import opened_parquet, shortest_floats
-from feval.recording.content import LLMInfo
+from feval.importers.rows import Rows
+from feval.importers.source import Imported, ImportRequest, Prompt, counted_notes
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
@@ -68,70 +49,85 @@ def beside(source: Path) -> tuple[Path, ...]:
     return ()
 
 
+@dataclass(slots=True)
+class _Row:
+    """One question with its columns, those of its samples, and what else is noted of it."""
+
+    place: int
+    question: dict[str, Any]
+    other_golds: bool
+    texts: list[str | None]
+    reasoning: list[str | None]
+    tokens: list[_Tokens] | None
+    prompt_tokens: int | None
+    instruction: Any
+    where: str
+
+
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read the Parquet details of one task. The request names the LLM if the results are not where
     lighteval puts them.
     """
     reader = Reader()
-    rows = sorted(_rows(source, request), key=lambda row: row.place)
+    rows = sorted(_rows(source), key=lambda row: row.place)
     if not rows:
         raise SourceError(f"{source.name} has no questions; there is nothing to import.")
-    questions = without_duplicates((row.question for row in rows), source.name)
     counted = all(row.tokens is not None for row in rows)
     filled = (
         _without_padding([sample for row in rows for sample in row.tokens or ()]) if counted else 0
     )
-    pools = [row.pool(counted=counted) for row in rows]
-    llm = SourceLLM(request.llm_of(source.name, _results(source, reader)), pools, counted)
-    notes = [*_row_notes(rows, filled), *size_note(pools), *same_texts_note(pools), *reader.notes()]
-    return Imported(questions, [llm], notes, _system_prompt(rows))
+    about = _results(source, reader)
+    collected = Rows(source.name, request, null_stays=True)
+    for row in rows:
+        shared = about | row.question | {"id": request.question_id(row.place)}
+        shared["prompt_tokens"] = row.prompt_tokens if counted else None
+        lengths = row.tokens if row.tokens and counted else [None] * len(row.texts)
+        columns = zip(row.texts, row.reasoning, lengths, strict=True)
+        if not row.texts:
+            collected.add(shared, row.where, line=row.where, cot=False)
+        for sample, (text, reasoning, tokens) in enumerate(columns):
+            cot: dict[str, Any] = {"text": text or "", "reasoning": reasoning}
+            if tokens is not None:
+                cot["tokens"] = tokens.count
+            collected.add(
+                shared | cot, f"sample {sample} of {row.where}", line=None if sample else row.where
+            )
+    notes = counted_notes(
+        (SEVERAL_GOLDS, sum(row.other_golds for row in rows)),
+        ("Samples that batches filled up with their end token, which was counted once", filled),
+        (
+            "Samples without a text (null), which were read as empty texts",
+            sum(row.texts.count(None) for row in rows),
+        ),
+    )
+    instructions = {row.instruction for row in rows if isinstance(row.instruction, str)}
+    system_prompt = instructions.pop() if len(instructions) == 1 else None
+    return replace(collected.imported(reader, notes=notes), system_prompt=system_prompt)
 
 
-class _Row:
-    """One question with its samples."""
-
-    def __init__(
-        self, doc: Any, response: Any, number: int, request: ImportRequest, where: str
-    ) -> None:
-        doc_id = doc.get("id")
-        self.place = (
-            int(doc_id)
-            if isinstance(doc_id, str) and doc_id.isdecimal() and len(doc_id) < 10
-            else number
-        )
-        self.instruction = doc.get("instruction")
-        self.question, self.other_golds = _question(doc, request.question_id(self.place), where)
-        texts = member(response, "text", list, where)
-        self.empty = texts.count(None)
-        self.texts = strings([text if text is not None else "" for text in texts], where)
-        self.reasoning = _reasonings(response.get("reasonings"), len(texts), where)
-        self.tokens = _token_ids(response.get("output_tokens"), len(texts))
-        input_tokens = response.get("input_tokens")
-        self.prompt_tokens = (
-            len(input_tokens) if isinstance(input_tokens, list) and input_tokens else None
-        )
-        self.prompt = _prompt(response.get("input"), where)
-
-    def pool(self, *, counted: bool) -> SourcePool:
-        """Return the samples as columns."""
-        return SourcePool(
-            self.texts,
-            tokens=[sample.count for sample in self.tokens or ()] if counted else None,
-            prompt=self.prompt,
-            prompt_tokens=self.prompt_tokens if counted else None,
-            reasoning=self.reasoning,
-        )
-
-
-def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] | None:
-    """Return the reasoning that a server gave apart from each sample's text; `None` where there is
-    none.
-    """
-    if not isinstance(reasonings, list) or len(reasonings) != samples:
-        return None
-    if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasonings):
-        refuse(f"'reasonings' of {where}", "texts or null", reasonings)
-    return [thoughts or None for thoughts in reasonings]
+def _row(doc: Any, response: Any, number: int, where: str) -> _Row:
+    name, question = doc.get("id"), _question(doc, where)
+    texts = member(response, "text", list, where)
+    strings([text for text in texts if text is not None], where)
+    reasoning = response.get("reasonings")
+    if not isinstance(reasoning, list) or len(reasoning) != len(texts):
+        reasoning = [None] * len(texts)
+    if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasoning):
+        refuse(f"'reasonings' of {where}", "texts or null", reasoning)
+    query, given = response.get("input"), response.get("input_tokens")
+    if isinstance(query, list) and query and isinstance(query[0], dict):
+        query = chat_prompt(query, where)
+    return _Row(
+        int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 else number,
+        question[0] | {"prompt": query if isinstance(query, str | Prompt) and query else None},
+        question[1],
+        texts,
+        [thoughts or None for thoughts in reasoning],
+        _token_ids(response.get("output_tokens"), len(texts)),
+        len(given) if isinstance(given, list) and given else None,
+        doc.get("instruction"),
+        where,
+    )
 
 
 @dataclass(slots=True)
@@ -142,15 +138,6 @@ class _Tokens:
     last: Any
     repeats: int
 
-    @classmethod
-    def of(cls, ids: list[Any]) -> _Tokens:
-        last = ids[-1]
-        return cls(
-            len(ids),
-            last,
-            next((n for n, token in enumerate(reversed(ids)) if token != last), len(ids)),
-        )
-
 
 def _token_ids(ids: Any, samples: int) -> list[_Tokens] | None:
     """Return what is needed of the token ids of each sample; `None` where a sample has none."""
@@ -160,7 +147,11 @@ def _token_ids(ids: Any, samples: int) -> list[_Tokens] | None:
         or not all(isinstance(sample, list) and sample for sample in ids)
     ):
         return None
-    return list(map(_Tokens.of, ids))
+    ends = (
+        next((n for n, token in enumerate(reversed(each)) if token != each[-1]), len(each))
+        for each in ids
+    )
+    return [_Tokens(len(each), each[-1], repeats) for each, repeats in zip(ids, ends, strict=True)]
 
 
 def _without_padding(samples: list[_Tokens]) -> int:
@@ -174,18 +165,8 @@ def _without_padding(samples: list[_Tokens]) -> int:
     return len(filled)
 
 
-def _prompt(query: Any, where: str) -> Prompt | None:
-    if isinstance(query, str) and query:
-        return Prompt.of(query)
-    return (
-        chat_prompt(query, where)
-        if isinstance(query, list) and query and isinstance(query[0], dict)
-        else None
-    )
-
-
-def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
-    """Return the question, and whether it has other accepted answers than its gold."""
+def _question(doc: Any, where: str) -> tuple[dict[str, Any], bool]:
+    """Return the question's columns, and whether it has other accepted answers than its gold."""
     text = member(doc, "query", str, where)
     choices = strings(member(doc, "choices", list, where), where)
     gold_index = doc.get("gold_index")
@@ -200,10 +181,10 @@ def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
     options = labelled(choices) if len(set(places)) < len(choices) and len(choices) > 1 else ()
     golds = [options[place][0] if options else choices[place].strip() for place in places]
     gold, others = gold_of(golds, where)
-    return SourceQuestion(name, text, gold, options), others
+    return {"question": text, "gold": gold, "choices": options}, others
 
 
-def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
+def _rows(source: Path) -> Iterator[_Row]:
     number = 0
     with opened_parquet(source, partial(_needed, source.name)) as (file, _):
         columns = [f"doc.{name}" for name in _DOC] + [
@@ -216,7 +197,7 @@ def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
                     member(record, "doc", dict, where),
                     member(record, "model_response", dict, where),
                 )
-                yield _Row(doc, response, number, request, where)
+                yield _row(doc, response, number, where)
                 number += 1
 
 
@@ -232,36 +213,14 @@ def _needed(name: str, columns: Sequence[str]) -> Sequence[str]:
     return needed
 
 
-def _results(source: Path, reader: Reader) -> LLMInfo:
+def _results(source: Path, reader: Reader) -> dict[str, Any]:
     """Return name and decoding of the model, as the results state them."""
     for path in beside(source):
         results = reader.json(read_bytes(path), path.name)
         general = member(results, "config_general", dict, path.name)
         config = general.get("model_config")
         values = config.get("generation_parameters") if isinstance(config, dict) else None
-        values = values if isinstance(values, dict) else {}
         name = general.get("model_name")
-        return LLMInfo(
-            name if isinstance(name, str) else "",
-            temperature_of(values.get("temperature"), path.name),
-            limit_of(values.get("max_new_tokens"), path.name),
-            decoding(values, _DECODING),
-        )
-    return LLMInfo("")
-
-
-def _row_notes(rows: list[_Row], filled: int) -> list[str]:
-    return counted_notes(
-        (SEVERAL_GOLDS, sum(row.other_golds for row in rows)),
-        ("Samples that batches filled up with their end token, which was counted once", filled),
-        (
-            "Samples without a text (null), which were read as empty texts",
-            sum(row.empty for row in rows),
-        ),
-    )
-
-
-def _system_prompt(rows: list[_Row]) -> str | None:
-    """Return the instruction, where all questions have the same."""
-    instructions = {row.instruction for row in rows if isinstance(row.instruction, str)}
-    return instructions.pop() if len(instructions) == 1 else None
+        about = decoding(values if isinstance(values, dict) else {}, ["max_new_tokens"], _DECODING)
+        return about | {"llm": name if isinstance(name, str) and name else None}
+    return {}

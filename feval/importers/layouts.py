@@ -1,83 +1,76 @@
 """What the columns of a table mean where their names do not say it: mapping files (TOML), `--map`
 and `--score`.
 
-A mapping file has these keys, all optional; `published/` has those of well-known publications.
-
-    title = "what it reads, for people"
-    source = "where the format is described"
-    rows = "records"                  # member of one JSON document that is the list of rows; the
-    others apply to each row lists = ["completions", "preds"]  # columns that hold a list with an
-    entry for each CoT of the row's question ignored = ["solution"]            # columns that are
-    not read, whatever their names no_answer = ["None"]              # texts that stand for no
-    answer in the column of extracted answers
-
-    [columns]                         # feval's column = the table's; a dot leads into a nested
-    member question = "problem"
-    [scores]                          # scorer = column, of scores or of lists with a score for each
-    step prm = "rewards"
+`docs/importing.md` describes the keys of a mapping file, which are the fields of `Layout`;
+`published/` has those of well-known publications.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from feval.cards.reading import read_regular, require_shallow
+from feval.cards.validation import sentence
 from feval.errors import SourceError, UnknownNameError, UsageError
 
 _MOST_BYTES = 256 << 10
 _NAME_FIRST = "NAME=COLUMN, feval's name first, such as --map question=prompt"
 _FOLDER = Path(__file__).with_name("published")
-_KEYS: dict[str, type] = {
-    "title": str,
-    "source": str,
-    "rows": str,
-    "lists": list,
-    "ignored": list,
-    "no_answer": list,
-    "columns": dict,
-    "scores": dict,
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(BaseModel):
     """What the columns of a table mean.
 
+    A column may be a path: a dot leads into a nested member, or into a list by place (`runs.0`).
+    `{llm}` in it stands for the names of LLMs, which the columns of the table show: each is one.
+
     Attributes:
-        columns: feval's column -> the table's, where a file may lack it.
-        scores: scorer -> the table's column, likewise.
-        required: columns of the table that somebody named for this table, so that it must have
-            them.
-        lists: columns of the table with a list that has an entry for each CoT.
-        ignored: columns that are not read.
-        no_answer: texts of extracted answers that stand for none.
-        rows: member of a JSON document that is the list of rows; empty: the document is that list.
         title: what it reads, for people.
+        source: where the format is described.
+        columns: feval's column -> the table's, where a file may lack it. Two names of one column
+            (`answer` and `prediction`) may be given, which must agree where a row has both.
+        scores: scorer -> the table's column, likewise.
+        required: members that every row has.
+        lists: columns with a list that has an entry for each CoT of the row's question.
+        ignored: columns that are not read; "*": all that are not named.
+        no_answer: texts of extracted answers that stand for none.
+        verbatim_marks: those texts vote where the answer kind is `verbatim`, as for the authors.
+        rows: member of a JSON document that is the list of rows; its other members apply to each
+            row. Empty: the document is that list.
+        number: column with the number of a question in its dataset: ids are `<dataset>/<number>`,
+            in that order. Where no row has it, and for `row`, rows are counted from 0.
+        distinct: the texts of questions are distinct.
+        answer_as_text: an answer stands for its CoT's text where there is none.
+        probe_interval: column with the tokens between two probes, where `probes` are answers.
+        named: columns that somebody named for this very table, so that it must have them.
     """
 
-    columns: Mapping[str, str] = field(default_factory=dict)
-    scores: Mapping[str, str] = field(default_factory=dict)
-    required: frozenset[str] = frozenset()
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = Field(default="", exclude=True)
+    source: str = Field(default="", exclude=True)
+    columns: dict[str, str] = Field(default_factory=dict)
+    scores: dict[str, str] = Field(default_factory=dict)
+    required: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
-    ignored: frozenset[str] = frozenset()
-    no_answer: frozenset[str] = frozenset()
+    ignored: tuple[str, ...] = ()
+    no_answer: tuple[str, ...] = ()
+    verbatim_marks: bool = False
     rows: str = ""
-    title: str = ""
+    number: str = ""
+    distinct: bool = False
+    answer_as_text: bool = False
+    probe_interval: str = ""
+    named: frozenset[str] = Field(default=frozenset(), exclude=True)
 
     def about(self) -> dict[str, Any]:
         """Return it as JSON values for a manifest, without what is empty."""
-        values = {
-            "columns": dict(self.columns),
-            "scores": dict(self.scores),
-            "lists": list(self.lists),
-            "ignored": sorted(self.ignored),
-            "no_answer": sorted(self.no_answer),
-            "rows": self.rows,
-        }
+        values = self.model_dump(mode="json")
         return {name: value for name, value in values.items() if value}
 
 
@@ -105,26 +98,28 @@ def layout_of(
     """
     known = Layout() if layout is None else _read(layout)
     columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
-    named, unread = {*columns.values(), *scores.values()}, frozenset(ignored)
+    named, unread = {*columns.values(), *scores.values()}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
             f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave"
             " one of them out."
         )
-    return replace(
-        known,
-        columns={name: column for name, column in known.columns.items() if column not in unread}
-        | columns,
-        scores={name: column for name, column in known.scores.items() if column not in unread}
-        | scores,
-        required=frozenset(named | unread),
-        lists=tuple(column for column in known.lists if column not in unread),
-        ignored=known.ignored - named | unread,
-    )
+
+    def kept(pairs: Mapping[str, str]) -> dict[str, str]:
+        return {name: column for name, column in pairs.items() if column not in unread}
+
+    changes = {
+        "columns": kept(known.columns) | columns,
+        "scores": kept(known.scores) | scores,
+        "named": frozenset(named | unread),
+        "lists": tuple(column for column in known.lists if column not in unread),
+        "ignored": tuple(sorted({*known.ignored} - named | unread)),
+    }
+    return known.model_copy(update=changes)
 
 
 def layout_names() -> list[str]:
-    """Return the names of the published layouts."""
+    """Return the names of the published layouts that are no formats of their own."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
@@ -157,30 +152,14 @@ def _read(layout: str | Path) -> Layout:
     try:
         values = tomllib.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
         require_shallow(values)
+        return Layout.model_validate(values)
+    except ValidationError as error:
+        raise SourceError(
+            f"The mapping file {path} {sentence(error)}. Its keys are"
+            f" {', '.join(Layout.model_fields)}."
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SourceError(
             f"The mapping file {path} cannot be read: {reason}. It should be TOML."
         ) from error
-    for key, value in values.items():
-        if key not in _KEYS:
-            raise UnknownNameError.of(f"key in the mapping file {path}", key, _KEYS)
-        texts = (
-            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        )
-        if not (isinstance(value, _KEYS[key]) and all(isinstance(text, str) for text in texts)):
-            kind = {"str": "text", "list": "a list of texts", "dict": "a table of texts"}[
-                _KEYS[key].__name__
-            ]
-            raise SourceError(
-                f"{key!r} in the mapping file {path} should be {kind}; found {value!r:.80}."
-            )
-    return Layout(
-        values.get("columns", {}),
-        values.get("scores", {}),
-        lists=tuple(values.get("lists", ())),
-        ignored=frozenset(values.get("ignored", ())),
-        no_answer=frozenset(values.get("no_answer", ())),
-        rows=values.get("rows", ""),
-        title=values.get("title", ""),
-    )

@@ -18,11 +18,18 @@ import orjson
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
 from feval.executors.progress import reports
-from feval.importers.columns import names_of
+from feval.importers.columns import (
+    identifier,
+    names_of,
+    number,
+    number_list,
+    refuse,
+    sentence_start,
+    whole,
+)
+from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
-from feval.importers.shapes import identifier, number, number_list, refuse, sentence_start, whole
-from feval.importers.sorted_rows import SortedRows
-from feval.importers.tables.files import TableRow, opened_table
+from feval.importers.stored_rows import StoredRows
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.reader import Recording, open_recording
@@ -161,7 +168,7 @@ class _ScoreTable:
         self._all_llms = list(dict.fromkeys(llm for _, llm in recording.manifest.pairs))
         self._groups = {pair: number for number, pair in enumerate(pairs)}
         self._question_rows: dict[str, dict[str, int]] = {}
-        self._kept = SortedRows(None)
+        self._kept = StoredRows(None)
         self._key_columns: dict[str, str] = {}
         self._with_rows: dict[Pair, int] = {}
         self.columns: dict[str, list[str]] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feval.cards.validation import sentence
 from feval.errors import SourceError, UnknownNameError
-from feval.importers.columns import RowReader, names_of
+from feval.importers.files import Row, opened_table
 from feval.importers.reading import Reader, opened
 from feval.importers.rows import Rows
 from feval.importers.source import Imported, ImportRequest, SourceLLM
-from feval.importers.tables.files import Row, opened_table
 from feval.recording.content import ScorerInfo
 
 FACTS = b"feval"
@@ -29,7 +29,6 @@ FACTS = b"feval"
 FACTS_VERSION = 1
 
 _MAGIC = b"PAR1"
-_NAMES = names_of("question", "request", "llm", "cot")
 _DERIVED = {"dataset", "correct"}
 
 
@@ -156,7 +155,7 @@ class _Part:
 
     def __init__(self, source: str, request: ImportRequest, facts: Facts, dataset: str) -> None:
         self._facts, self._about = facts, facts.datasets[dataset]
-        self._rows, self._reader = Rows(source, request), RowReader(_NAMES)
+        self._rows = Rows(source, request)
         self._where = f"the metadata of {source}"
         self._asked = {llm: _Asked() for llm in self._about.llms}
         for place, line in facts.without_rows:
@@ -176,28 +175,13 @@ class _Part:
             if question != asked.last:
                 self._add_without_rows(asked, asked.count)
                 asked.last, asked.count = question, asked.count + 1
-        values = self._rows.recognised(_line(row), self._reader, where)
-        if values.get("id") is None:
-            raise SourceError(
-                f"{where[0].upper()}{where[1:]} has no question_id, which every exported row has."
-            )
-        self._rows.add_row(self._rows.add_question(values["id"], values, where), values, where)
+        self._rows.add(_line(row), where)
 
     def _add_without_rows(self, asked: _Asked, place: int | None = None) -> None:
         """Add the questions without rows that come next; all of them where no place is given."""
         while asked.without_rows and (place is None or asked.without_rows[0][0] <= place):
             _, line = asked.without_rows.popleft()
-            values = self._rows.recognised(_line(line), self._reader, self._where)
-            if values.get("id") is None:
-                raise SourceError(
-                    f"{self._where} names a question without its id. Export it again."
-                )
-            self._rows.add_row(
-                self._rows.add_question(values["id"], values, self._where),
-                values,
-                self._where,
-                cot=False,
-            )
+            self._rows.add(_line(line), self._where, cot=False)
             asked.count += 1
             place = None if place is None else place + 1
 
@@ -236,22 +220,25 @@ def _line(row: Mapping[str, Any]) -> Row:
         if dot and kind in {"score", "step_scores"}:
             line.setdefault(kind, {})[scorer] = value
         elif name == "decoding" and isinstance(value, str):
-            line[name] = _object(value)
+            # the catalogue says what else it should be
+            with suppress(orjson.JSONDecodeError):
+                value = orjson.loads(value)
+            line[name] = value
         elif name == "probes" and isinstance(value, list):
-            line[name] = [_known(probe) if isinstance(probe, dict) else probe for probe in value]
+            line[name] = [
+                (
+                    {
+                        key: each
+                        for key, each in probe.items()
+                        if each is not None or key == "answer"
+                    }
+                    if isinstance(probe, dict)
+                    else probe
+                )
+                for probe in value
+            ]
         else:
             line[name] = value
     if line.get("ends") is False:
         line.pop("answer", None)
     return line
-
-
-def _known(probe: Row) -> Row:
-    return {name: value for name, value in probe.items() if value is not None or name == "answer"}
-
-
-def _object(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text  # the catalogue says what it should be

@@ -1,1 +1,0 @@
-"""What sources say of the depth of their CoTs: probes."""

@@ -1,1 +1,0 @@
-"""Logs of evaluation harnesses: lm-evaluation-harness, Inspect, LightEval."""

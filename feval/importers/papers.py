@@ -1,0 +1,493 @@
+"""Samples published with papers, in formats that are no tables: what becomes rows here, and the
+authors' own rules of reading answers.
+
+MoT (LLM Cascades with Mixture of Thoughts, Yue et al., ICLR 2024, https://arxiv.org/abs/2310.03094)
+leaves out the results of programs that failed, so a question may have fewer results than texts,
+and nothing says which text each belongs to. Coupled MMLU (Benz et al., 2025,
+https://arxiv.org/abs/2502.01754) is CSV with one column named 0: record q*10+s is question q,
+sample s. LINC (EMNLP 2023, https://arxiv.org/abs/2310.15164) is a JSON array with a list of labels
+per question, and golds, texts and the model in files beside it. Tree of Thoughts (2023,
+https://arxiv.org/abs/2305.10601) logs naive samples on the Game of 24.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from feval.answers import decimal_key
+from feval.errors import ConflictError, SourceError, UsageError
+from feval.importers.columns import member, refuse, scalar_text, sentence_start, strings, whole
+from feval.importers.reading import Reader, read_bytes
+from feval.importers.rows import Rows
+from feval.importers.source import Imported, ImportRequest, SourceQuestion, counted_notes
+
+# SHA-256 of the uncompressed file -> what its content alone does not show.
+_KNOWN_FAULTS = {
+    "b2ad006e68e5eacd611705f3c18a9e281b45f89ff35aeb99f592b85203745f27": (
+        "This recording (date_cot1_40) is not independent of two others: on every question, samples"
+        " 1 to 20 are those of date_cot1 and samples 21 to 40 those of date_cot1_t=0.4."
+    )
+}
+_NO_LETTER = re.compile("[^a-z]+")
+_LETTERS = frozenset("ABCD")
+_PUNCTUATION = str.maketrans("", "", '.",);')
+_MMLU_SAMPLES = 10
+_SCHEME = "coupled-llm-evaluation"  # theirs: Gumbel noise from torch, seeded anew for every reply
+_SEED = re.compile(r"_seed([0-9]{1,18})\b")
+_LINC = "_generations_prc.json"
+_TARGET = "24"
+_TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
+_MOST_TOKENS = 99
+_LABEL = re.compile("answer: ", re.IGNORECASE)
+
+
+def esc_answer(text: str) -> str:
+    """Return the answer that the rule of Early-Stopping Self-Consistency reads: the letters behind
+    the last "the answer is", of the whole text without it; "" where none is left, which votes.
+    """
+    return _NO_LETTER.sub("", text.lower().rpartition("the answer is")[2])
+
+
+def mmlu_answer(text: str) -> str:
+    """Return the letter that the rule of Coupled MMLU reads from a reply: its first word without
+    punctuation, else what stands before the first line break in that; E where that is none of A to
+    D, which votes and is wrong.
+    """
+    word = text.split(" ", 1)[0].translate(_PUNCTUATION).strip()
+    if word in _LETTERS:
+        return word
+    first = word.split("\n", 1)[0]
+    return first if first in _LETTERS else "E"
+
+
+def _collected(
+    questions: Iterable[tuple[SourceQuestion, str, Sequence[dict[str, Any]]]],
+    source: Path,
+    request: ImportRequest,
+) -> Rows:
+    """Return the questions, each with its place and the rows of its CoTs."""
+    rows = Rows(source.name, request, null_stays=True)
+    seen: set[str] = set()
+    for question, where, cots in questions:
+        about = {"id": question.id, "question": question.text, "gold": question.gold}
+        if question.id in seen:
+            raise ConflictError(
+                f"{source.name} has two entries for the question id {question.id!r}, the second is"
+                f" {where}. Remove one of them or give each its own id."
+            )
+        seen.add(question.id)
+        for sample, cot in enumerate(cots):
+            rows.add(about | cot, f"sample {sample} of {where}")
+        if not cots:
+            rows.add_question(about, where)
+    return rows
+
+
+def _entries(source: Path, reader: Reader) -> Iterator[tuple[int, Any, str]]:
+    """Yield number, content and place of the entry of each question in a JSON array."""
+    entries = reader.entries(read_bytes(source), source.name)
+    for row, entry in enumerate(entries):
+        yield row, entry, f"question {row} of {source.name}"
+
+
+def read_mot(source: Path, request: ImportRequest) -> Imported:
+    """Read MoT: `question`, `answer` (gold), `generated` (texts), `results` (the extracted answers,
+    null where none).
+    """
+    reader, questions = Reader(), []
+    golds_by_option, kinds = 0, Counter[type]()
+    for row, entry, where in _entries(source, reader):
+        text = member(entry, "question", str, where)
+        gold = member(entry, "answer", object, where) if "answer" not in entry else entry["answer"]
+        golds_by_option += isinstance(gold, dict)
+        texts = strings(member(entry, "generated", list, where), where)
+        results = member(entry, "results", list, where)
+        if len(texts) < len(results):
+            raise SourceError(
+                f"{sentence_start(where)} has {len(texts)} texts in 'generated' and {len(results)}"
+                " answers in 'results'; there should be at most one answer for each text."
+            )
+        kinds.update(map(type, results))
+        question = SourceQuestion(request.question_id(row), text, _gold(gold, where))
+        questions.append((question, where, texts, results))
+    notes = counted_notes(
+        (
+            "Gold answers that are an object {option: 0 or 1}, whose option marked 1 was taken",
+            golds_by_option,
+        )
+    )
+    if kinds[str] and kinds[int] + kinds[float]:
+        notes.append(
+            f"{kinds[str]} of {kinds.total()} stored answers are text among numbers; they were kept"
+            " as they are."
+        )
+    digest = hashlib.sha256(read_bytes(source)).hexdigest()
+    notes += [_KNOWN_FAULTS[digest]] if digest in _KNOWN_FAULTS else []
+    halves = [
+        (q, where, texts[: len(texts) // 2], a[: len(a) // 2]) for q, where, texts, a in questions
+    ]
+    stored_twice = all(
+        texts == half * 2 and answers == first * 2
+        for (*_, texts, answers), (*_, half, first) in zip(questions, halves, strict=True)
+    )
+    # greedy decoding repeats itself anyway
+    if stored_twice and any(len({*texts}) > 1 for *_, texts, _ in questions):
+        questions = questions if request.keep_duplicates else halves
+        kept = "both halves were kept, as requested"
+        notes.append(
+            "On every question the second half of the samples repeats the first half;"
+            f" {kept if request.keep_duplicates else 'only the first half was imported'}."
+        )
+    failed = [q.id for q, _, texts, answers in questions if texts and not answers]
+    unpaired = [q.id for q, _, texts, answers in questions if 0 < len(answers) < len(texts)]
+    for what, ids, result in (
+        ("with texts and no result", failed, "Their texts were imported without answers."),
+        (
+            "with fewer results than texts",
+            unpaired,
+            (
+                "The source does not say which text each result belongs to, so their samples were"
+                " not imported: their pools are empty. On the other questions no program failed, or"
+                " every one, so results on them are not results on the whole dataset."
+            ),
+        ),
+    ):
+        if ids:
+            shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
+            notes.append(
+                f"Questions {what}: {len(ids):,} of {len(questions):,} ({shown}). {result}"
+            )
+    rows = _collected(
+        (
+            (
+                question,
+                where,
+                [
+                    {"text": text, "answer": answer}
+                    for text, answer in zip(texts, answers or [None] * len(texts), strict=False)
+                    if question.id not in unpaired
+                ],
+            )
+            for question, where, texts, answers in questions
+        ),
+        source,
+        request,
+    )
+    return rows.imported(reader, notes=notes)
+
+
+def _gold(answer: Any, where: str) -> str | None:
+    """Return the gold answer; from an object {option: 0 or 1}, the option marked 1."""
+    if not isinstance(answer, dict):
+        return scalar_text(answer, f"The gold answer of {where}")
+    right: list[str] = [
+        option for option, mark in answer.items() if mark == 1 and not isinstance(mark, bool)
+    ]
+    if len(right) != 1:
+        raise SourceError(
+            f"The gold answer of {where} is an object {{option: 0 or 1}} with {len(right)} options"
+            " marked 1; it should be one."
+        )
+    return right[0]
+
+
+def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
+    """Read Coupled MMLU. The request has the questions, in the order of the recording; a seed in
+    the file's name goes into the decoding.
+    """
+    reader, name = Reader(), source.name
+    if request.questions is None:
+        raise UsageError(
+            f"{name} has replies only; pass the questions or an answer key, --questions FILE."
+        )
+    records = reader.csv(read_bytes(source), name)
+    while records and not records[-1]:
+        records.pop()
+    if not records or records[0] != ["0"]:
+        raise SourceError(
+            f"{name} should be CSV with one column named 0; its first record is"
+            f" {records[:1]!r:.80}."
+        )
+    for number, record in enumerate(records):
+        if len(record) != 1:
+            raise SourceError(
+                f"Record {number} of {name} has {len(record)} cells; it should have one, the reply."
+            )
+    count, rest = divmod(len(records) - 1, _MMLU_SAMPLES)
+    if not count or rest:
+        raise SourceError(
+            f"{name} has {len(records) - 1} replies; it should be {_MMLU_SAMPLES} for each"
+            " question. Is the file whole?"
+        )
+    known = {question.id: question for question in request.questions}
+    ids = list(map(request.question_id, range(count)))
+    if known.keys() != {*ids}:
+        raise SourceError(
+            f"{name} has the replies to {count} questions, {ids[0]!r} to {ids[-1]!r}; the questions"
+            f" file has {len(known)}, from {next(iter(known), 'none')!r}. The two must have the"
+            " same questions."
+        )
+    about: dict[str, Any] = {}
+    notes = []
+    if seeded := _SEED.search(name):
+        seed = int(seeded[1])
+        about["decoding"] = {"noise": {"scheme": _SCHEME, "seed": seed}}
+        notes.append(
+            f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share"
+            " their noise, reply by reply: their answers are correlated beyond the question."
+        )
+    if not all(question.text for question in known.values()):
+        notes.append(
+            "The questions file has no texts; requests and their tokens are not known, so nothing"
+            " can be priced."
+        )
+    texts = [{"text": record[0], **about} for record in records[1:]]
+    rows = _collected(
+        (
+            (known[each], f"question {row} of {name}", texts[row * _MMLU_SAMPLES :][:_MMLU_SAMPLES])
+            for row, each in enumerate(ids)
+        ),
+        source,
+        request,
+    )
+    return rows.imported(reader, notes=notes)
+
+
+def beside_linc(source: Path) -> tuple[Path, ...]:
+    """Gold labels, texts and results of the same run, where they lie beside the labels."""
+    parts = ("references", "generations_raw", "results")
+    return tuple(path for part in parts if (path := _sibling(source, part)) is not None)
+
+
+def _sibling(source: Path, part: str) -> Path | None:
+    run, suffix, _ = source.name.rpartition(_LINC)
+    paths = [source.with_name(f"{run}_{part}.json{packed}") for packed in ("", ".gz")]
+    return next((path for path in paths if path.is_file()), None) if suffix else None
+
+
+def read_linc(source: Path, request: ImportRequest) -> Imported:
+    """Read LINC: labels True, False, Uncertain, or Error, which its authors drop before they take
+    the majority. The request names the LLM unless results do, and may have the questions.
+    """
+    reader, name = Reader(), source.name
+    labels = [_listed(entry, where) for _, entry, where in _entries(source, reader)]
+    for row, each in enumerate(labels):
+        for position, label in enumerate(each):
+            if label not in {"True", "False", "Uncertain", "Error"}:
+                where = f"Sample {position} of question {row} of {name}"
+                refuse(where, "True, False, Uncertain or Error", label)
+    golds: Sequence[Any] = [None] * len(labels)
+    texts = labels
+    if path := _sibling(source, "references"):
+        golds = strings(reader.entries(read_bytes(path), path.name), path.name)
+        if len(golds) != len(labels):
+            raise SourceError(
+                f"{path.name} has {len(golds)} gold labels and {name} {len(labels)} questions; they"
+                " should be of one run."
+            )
+    if path := _sibling(source, "generations_raw"):
+        texts = [_listed(entry, where) for _, entry, where in _entries(path, reader)]
+        if list(map(len, texts)) != list(map(len, labels)):
+            raise SourceError(
+                f"{path.name} and {name} have other numbers of questions or samples; they should be"
+                " of one run."
+            )
+    notes = counted_notes(
+        ("Labels 'Error', which were read as no answer", sum(row.count("Error") for row in labels))
+    )
+    if texts is labels:
+        notes.append(
+            "The texts are not beside the labels; each label stands for its text, so that output"
+            " tokens and dollars are too low."
+        )
+    if request.questions is None:
+        notes.append(
+            "The source has no question texts; requests and their tokens are not known, so nothing"
+            " can be priced."
+        )
+    about = _linc_model(reader, source)
+    # Only a questions file has the texts of questions.
+    unknown = "" if request.questions is None else None
+    rows = _collected(
+        (
+            (
+                SourceQuestion(request.question_id(row), unknown, golds[row]),
+                f"question {row} of {name}",
+                [
+                    {"text": text, "answer": None if label == "Error" else label, **about}
+                    for text, label in zip(texts[row], labels[row], strict=True)
+                ],
+            )
+            for row in range(len(labels))
+        ),
+        source,
+        request,
+    )
+    return rows.imported(reader, notes=notes)
+
+
+def _listed(values: Any, where: str) -> list[str]:
+    if not isinstance(values, list):
+        refuse(sentence_start(where), "a list of samples", values)
+    return strings(values, where)
+
+
+def _linc_model(reader: Reader, source: Path) -> dict[str, str]:
+    """Return the model with the task as its variant, from the results: "gpt-4@folio-cot-8shot";
+    nothing where they name none.
+    """
+    path = _sibling(source, "results")
+    results = reader.json(read_bytes(path), path.name) if path is not None else {}
+    config = results.get("config") if isinstance(results, dict) else None
+    model = config.get("model") if isinstance(config, dict) else None
+    if not isinstance(model, str) or not model:
+        return {}
+    tasks = [name for name in results if name != "config"]
+    return {"llm": f"{model}@{tasks[0]}" if len(tasks) == 1 else model}
+
+
+def read_game24(source: Path, request: ImportRequest) -> Imported:
+    """Read a log of naive samples: `idx` (row of 24.csv, the questions file), `ys` (texts) and the
+    authors' verdicts in `accs` or `infos`. `usage_so_far` is of the whole log.
+
+    No single expression is the gold. The answer of a sample is the value of its expression, if that
+    uses each of the four numbers once; the gold is 24, so that different solutions vote together.
+    """
+    reader = Reader()
+    if request.questions is None:
+        raise UsageError(
+            f"{source.name} names its puzzles by row only; pass 24.csv, --questions FILE."
+        )
+    puzzles = {question.id: question for question in request.questions}
+    questions = []
+    invalid = others = 0
+    usage: Any = None
+    for _, entry, where in _entries(source, reader):
+        question = puzzles.get(name := request.question_id(member(entry, "idx", int, where)))
+        if question is None:
+            raise SourceError(
+                f"The questions file has no puzzle {name!r}, the 'idx' of {where}; its ids look"
+                f" like {next(iter(puzzles), 'none')!r}."
+            )
+        if entry.get("steps"):
+            raise SourceError(
+                f"{sentence_start(where)} is the log of a tree search: its outputs depend on each"
+                " other and are no samples. Import a log of naive sampling."
+            )
+        texts = strings(member(entry, "ys", list, where), where)
+        answers = [game24_answer(text, (question.text or "").split()) for text in texts]
+        invalid += answers.count(None)
+        others += sum(
+            (answer == _TARGET) != verdict
+            for answer, verdict in zip(answers, _verdicts(entry, where), strict=True)
+        )
+        cots = [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
+        questions.append((replace(question, gold=_TARGET), where, cots))
+        usage = entry.get("usage_so_far")
+    notes = counted_notes(
+        (
+            (
+                "Samples without an answer, as they do not end in an expression that uses each"
+                " number once"
+            ),
+            invalid,
+        ),
+        (
+            "Samples on which the authors' verdict differs from exact arithmetic, which was taken",
+            others,
+        ),
+    )
+    counts = isinstance(usage, dict) and [whole(usage.get(f"{of}_tokens")) for of in _COUNTED]
+    if counts and None not in counts:
+        notes.append(
+            f"The log states {counts[0]} completion and {counts[1]} prompt tokens up to its end,"
+            " but not those of a sample."
+        )
+    return _collected(questions, source, request).imported(reader, notes=notes)
+
+
+_COUNTED = ("completion", "prompt")
+
+
+def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
+    """Return the authors' verdict on each sample."""
+    count = len(entry["ys"])
+    if "accs" in entry:
+        verdicts = member(entry, "accs", list, where)
+    else:
+        infos = member(entry, "infos", list, where)
+        verdicts = [member(info, "r", int, f"an info of {where}") for info in infos]
+    if len(verdicts) != count or any(verdict not in (0, 1) for verdict in verdicts):
+        refuse(f"The verdicts of {where}", f"{count} times true or false, one per sample", verdicts)
+    return verdicts
+
+
+def game24_answer(text: str, numbers: Sequence[str]) -> str | None:
+    """Return the value of the expression on the last line of a text, as a key of the answer kind
+    `number`.
+
+    That line is such as "Answer: (10 - 6) * (5 + 1) = 24". `None` where it holds no expression, or
+    one that does not use each of the puzzle's numbers (as digits) exactly once.
+    """
+    line = text.strip().rpartition("\n")[2]
+    tokens = _tokens(_LABEL.sub("", line).partition("=")[0].strip())
+    if Counter(token for token in tokens if token.isdecimal()) != Counter(numbers):
+        return None
+    rest = tokens[::-1]
+    try:
+        value = _sum(rest)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return None
+    if rest:
+        return None
+    whole_value = value.denominator == 1
+    return decimal_key(value.numerator) if whole_value else str(value)
+
+
+def _tokens(expression: str) -> list[str]:
+    """Numbers, signs and parentheses; none where there is anything else, or too much to be a
+    solution.
+    """
+    tokens: list[str] = []
+    place = 0
+    while place < len(expression):
+        match = _TOKEN.match(expression, place)
+        if match is None or len(tokens) == _MOST_TOKENS:
+            return []
+        tokens.append(match[1] or match[2])
+        place = match.end()
+    return tokens
+
+
+# Exact arithmetic; each takes its tokens from the end of a list, whose length bounds the recursion.
+def _sum(rest: list[str]) -> Fraction:
+    value = _product(rest)
+    while rest and rest[-1] in "+-":
+        value = value + _product(rest) if rest.pop() == "+" else value - _product(rest)
+    return value
+
+
+def _product(rest: list[str]) -> Fraction:
+    value = _factor(rest)
+    while rest and rest[-1] in "*/":
+        value = value * _factor(rest) if rest.pop() == "*" else value / _factor(rest)
+    return value
+
+
+def _factor(rest: list[str]) -> Fraction:
+    sign = rest.pop()
+    if sign == "-":
+        return -_factor(rest)
+    if sign == "(":
+        value = _sum(rest)
+        if rest.pop() != ")":
+            raise ValueError("a parenthesis is not closed")
+        return value
+    return Fraction(int(sign))  # a ValueError for whatever is no number

@@ -1,1 +1,0 @@
-"""Samples published with papers, each in its own format."""

@@ -1,0 +1,123 @@
+"""Rows and questions of a source in a temporary file without a name, so that a million questions
+fit into memory; it is gone when it is closed and when the process is killed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+import orjson
+
+from feval.errors import SourceError
+from feval.importers.source import SourceQuestion
+from feval.recording.sealing.spill import Spill
+
+ROW_BYTES = 32 << 20
+"""Bytes of rows that are kept in memory."""
+PackedRows = Mapping[tuple[int, int], bytearray]
+"""(group, question) -> its rows, each with a comma behind it."""
+
+_QUESTION_BYTES = 400  # what a question takes in memory beside its rows
+
+
+class StoredRows:
+    """Rows (JSON values) by number of their group (an LLM, a scorer) and question, added in any
+    order; those of one question stay in the order in which they were added.
+
+    `scratch` is the folder of the file, as in `ImportRequest`. `most_bytes` of rows are kept in
+    memory; what is more is appended to the file, with four numbers in memory for each question
+    that it has rows of.
+    """
+
+    def __init__(self, scratch: Path | None, most_bytes: float | None = None) -> None:
+        self.most_bytes = ROW_BYTES if most_bytes is None else most_bytes
+        self._file = Spill(scratch)
+        finalize(self, self._file.close)
+        self.in_memory: dict[tuple[int, int], bytearray] = {}
+        self._bytes = 0
+        self._index = array("Q")  # group, question, place and bytes of each piece of the file
+
+    def add(self, group: int, question: int, row: Any) -> None:
+        """Add a row; one with broken Unicode, as in the name of a file, is a `SourceError`."""
+        try:
+            data = orjson.dumps(row)
+        except TypeError as error:
+            raise SourceError(
+                f"A row cannot be kept ({error}): texts and the names of files, columns and scorers"
+                " are valid Unicode. Rename the file or the scorer."
+            ) from error
+        self._append(group, question, data + b",")
+
+    def extend(self, packed: PackedRows, groups: Sequence[int], questions: Sequence[int]) -> None:
+        """Add rows of other groups and questions; the numbers that these have here are given."""
+        for (group, question), rows in packed.items():
+            self._append(groups[group], questions[question], rows)
+
+    def _append(self, group: int, question: int, data: bytes | bytearray) -> None:
+        rows = self.in_memory.get((group, question))
+        if rows is None:
+            rows = self.in_memory[group, question] = bytearray()
+            self._bytes += _QUESTION_BYTES
+        rows += data
+        self._bytes += len(data)
+        if self._bytes >= self.most_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        for key, rows in self.in_memory.items():
+            self._index.extend((*key, self._file.write(bytes(rows)), len(rows)))
+        self.in_memory.clear()
+        self._bytes = 0
+
+    def questions(self, group: int) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the number of each question of a group, ascending, with its rows."""
+        self._flush()
+        index = np.array(self._index).reshape(-1, 4)
+        index = index[index[:, 0] == group, 1:]
+        ordered = index[np.lexsort((index[:, 1], index[:, 0]))]
+        for question, pieces in groupby(map(np.ndarray.tolist, ordered), itemgetter(0)):
+            rows = b"".join(self._file.read(*piece) for _, *piece in pieces)
+            yield question, orjson.loads(b"[%b]" % rows[:-1])
+
+
+class StoredQuestions(Sequence[SourceQuestion]):
+    """A list of questions that takes 16 bytes of memory for each."""
+
+    def __init__(self, scratch: Path | None) -> None:
+        self._file = Spill(scratch)
+        finalize(self, self._file.close)
+        self._places = array("Q")
+        self._sizes = array("Q")
+        self._last: tuple[int, SourceQuestion] | None = None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._last is None or self._last[0] != index:
+            name, text, gold, choices = orjson.loads(
+                self._file.read(self._places[index], self._sizes[index])
+            )
+            self._last = index, SourceQuestion(name, text, gold, tuple(map(tuple, choices)))
+        return self._last[1]
+
+    def __iter__(self) -> Iterator[SourceQuestion]:
+        return (self[index] for index in range(len(self)))
+
+    def append(self, question: SourceQuestion) -> None:
+        """Add a question at the end."""
+        self._places.append(0)
+        self._sizes.append(0)
+        self[len(self) - 1] = question
+
+    def __setitem__(self, index: int, question: SourceQuestion) -> None:
+        data = orjson.dumps((question.id, question.text, question.gold, question.choices))
+        self._places[index], self._sizes[index] = self._file.write(data), len(data)
+        self._last = index, question

@@ -1,0 +1,790 @@
+"""Tables with a row for each CoT, or for each question: what their columns mean (by a layout, by
+the catalogue of `feval.importers.columns`, or by other usual names), and how rows become questions
+and pools, by dataset. Rows may come in any order.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from feval.cards.cards import find_dataset_card
+from feval.cards.tokens import count_words
+from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
+from feval.importers import exported
+from feval.importers.columns import (
+    COLUMNS,
+    RowReader,
+    examples,
+    member,
+    names_of,
+    positive,
+    refuse,
+    sentence_start,
+    whole_number,
+)
+from feval.importers.files import Row, TableFile, TableRow, check_width, opened_table, plain
+from feval.importers.files import table_files as files_of
+from feval.importers.layouts import Layout, layout_of
+from feval.importers.questions import known_answer_kind, read_questions
+from feval.importers.reading import Reader
+from feval.importers.rows import Rows
+from feval.importers.source import Imported, ImportRequest, counted_notes
+from feval.importers.stored_rows import ROW_BYTES
+
+NAMES = names_of("table", "question", "request", "llm", "cot")
+
+_USUAL = {column.name: column.usual for column in COLUMNS if column.usual}
+_USUAL_WORDS = frozenset(chain.from_iterable(_USUAL.values()))
+_GOLD_AS_ANSWER = "the gold answer, as no column is named target, gold or reference"
+_MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}
+_SCORED = re.compile(r"(score|step_scores)\.(.+)", re.DOTALL)
+_ID, _LLM = "{id}", "{llm}"  # columns that a layout makes of others
+_ROWS_LOOKED_AT = 200
+_COUNTS_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one column of a table is read as.
+
+    Attributes:
+        column: the table's name; with dots, a nested member.
+        name: in the catalogue, or "" where it is a score.
+        about: its meaning, for people.
+        scorer: whose score it is.
+    """
+
+    column: str
+    name: str
+    about: str
+    scorer: str = ""
+
+    @property
+    def target(self) -> str:
+        """The catalogue's own name of the column."""
+        return NAMES[self.name].name if self.name in NAMES else self.name
+
+    def reader(self) -> Callable[[Any], Any] | None:
+        """Return what makes a value ready for the catalogue's own check: numbers, lists and objects
+        may be written as text. `None`: values are as they should be.
+        """
+        if self.scorer or self.target in {"score", "step_scores"}:
+            return _score
+        if self.target in {"dataset", "id", "node", "parent"}:
+            return _identifier
+        if self.name in NAMES and NAMES[self.name].is_text:
+            return None
+        return _messages if self.target == "prompt" else _parsed_text
+
+
+@dataclass(frozen=True)
+class Meanings:
+    """What the columns of a table are read as, and those that are not read."""
+
+    uses: tuple[Use, ...]
+    unread: tuple[str, ...]
+    layout: Layout
+    cells_are_text: bool = False
+    intervals: set[int] = field(default_factory=set)
+
+    @cached_property
+    def _steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
+        return [(use.column, use.name, use.scorer, use.reader()) for use in self.uses]
+
+    @cached_property
+    def targets(self) -> dict[str, Use]:
+        """The use of each of the catalogue's columns."""
+        return {use.target: use for use in reversed(self.uses) if not use.scorer}
+
+    def read(self, row: Mapping[str, Any], where: str) -> Row:
+        """Return a row under the catalogue's names; scores as objects scorer -> value."""
+        values: Row = {}
+        for column, name, scorer, read in self._steps:
+            value = row[column] if column in row else _nested(row, column, where)
+            value = read(value) if value is not None and read is not None else value
+            name = name or ("step_scores" if isinstance(value, list) else "score")
+            if name in values and value is None:
+                continue
+            if scorer and value is not None:
+                value = {scorer: value}
+            both = name in {"score", "step_scores"} and values.get(name) is not None
+            values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
+        if self.cells_are_text and values.get("text", "") is None:
+            values["text"] = ""
+        if values.get("node") is not None and values.get("answer", "") is None:
+            del values["answer"]  # the answer of a step says that it ends a solution, null included
+        if (column := self.layout.probe_interval) and isinstance(values.get("probes"), list):
+            interval = positive(_nested(row, column, where), f"{column!r} of {where}")
+            self.intervals.add(interval)
+            values["probes"] = [
+                {"offset": interval * step, "answer": answer}
+                for step, answer in enumerate(values["probes"], 1)
+            ]
+        return values
+
+
+def meanings(
+    table: TableFile,
+    columns: Sequence[str],
+    example: Mapping[str, Any],
+    layout: Layout,
+    *,
+    has_golds: bool,
+) -> Meanings:
+    """Return what the columns of a table mean.
+
+    Args:
+        table: for its name.
+        columns: all that the table has.
+        example: a value of each column that has one.
+        layout: what was said of them.
+        has_golds: whether the golds come from elsewhere, so that `answer` can only be the LLM's.
+
+    Raises:
+        UnknownNameError: feval has no such column.
+        SourceError: the table has no such column.
+    """
+    for column in sorted(layout.named):
+        top = column if column in layout.ignored else column.split(".")[0]
+        if not {column, top} & {*columns}:
+            names = ", ".join(map(repr, columns))
+            raise SourceError(
+                f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of"
+                " those."
+            )
+    uses = [
+        use
+        for use in _named(example, layout)
+        if use.column in columns or use.column.split(".")[0] in columns
+    ]
+    targets = {use.target for use in uses if not use.scorer}
+    free = (
+        []
+        if "*" in layout.ignored
+        else [
+            name
+            for name in columns
+            if name not in layout.ignored and all(name != use.column for use in uses)
+        ]
+    )
+    for use in filter(None, map(_by_name, sorted(free, key=lambda name: name not in NAMES))):
+        if use.target not in targets and all(
+            use.name != other.name or use.scorer for other in uses
+        ):
+            uses.append(use)
+    # Usual names count where the catalogue's are missing; `answer` is the gold where no other is.
+    uses += _usual(uses, free, ["gold"])
+    if not has_golds and all(use.target != "gold" for use in uses):
+        uses = [
+            Use(use.column, "gold", _GOLD_AS_ANSWER) if use.name == "answer" else use
+            for use in uses
+        ]
+    uses += _usual(uses, free, [target for target in _USUAL if target != "gold"])
+    if not {use.target for use in uses} & {"question", "id"}:
+        uses += [
+            Use(use.column, "question", "the question's text, which is what was sent")
+            for use in uses
+            if use.target == "prompt" and isinstance(example.get(use.column), str)
+        ]
+    order = {name: place for place, name in enumerate(columns)}
+    uses.sort(key=lambda use: order.get(use.column, order.get(use.column.split(".")[0], 0)))
+    read = {name for use in uses for name in (use.column, use.column.split(".")[0])}
+    unread = tuple(name for name in free if name not in read)
+    return Meanings(tuple(uses), unread, layout, table.cells_are_text)
+
+
+def _may_matter(name: str, layout: Layout) -> bool:
+    """Return whether a column can be read as anything, or change what others are read as."""
+    named = (*layout.columns.values(), *layout.scores.values())
+    if any(name in (each, each.split(".")[0]) for each in named):
+        return True
+    known = _by_name(name) is not None or _snake(name) in _USUAL_WORDS
+    return known and "*" not in layout.ignored
+
+
+def _require_known(layout: Layout) -> None:
+    """Raise where a layout names a column that feval does not have: before a table is opened."""
+    for name in layout.columns:
+        if name not in NAMES:
+            raise UnknownNameError.of("column of feval's,", name, NAMES)
+
+
+def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> list[Use]:
+    """Return the uses of some of the catalogue's columns that have none yet, by usual names."""
+    known, taken = {use.target for use in uses}, {use.column for use in uses}
+    written = {_snake(name): name for name in reversed(free) if name not in taken}
+    found = (
+        (target, next((written[word] for word in _USUAL[target] if word in written), None))
+        for target in targets
+        if target not in known
+    )
+    return [Use(column, target, NAMES[target].about) for target, column in found if column]
+
+
+def _named(example: Mapping[str, Any], layout: Layout) -> Iterator[Use]:
+    """Yield the uses of columns that somebody named, whether or not they are there."""
+    if any(_LLM in column for column in layout.columns.values()):
+        yield Use(_LLM, "llm", "name of the LLM, in the names of columns")
+    if layout.number:
+        yield Use(_ID, "id", f"the question's number, {layout.number!r}")
+    for name, column in layout.columns.items():
+        listed = ", in a list with an entry per CoT" * (column in layout.lists)
+        yield Use(column, name, NAMES[name].about + listed)
+    for scorer, column in layout.scores.items():
+        value = _parsed_text(example.get(column.split(".")[0]))
+        if column in layout.lists and isinstance(value, list):
+            value = next(iter(value), None)
+        what = "for each step a score" if isinstance(value, list) else "the score"
+        yield Use(column, "", f"{what} of the scorer {scorer!r}", scorer)
+
+
+def _by_name(name: str) -> Use | None:
+    """Return the use of a column by its own name, where the catalogue has it."""
+    word = name if name in NAMES else _snake(name)
+    if word in NAMES:
+        return Use(name, word, NAMES[word].about)
+    if scored := _SCORED.fullmatch(name):
+        kind, scorer = scored.groups()
+        return Use(
+            name, kind, f"{NAMES[kind].about.split(',')[0]}, of the scorer {scorer!r}", scorer
+        )
+    return Use(name, name, "tokens") if name == "usage" else None
+
+
+def _snake(name: str) -> str:
+    """Return a column's name as the catalogue would write it: `Question ID` and `questionId` as
+    `question_id`.
+    """
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[\s_-]+", "_", words).lower()
+
+
+def _nested(row: Mapping[str, Any], path: str, where: str) -> Any:
+    """Return the value that a path leads to, `None` where there is none; a list is as long as the
+    path asks.
+    """
+    if path in row:
+        return row[path]
+    value: Any = row
+    for name in path.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif not name.isdecimal() or value is None:
+            return None
+        elif isinstance(value, list) and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            refuse(f"{path!r} of {where}", f"inside a list of {int(name) + 1} or more", value)
+    return value
+
+
+def _by_scorer(value: Any) -> Row:
+    return value if isinstance(value, dict) else {"score": value}
+
+
+def _identifier(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _parsed_text(value: Any) -> Any:
+    return parsed(value) if isinstance(value, str) else value
+
+
+def _score(value: Any) -> Any:
+    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or
+    the worst, and not missing.
+    """
+    score = _parsed_text(value)
+    return value if score is None and isinstance(value, str) and "inf" in value.lower() else score
+
+
+def _messages(value: Any) -> Any:
+    """Return what was sent: a text that holds a list of messages is that list."""
+    messages = parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    are_messages = isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
+    return messages if are_messages else value
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a cell: a number, a truth value, a list or object as JSON or Python
+    writes it; else the text.
+    """
+    word = text.strip()
+    if word.isdecimal() and len(word) < 19:
+        return int(word)
+    if word.lower() in _MISSING:
+        return None
+    if word.lower() in {"true", "false"}:
+        return word.lower() == "true"
+    if word[0] in "[{(":
+        try:
+            return orjson.loads(word)
+        except orjson.JSONDecodeError:
+            pass
+        try:
+            return plain(ast.literal_eval(word))
+        except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError):
+            return text
+    try:
+        number = float(word)
+    except ValueError:
+        return text
+    return None if number - number != 0 else number
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What a table was understood as, before its rows are read.
+
+    Attributes:
+        name: of the file that was looked at.
+        uses: what its columns are read as.
+        unread: the columns that are not read.
+        ignored: those that were named as such.
+        examples: column -> a value, where the first rows have one.
+    """
+
+    name: str
+    uses: tuple[Use, ...]
+    unread: tuple[str, ...]
+    ignored: tuple[str, ...]
+    examples: Mapping[str, Any]
+
+
+def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
+    """Return what the first file of a source is understood as, beside a questions file.
+
+    Raises:
+        SourceError: it is no table, or lacks a column that was named.
+        UnknownNameError: feval has no such column.
+    """
+    known = None if questions is None else read_questions(questions, "", Reader())
+    content = _Content(source.name, ImportRequest("", questions=known, layout=layout))
+    with opened_table(files_of(source)[0], Reader(), layout.rows) as table:
+        columns, example, _, _ = content.looked_at(table)
+        what = content.understood(table, columns, example, table.name)
+    ignored = tuple(name for name in columns if name in layout.ignored)
+    return Understood(table.name, what.uses, what.unread, ignored, example)
+
+
+def read(source: Path, request: ImportRequest) -> Imported:
+    """Read a table, or the several files of one. The request names dataset and LLM if no column
+    does, or chooses among them.
+    """
+    if request.facts is not None:
+        return exported.read(source, request, request.facts)
+    reader, content = Reader(), _Content(source.name, request)
+    for path in files_of(source):
+        with opened_table(path, reader, content.layout.rows) as table:
+            content.add(table)
+    return content.imported(reader)
+
+
+def read_as(layout: str, source: Path, request: ImportRequest) -> Imported:
+    """Read a file of a format that is a layout, `formats/*.toml`."""
+    path = Path(__file__).with_name("formats") / f"{layout}.toml"
+    return read(source, replace(request, layout=layout_of(path)))
+
+
+class _Content:
+    """Collects the rows of a table by dataset."""
+
+    def __init__(self, source: str, request: ImportRequest) -> None:
+        self.layout = request.layout or Layout()
+        _require_known(self.layout)
+        self._source, self._request = source, request
+        self._has_golds = any(question.gold is not None for question in request.questions or ())
+        self._meanings: Meanings | None = None
+        self._known: set[str] = set()
+        self._reader = RowReader(NAMES)
+        self._datasets: dict[str, Rows] = {}
+        self._unread: Row = {}
+        self._rows = 0
+        self._id_column = ""
+        self._texts: dict[bytes, str] = {}
+        self._ids: set[bytes] = set()
+        self._count = lru_cache(_COUNTS_KEPT)(count_words)
+        self._counted: Counter[str] = Counter()
+        self._order_notes: list[str] = []
+        marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
+        self._read_marks = frozenset() if marks_vote else frozenset(self.layout.no_answer)
+        self._vote = "they vote, as for the authors" if marks_vote else "they are no answer"
+
+    def looked_at(
+        self, table: TableFile
+    ) -> tuple[list[str], Row, list[TableRow], Iterator[TableRow]]:
+        """Return the columns of a table, a value of each, and the first rows and the others."""
+        rows = self._expanded(table)
+        first = list(islice(rows, _ROWS_LOOKED_AT))
+        if not first:
+            raise SourceError(f"{table.name} has no rows; there is nothing to import.")
+        columns = list(
+            dict.fromkeys([*(table.columns or ()), *(name for _, row in first for name in row)])
+        )
+        check_width(table.name, len(columns))
+        example = {
+            name: next((value for _, row in first if (value := row.get(name)) is not None), None)
+            for name in columns
+        }
+        return columns, example, first, rows
+
+    def _expanded(self, table: TableFile) -> Iterator[TableRow]:
+        """Yield the rows with the columns that the layout makes of others: the ids of numbered
+        questions, and a row for each LLM that the names of columns show.
+        """
+        patterns = [name for name in self.layout.columns.values() if _LLM in name]
+        for where, row in self._numbered(table) if self.layout.number else table.rows:
+            for name in self.layout.required:
+                if name not in row:
+                    member({key: row[key] for key in row if key != _ID}, name, object, where)
+            by_llm: dict[str, Row] = {}
+            for pattern in patterns:
+                before, after = pattern.split(_LLM)
+                for name, value in row.items():
+                    llm = name.removeprefix(before).removesuffix(after)
+                    if llm and name == f"{before}{llm}{after}":
+                        by_llm.setdefault(llm, {_LLM: llm})[pattern] = value
+            for columns in by_llm.values():
+                yield TableRow(where, row | columns)
+            if not by_llm:
+                yield TableRow(where, row)
+
+    def _numbered(self, table: TableFile) -> Iterator[TableRow]:
+        """Yield the rows with the ids of their questions, in the order of the numbers."""
+        number, ids = self.layout.number, self._request.question_id
+        if number == "row":
+            yield from (
+                TableRow(where, row | {_ID: ids(place)})
+                for place, (where, row) in enumerate(table.rows)
+            )
+            return
+        rows = list(table.rows)
+        if not any(number in row for _, row in rows):
+            self._order_notes.append(
+                f"The source does not number its questions ({number!r}); their ids count its rows,"
+                " which files may have in any order."
+            )
+            rows = [
+                TableRow(where, row | {number: place}) for place, (where, row) in enumerate(rows)
+            ]
+        places = [
+            whole_number(member(row, number, int, where), f"{number!r} of {where}")
+            for where, row in rows
+        ]
+        if len({*places}) < len(places):
+            twice = max(places, key=places.count)
+            here = [rows[at].where for at, place in enumerate(places) if place == twice]
+            raise ConflictError(
+                f"{sentence_start(here[1])} has the {number!r} of {here[0]}, {twice}: two entries"
+                " for one question id. Remove one of them or give each its own."
+            )
+        order = sorted(range(len(places)), key=places.__getitem__)
+        if order != list(range(len(places))):
+            self._order_notes.append(
+                "The source is in shuffled order; its questions were put in the order of their"
+                " numbers."
+            )
+        for at in order:
+            yield TableRow(rows[at].where, rows[at].cells | {_ID: ids(places[at])})
+
+    def add(self, table: TableFile) -> None:
+        """Add the rows of a file."""
+        columns, example, first, others = self.looked_at(table)
+        what = self.understood(table, columns, example, table.name)
+        self._check_columns(table.name, what, columns)
+        known, unread = set(columns), list[str]()
+        for where, row in chain(first, others):
+            if table.columns is None and not row.keys() <= known:
+                new = [name for name in row if name not in known]
+                columns += new
+                check_width(table.name, len(columns))
+                example |= {name: row[name] for name in new}
+                known.update(new)
+                if any(_may_matter(name, self.layout) for name in new):
+                    what = self.understood(table, columns, example, where)
+                else:
+                    unread += [name for name in new if not {name, "*"} & {*self.layout.ignored}]
+                    self._known.update(new)
+            if self.layout.lists:
+                self._add_samples(what, row, where)
+            else:
+                self._add_row(what, row, where)
+        self._unread |= {
+            name: example.get(name)
+            for name in (*what.unread, *unread)
+            if self._unread.get(name) is None
+        }
+
+    def understood(
+        self, table: TableFile, columns: list[str], example: Row, where: str
+    ) -> Meanings:
+        """Return what the columns mean; raise where one that comes late, or a later file, changes
+        it.
+        """
+        what = meanings(table, columns, example, self.layout, has_golds=self._has_golds)
+        for use in () if self._meanings is None else self._meanings.uses:
+            if use not in what.uses and use.column.split(".")[0] in columns:
+                late = next((name for name in columns if name not in self._known), use.column)
+                raise SourceError(
+                    f"{sentence_start(where)} is the first with the column {late!r:.60}, which"
+                    " changes what others mean. Name it for the whole table: --map"
+                    f" NAME={late:.60}."
+                )
+        self._meanings, self._known = what, set(columns)
+        return what
+
+    def _check_columns(self, name: str, what: Meanings, columns: Sequence[str]) -> None:
+        """Raise where a table lacks what every table has."""
+        for targets, content, hint in (
+            ({"id", "question"}, "question, nor one with its id", "question_id=COLUMN"),
+            ({"text", "answer"}, "CoT, nor one with its answer", "prediction=COLUMN"),
+        ):
+            if not targets & what.targets.keys():
+                raise SourceError(
+                    f"{name} has no column with the {content}; its columns are"
+                    f" {', '.join(columns):.300}. Name one: --map {max(targets - {'answer', 'id'})}"
+                    f"=COLUMN or --map {hint}."
+                )
+        if "dataset" not in what.targets and not self._request.dataset:
+            raise UsageError(f"{name} does not name its dataset; give it an id, --dataset ID.")
+
+    def _add_samples(self, what: Meanings, row: Row, where: str) -> None:
+        """Add a row for each entry of its lists, or the question alone."""
+        lists = {
+            name: _parsed_text(row[name])
+            for name in self.layout.lists
+            if row.get(name) is not None or (name in row and name in self.layout.required)
+        }
+        for name, entries in lists.items():
+            if not isinstance(entries, list):
+                refuse(f"{name!r} of {where}", "a list with an entry for each CoT", entries)
+        if len({len(entries) for entries in lists.values()}) > 1:
+            sizes = ", ".join(f"{len(entries)} in {name!r}" for name, entries in lists.items())
+            raise SourceError(
+                f"{sentence_start(where)} has lists of several lengths ({sizes}); each should have"
+                " an entry per CoT."
+            )
+        for place, values in enumerate(zip(*lists.values(), strict=True)):
+            sample = row | dict(zip(lists, values, strict=True))
+            self._add_row(what, sample, f"sample {place} of {where}")
+        if not any(lists.values()):
+            if not lists and _LLM not in self._known:
+                member(row, self.layout.lists[0], list, where)
+            alone = {name: value for name, value in row.items() if name not in self.layout.lists}
+            self._add_row(what, alone, where, cot=False)
+
+    def _add_row(self, what: Meanings, row: Row, where: str, *, cot: bool = True) -> None:
+        values = what.read(row, where)
+        rows = self._of(values.pop("dataset", self._request.dataset), where)
+        if self.layout.no_answer:
+            self._read_no_answers(values)
+        try:
+            values = rows.recognised(values, self._reader, where)
+            values["id"] = self._name(what, values, where)
+            if "question" not in what.targets and self._request.questions is None:
+                values["question"] = ""
+            if self._counts_requests(what) and (
+                request := values.get("prompt") or values.get("question")
+            ):
+                values["prompt_tokens"] = self._count(
+                    request if isinstance(request, str) else request.text
+                )
+            if cot and self.layout.answer_as_text and values.get("text") is None:
+                values["text"] = values.get("answer") or ""
+                self._counted[
+                    "CoTs without a text, for which the answer stands, so that token counts and"
+                    " costs of outputs are too low"
+                ] += 1
+            question = rows.add_question(values, where)
+            if cot or _LLM not in self._known:
+                rows.add_row(question, values, where, cot=cot)
+        except (ConflictError, SourceError) as error:
+            raise type(error)(_in_its_words(str(error), what, where)) from error
+        self._rows += 1
+
+    def _read_no_answers(self, values: Row) -> None:
+        """Read the layout's marks as no answer, of a CoT and of its probes; count them."""
+        probes = values.get("probes") if self.layout.probe_interval else None
+        probes = probes if isinstance(probes, list) else []
+        for what, record in [("", values), *(("Probe ", probe) for probe in probes)]:
+            marked = [
+                name
+                for name, value in record.items()
+                if name in _ANSWERS and isinstance(value, str) and value in self.layout.no_answer
+            ]
+            if marked:
+                kind = f"{what}answers".capitalize()
+                self._counted[f"{kind} {record[marked[0]]!r} ({self._vote})"] += 1
+            if self._read_marks:
+                record |= dict.fromkeys(marked)
+
+    def _counts_requests(self, what: Meanings) -> bool:
+        """Whether outputs have token counts and requests have none: without any, nothing could be
+        priced.
+        """
+        known = what.targets.keys()
+        return (
+            not self.layout.number  # a format: its requests are unknown
+            and "tokens" in known
+            and bool(known & {"question", "prompt"})
+            and not known & {"prompt_tokens", "usage"}
+        )
+
+    def _of(self, dataset: Any, where: str) -> Rows:
+        """Return the rows of a dataset."""
+        rows = self._datasets.get(dataset) if isinstance(dataset, str) else None
+        if rows is None:
+            if not isinstance(dataset, str) or not dataset.strip():
+                refuse(f"The dataset of {where}", "text that is not empty", dataset)
+            if not self._request.dataset:
+                card = find_dataset_card(dataset)
+                known_answer_kind(
+                    dataset, self._request.answer_kind or (card.answer_kind if card else None)
+                )
+            rows = self._datasets[dataset] = Rows(
+                self._source, self._request, null_stays=bool(self.layout.number)
+            )
+            for each in self._datasets.values():
+                each.stored.most_bytes = ROW_BYTES / len(self._datasets)
+        return rows
+
+    def _name(self, what: Meanings, values: Row, where: str) -> str:
+        """Return the id of the question: as the row has it, else made from its text and options."""
+        text, name = values.get("question"), values.get("id")
+        if "id" in what.targets:
+            column = what.targets["id"].column
+            if name is None:
+                raise SourceError(
+                    f"{sentence_start(where)} has nothing in {column!r}, the question's id."
+                )
+            is_named = column in ("question_id", _ID, *self.layout.columns.values())
+            if text and (self.layout.distinct or not is_named):
+                other = self._texts.setdefault(_digest(text), str(name))
+                if self.layout.distinct and other != name:
+                    raise ConflictError(
+                        f"Questions {other!r} and {name!r} are the same, {text!r:.60}; remove one"
+                        " of them."
+                    )
+            if text and not is_named:
+                self._id_column = column
+                self._ids.add(_digest(str(name)))
+            return str(name)
+        if not text:
+            raise SourceError(
+                f"{sentence_start(where)} has nothing in {what.targets['question'].column!r}, and"
+                " no column has ids."
+            )
+        return f"q-{_digest(text, values.get('choices') or ()).hex()}"
+
+    def imported(self, reader: Reader) -> Imported:
+        """Return the whole table."""
+        if len(self._texts) < len(self._ids) == self._rows:
+            raise SourceError(
+                f"The column {self._id_column!r} of {self._source} is another on each of the"
+                f" {self._rows:,} rows, and there are {len(self._texts):,} different questions: it"
+                f" names rows. Read it as such, --map sample={self._id_column}, or name the column"
+                " with the question's id, --map question_id=COLUMN."
+            )
+        notes = self._notes()
+        names = list(dict.fromkeys(llm for rows in self._datasets.values() for llm in rows.llms))
+        several = len(names) > 1
+        for llm in self._request.llms if several else ():
+            if llm not in names:
+                raise UnknownNameError.of(
+                    f"LLM in {self._source},", llm, [name for name in names if name]
+                )
+        parts: list[Imported] = []
+        for dataset, rows in self._chosen(notes).items():
+            wanted = tuple(llm for llm in self._request.llms if not several or llm in rows.llms)
+            if wanted or not self._request.llms:
+                part = rows.imported(reader, wanted, () if parts else notes)
+                parts.append(replace(part, dataset=dataset))
+        return replace(parts[0], others=parts[1:])
+
+    def _chosen(self, notes: list[str]) -> Mapping[str, Rows]:
+        """Return the datasets to record: the one that was asked for, or all. A single one is
+        renamed.
+        """
+        asked = self._request.dataset
+        if not asked:
+            return self._datasets
+        if asked in self._datasets:
+            left_out = ", ".join(name for name in self._datasets if name != asked)
+            if left_out:
+                notes.append(
+                    f"The source also has the datasets {left_out:.400}, which were left out."
+                )
+            return {asked: self._datasets[asked]}
+        if len(self._datasets) > 1:
+            raise UnknownNameError.of(
+                f"dataset in {self._source},",
+                asked,
+                self._datasets,
+                "Leave out --dataset to import all.",
+            )
+        [(name, rows)] = self._datasets.items()
+        notes.append(
+            f"The source calls the dataset {name!r}; it was recorded as {asked!r}, as requested."
+        )
+        return {asked: rows}
+
+    def _notes(self) -> list[str]:
+        what = self._meanings
+        if what is None:
+            return []
+        notes = [*self._order_notes, *counted_notes(*self._counted.items())]
+        if any(use.about == _GOLD_AS_ANSWER for use in what.uses):
+            notes.append(f"The column 'answer' was read as {_GOLD_AS_ANSWER}.")
+        if len(what.intervals) > 1:
+            shown = ", ".join(map(str, sorted(what.intervals)[:12]))
+            notes.append(f"The questions were probed at different intervals: {shown} tokens.")
+        if "id" not in what.targets:
+            notes.append(
+                "The table has no question ids; they were made from the texts of the questions."
+            )
+        if "question" not in what.targets and self._request.questions is None:
+            notes.append(
+                "The table has no texts of questions, so that requests are known by their token"
+                " counts alone, if at all."
+            )
+        if self._counts_requests(what):
+            notes.append(
+                "The table has the tokens of outputs and not of requests; those of the"
+                f" {'requests' if 'prompt' in what.targets else 'questions'} were counted by"
+                " 'words'. For their true cost, give 'prompt_tokens'."
+            )
+        if self._unread:
+            notes.append(f"Columns that were not read: {examples(self._unread)}.")
+        return notes
+
+
+_ANSWERS = frozenset(name for name, column in NAMES.items() if column.name == "answer")
+
+
+def _digest(*values: Any) -> bytes:
+    return hashlib.sha256(orjson.dumps(values)).digest()[:8]
+
+
+def _in_its_words(message: str, what: Meanings, where: str) -> str:
+    """Return a message of the catalogue with the names of this table's columns."""
+    for use in what.uses:
+        if use.name and use.name != use.column:
+            for behind in (f" of {where}", " ("):
+                message = message.replace(f"{use.name!r}{behind}", f"{use.column!r}{behind}")
+    if "two gold answers" in message and (gold := what.targets.get("gold")) is not None:
+        message += (
+            f" {gold.column!r} was read as the gold: if it is the LLM's, --map"
+            f" prediction={gold.column}."
+        )
+    return message
