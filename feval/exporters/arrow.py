@@ -17,8 +17,8 @@ from feval.errors import UsageError
 from feval.exporters.parts import blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.exported import FACTS, FACTS_VERSION
-from feval.recording.content import OPTIONAL_COLUMNS
 from feval.recording.derived.blocks import Block
+from feval.recording.parts import EXTRA_COLUMNS
 from feval.recording.reader import Recording
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
@@ -27,8 +27,7 @@ _TYPES: dict[str, pa.DataType] = {
         (
             "temperature",
             "sequence_logprob",
-            "first_token_s",
-            *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64"),
+            *(n for n, t in EXTRA_COLUMNS.items() if t == "float64"),
         ),
         _FLOAT,
     ),
@@ -36,7 +35,7 @@ _TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(
         ("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT
     ),
-    **{name: _COUNT for name, type_name in OPTIONAL_COLUMNS.items() if type_name == "int64"},
+    **{name: _COUNT for name, type_name in EXTRA_COLUMNS.items() if type_name == "int64"},
     **dict.fromkeys(("correct", "ends"), pa.bool_()),
     "choices": pa.list_(pa.struct([("label", TEXT), ("text", TEXT)])),
     **dict.fromkeys(

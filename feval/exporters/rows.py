@@ -12,15 +12,9 @@ import numpy as np
 import orjson
 
 from feval.errors import DamagedRecordingError
-from feval.recording.content import (
-    CHANNELS,
-    OPTIONAL_COLUMNS,
-    PoolRows,
-    ProbeRows,
-    Question,
-    ScoreRows,
-)
+from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows
 from feval.recording.derived.blocks import Block
+from feval.recording.parts import EXTRA_COLUMNS, PARTS
 from feval.recording.reader import Recording
 from feval.recording.steps import read_messages
 
@@ -38,7 +32,7 @@ _OPTIONAL = (
     "token_logprobs",
     "token_confidences",
 )
-_BEHIND = ("first_token_s", "probe_cue", "probes")
+_BEHIND = ("probe_cue", "probes")
 COLUMNS: tuple[str, ...] = (
     *(
         *_OF_QUESTION,
@@ -48,7 +42,7 @@ COLUMNS: tuple[str, ...] = (
         *_OF_TURN,
         *_OF_COT,
         *_OPTIONAL,
-        *OPTIONAL_COLUMNS,
+        *EXTRA_COLUMNS,
     ),
     *_BEHIND,
 )
@@ -65,14 +59,18 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     columns |= set(_OF_TURN) if "turns" in channels else set()
     apart = {"steps", "turns"}  # under names of their own
     columns |= {
-        name for part in channels if part not in apart for name in CHANNELS[part] if name != "marks"
+        column.name
+        for part in channels
+        if part not in apart
+        for column in PARTS[part].columns
+        if column.name != "marks"
     }
     columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
     columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
     for _, values in recording.scan("samples", dataset, llm):
         columns |= {
             name
-            for name in OPTIONAL_COLUMNS.keys() - columns
+            for name in EXTRA_COLUMNS.keys() - columns
             if any(v is not None for v in values.get(name, ()))
         }
     return columns
@@ -183,7 +181,6 @@ def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:
         "sequence_logprob": pool.sequence_logprobs,
         "token_logprobs": pool.token_logprobs,
         "token_confidences": pool.token_confidences,
-        "first_token_s": pool.first_token_seconds,
         **pool.extra,
     }
     if pool.parents is None or pool.ends is None:

@@ -258,7 +258,6 @@ class _PoolReader:
             ends=pool.ends,
             messages=pool.messages,
             turn_prompt_tokens=self._turn_prompt_tokens(question.id, pool, prompt_tokens),
-            first_token_seconds=pool.first_token_seconds,
         )
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:

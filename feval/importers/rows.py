@@ -36,7 +36,8 @@ from feval.importers.source import (
     SourceQuestion,
 )
 from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
-from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
+from feval.recording.content import LLMInfo, ScoreRows
+from feval.recording.parts import EXTRA_COLUMNS
 
 _T = TypeVar("_T")
 _Cot = Mapping[str, Any]
@@ -523,7 +524,7 @@ def _pool(question: str, cots: Sequence[_Cot], *, stored: bool, counted: bool) -
         answers=[cot["answer"] for cot in cots] if stored else None,
         tokens=[cot["tokens"] for cot in cots] if counted else None,
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
-        extra={name: values for name in OPTIONAL_COLUMNS if (values := column(name)) is not None},
+        extra={name: values for name in EXTRA_COLUMNS if (values := column(name)) is not None},
         reasoning=column("reasoning"),
         sequence_logprobs=(
             _sequence_logprobs(cots) if names & {"sequence_logprob", "token_logprobs"} else None
@@ -535,7 +536,6 @@ def _pool(question: str, cots: Sequence[_Cot], *, stored: bool, counted: bool) -
             [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
         ],
         turn_prompt_tokens=column("turn_prompt_tokens"),
-        first_token_seconds=column("first_token_s"),
     )
 
 

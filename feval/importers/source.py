@@ -93,7 +93,6 @@ class SourcePool:
     ends: Sequence[bool] | None = None
     messages: Sequence[str | None] | None = None
     turn_prompt_tokens: Sequence[int | None] | None = None
-    first_token_seconds: Sequence[float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ def _opening(recording: Recording, page: Page) -> _Facts:
 
 def _probes(recording: Recording) -> str:
     """Return in a sentence what was probed; empty where nothing was."""
-    records = [record for record in recording.manifest.probes.values() if record["probes"]]
+    records = [record for record in recording.manifest.raw["probes"] if record["probes"]]
     if not records:
         return ""
     intervals = {record["interval"] for record in records}

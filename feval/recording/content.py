@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,63 +14,8 @@ from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.steps import checked_messages
 
-OPTIONAL_COLUMNS: Mapping[str, str] = {
-    "seed": "int64",
-    "response_id": "string",
-    "served_model": "string",
-    "system_fingerprint": "string",
-    "reasoning_tokens": "int64",
-    "cached_tokens": "int64",
-    "recorded_at": "utc",
-    "duration_s": "float64",
-}
-"""Columns that a source may add to every CoT, with their types; each value may be missing (null).
-"utc" is an ISO 8601 time here and a timestamp in the file; durations are seconds.
-"""
-
-
-CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
-    "reasoning": {"reasoning": ("reasoning", "string"), "marks": ("reasoning_marks", "list<mark>")},
-    "logprobs": {
-        "sequence_logprob": ("sequence_logprobs", "float64"),
-        "token_confidences": ("token_confidences", "list<float32>"),
-        "token_logprobs": ("token_logprobs", "list<float32>"),
-    },
-    "steps": {"parent": ("parents", "int32"), "ends": ("ends", "bool")},
-    "turns": {"messages": ("messages", "string"), "prompt_tokens": ("turn_prompt_tokens", "int32")},
-    "timings": {"first_token_s": ("first_token_seconds", "float64")},
-}
-"""Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a
-value have rows there.
-"""
-
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
-
-COT_COLUMNS = (
-    *("texts", "raw_answers", "answers", "output_tokens", "finish_reasons"),
-    *(field for columns in CHANNELS.values() for field, _ in columns.values()),
-)
-"""The fields of `PoolRows` with a value per CoT; those of channels may be `None`."""
-
-EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
-"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null
-where there is no verdict.
-"""
-
-PROBE_COLUMNS: Mapping[str, str] = {
-    "sample_index": "sample_indices",
-    "offset": "offsets",
-    "answer_raw": "raw_answers",
-    "answer": "answers",
-    "text": "texts",
-    "output_tokens": "output_tokens",
-    "confidence": "confidences",
-}
-"""Columns of a file of probes -> fields of `ProbeRows`."""
-
-PAIR_PARTS = ("requests", "samples", "texts")
-"""Parts that every LLM on a dataset has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +97,7 @@ class PoolRows:
         finish_reasons: words of `feval.cards.finish_reasons.FINISH_REASONS`.
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
-        extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
+        extra: optional columns, names and types in `feval.recording.parts.EXTRA_COLUMNS`.
         reasoning: the thoughts, given by the API in a separate field or split off the text; `None`
             for a CoT, or all, without any.
         reasoning_marks: where the split-off thoughts were in the raw text, which `raw_texts`
@@ -173,8 +118,6 @@ class PoolRows:
             on from a step that ends a solution, and ends one itself.
         turn_prompt_tokens: of each turn, the tokens of all that was sent; known wherever those of
             the request are.
-        first_token_seconds: from sending the request of each CoT to its first token; `None` as for
-            `reasoning`.
     """
 
     question_id: str
@@ -195,7 +138,6 @@ class PoolRows:
     ends: Sequence[bool] | None = None
     messages: Sequence[str | None] | None = None
     turn_prompt_tokens: Sequence[int | None] | None = None
-    first_token_seconds: Sequence[float | None] | None = None
 
     def counts_problem(self) -> str | None:
         """Which token counts cannot be; `None` where nothing is wrong."""
@@ -434,22 +376,6 @@ class ProbeRows:
     texts: Sequence[str | None] | None = None
     output_tokens: Sequence[int | None] | None = None
     confidences: Sequence[float | None] | None = None
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        """Column of the file -> values; `None` each where the source has none."""
-        unknown = [None] * len(self.offsets)
-        return {column: getattr(self, field) or unknown for column, field in PROBE_COLUMNS.items()}
-
-    def at(self, places: Sequence[int], samples: Sequence[int] | None = None) -> ProbeRows:
-        """Some of the probes, in the order given; `samples` are their sample indices where those
-        change.
-        """
-        chosen: dict[str, Any] = {
-            name: [values[place] for place in places]
-            for name in PROBE_COLUMNS.values()
-            if (values := getattr(self, name)) is not None
-        }
-        return replace(self, **chosen | ({} if samples is None else {"sample_indices": samples}))
 
 
 def utc_time(text: str) -> datetime:

@@ -23,7 +23,6 @@ from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedErro
 from feval.lazy import Browsed
 from feval.recording import parquet
 from feval.recording.content import (
-    CHANNELS,
     DatasetInfo,
     LLMInfo,
     PoolRows,
@@ -36,12 +35,18 @@ from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
+from feval.recording.parts import CHANNELS, spec_of
 from feval.recording.probes import Probes
-from feval.recording.scores import SCORE_COLUMNS, Scores
+from feval.recording.scores import Scores
 from feval.recording.steps import Steps, checked_messages
 from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64
+# The verdicts of a scorer are texts, and no array has them.
+_SCORE_COLUMNS = [
+    "question_id",
+    *(column.name for column in spec_of("scores").columns if column.name != "verdict"),
+]
 
 
 class FileSource(Protocol):
@@ -96,7 +101,7 @@ class Recording(Browsed):
         return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     @cached_property
-    def _parts(self) -> Callable[[str, str, str | None], parquet.Part]:
+    def _parts(self) -> Callable[[str, str, str | None], parquet.PartTable]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
 
     def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
@@ -220,7 +225,10 @@ class Recording(Browsed):
         self.require(dataset)
         if self.files("equality", dataset):
             with self.shape(self.path / file_path("equality", dataset)):
-                yield from parquet.verdicts_of_rows(self.scan("equality", dataset))
+                for question, columns in self.scan("equality", dataset):
+                    names = (column.name for column in spec_of("equality").columns)
+                    rows = zip(*(columns[name] for name in names), strict=True)
+                    yield question, [Verdict(*row) for row in rows]
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one
@@ -245,7 +253,8 @@ class Recording(Browsed):
         """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None`
         where there are none.
         """
-        return parquet.marks_of_column(self._column("reasoning", "marks", dataset, llm, question))
+        marks = self._column("reasoning", "marks", dataset, llm, question)
+        return marks and [own and tuple(Mark(**mark) for mark in own) for own in marks]
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """What each turn of one LLM on one question (by its row) replies to, `None` for no turn;
@@ -325,49 +334,75 @@ class Recording(Browsed):
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
         return "reasoning" in self.channels(dataset, llm) and any(
-            any(columns.get("marks", ()))
-            for _, columns in self.scan_channel(dataset, llm, "reasoning")
+            any(columns.get("marks", ())) for _, columns in self.scan("reasoning", dataset, llm)
         )
 
-    def scan_channel(
-        self, dataset: str, llm: str, part: str, rows: range | None = None
-    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """An optional part of an LLM on a dataset: (question id, column -> values) for questions
-        with any value.
-
-        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those
-        of some questions.
-        """
-        if part not in self.channels(dataset, llm):
+    def require_part(self, part: str, dataset: str, llm: str) -> None:
+        """Raise a `NotRecordedError` if an LLM on a dataset lacks a part."""
+        self.require(dataset, llm)
+        if (dataset, llm, part) not in self.manifest.leaves:
+            names = self.scorers(dataset, llm)
+            what, by, scorer = part.partition("/")
+            whose = f" by {scorer!r}" if by else ""
+            held = f"; it holds {what} by {', '.join(names)}" if by and names else ""
             raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was"
-                " recorded. Record it again."
+                f"{self.path} holds no {what} of {llm} on {dataset}{whose}{held}."
+                f" {spec_of(part).advice}"
             )
-        yield from self.scan(part, dataset, llm, rows=rows)
+
+    def lines(self, part: str, dataset: str, llm: str) -> Iterator[list[Any]]:
+        """The lines in the leaf of a part of an LLM's pools. A pool without a CoT has a line and no
+        rows; only the requests list it.
+        """
+        line, rows = spec_of(part).line, self.scan(part, dataset, llm)
+        if part not in {"samples", "texts"}:
+            yield from (line(*each) for each in rows)
+            return
+        own = parquet.Aligned(rows)
+        for question, _ in self.scan("requests", dataset, llm, ["question_id"]):
+            yield line(question, own.take(question))
+        if own.next is not None:
+            yield line(*own.next)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
-        if "logprobs" not in self.channels(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record"
-                " --logprobs K` keeps them; record the LLM again with it."
-            )
         part, votes = self._part("logprobs", dataset, llm), self.votes(dataset)
         with self.shape(part.path):
-            questions, width = votes.llms[llm].codes.shape
-            return parquet.logprobs_of_tables(part.groups(), votes.question_ids, (questions, width))
+            return parquet.logprobs_of_tables(
+                part.groups(), votes.question_ids, votes.llms[llm].codes.shape
+            )
 
-    def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
-        """What the manifest says about the scores of an LLM on a dataset, one entry per scorer."""
+    def part_record(self, part: str, dataset: str, llm: str) -> dict[str, Any]:
+        """What the manifest says about some scores or probes of an LLM on a dataset."""
+        self.require_part(part, dataset, llm)
+        return self.manifest.keyed[dataset, llm, part]
+
+    def given_by(self, part: str, dataset: str, llm: str) -> ScorerInfo | str | None:
+        """The scorer of some scores; the cue of probes."""
+        record = self.part_record(part, dataset, llm)
+        return record["cue"] if part == PROBES else self.scorer_info(record["scorer"])
+
+    def keyed_parts(self, dataset: str, llm: str) -> list[str]:
+        """The scores and probes of an LLM on a dataset, as parts."""
         self.require(dataset, llm)
-        records = self.manifest.raw["scores"]
-        return [
-            record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)
-        ]
+        return [part for *pair, part in self.manifest.keyed if pair == [dataset, llm]]
+
+    def part_rows(
+        self, part: str, dataset: str, llm: str, rows: range | None = None
+    ) -> Iterator[Any]:
+        """Some scores or probes of an LLM on all or some questions, question by question, as they
+        were added.
+        """
+        self.require_part(part, dataset, llm)
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            columns = own.questions(None, self._cut(part, dataset, llm, rows))
+            yield from parquet.rows_of_part(part, columns)
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
         """Names of the scorers that scored an LLM on a dataset."""
-        return [record["scorer"] for record in self.score_records(dataset, llm)]
+        keyed = self.keyed_parts(dataset, llm)
+        return [part.removeprefix(SCORES) for part in keyed if part.startswith(SCORES)]
 
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says about a scorer."""
@@ -376,12 +411,14 @@ class Recording(Browsed):
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""
-        part, votes = self._scores(dataset, llm, scorer), self.votes(dataset)
+        self.require_part(SCORES + scorer, dataset, llm)
+        part, votes = self._part(SCORES + scorer, dataset, llm), self.votes(dataset)
         with self.shape(part.path):
-            groups = part.groups(list(SCORE_COLUMNS))
-            questions, width = votes.llms[llm].codes.shape
             return parquet.scores_of_tables(
-                self.scorer_info(scorer), groups, votes.question_ids, (questions, width)
+                self.scorer_info(scorer),
+                part.groups(_SCORE_COLUMNS),
+                votes.question_ids,
+                votes.llms[llm].codes.shape,
             )
 
     def score_rows(
@@ -390,38 +427,17 @@ class Recording(Browsed):
         """One scorer's scores of an LLM on all or some questions, with verdicts, question by
         question, as they were added.
         """
-        part = self._scores(dataset, llm, scorer)
-        with self.shape(part.path):
-            yield from parquet.scores_of_rows(
-                part.questions(None, self._cut(SCORES + scorer, dataset, llm, rows))
-            )
-
-    def _scores(self, dataset: str, llm: str, scorer: str) -> parquet.Part:
-        scorers = self.scorers(dataset, llm)
-        if scorer not in scorers:
-            raise NotRecordedError(
-                f"{self.path} holds no scores of {llm} on {dataset} by"
-                f" {scorer!r}{'; it holds scores by ' * bool(scorers)}{', '.join(scorers)}. Add"
-                " some with `feval score`."
-            )
-        return self._part(SCORES + scorer, dataset, llm)
+        return self.part_rows(SCORES + scorer, dataset, llm, rows)
 
     def has_probes(self, dataset: str, llm: str) -> bool:
         """Whether probes of an LLM's CoTs on a dataset were recorded."""
-        return (dataset, llm) in self.manifest.probes
+        return (dataset, llm, PROBES) in self.manifest.keyed
 
     def probes_record(self, dataset: str, llm: str) -> dict[str, Any]:
         """What the manifest says about the probes of an LLM on a dataset: cue, interval and
         counts.
         """
-        self.require(dataset, llm)
-        if not self.has_probes(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered"
-                " after a part of a CoT was not recorded. Import a source that has probes (`feval"
-                " import probed-traces`)."
-            )
-        return self.manifest.probes[dataset, llm]
+        return self.part_record(PROBES, dataset, llm)
 
     def probes(self, dataset: str, llm: str) -> Probes:
         """The probes of an LLM on a dataset, as arrays that are mapped and checked against manifest
@@ -435,12 +451,7 @@ class Recording(Browsed):
         """The probes of an LLM on all or some questions, with raw answers and texts, question by
         question, as they were added.
         """
-        self.probes_record(dataset, llm)
-        part = self._part(PROBES, dataset, llm)
-        with self.shape(part.path):
-            yield from parquet.probes_of_rows(
-                part.questions(None, self._cut(PROBES, dataset, llm, rows))
-            )
+        return self.part_rows(PROBES, dataset, llm, rows)
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""
@@ -491,9 +502,10 @@ class Recording(Browsed):
                 self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples")
             )
             texts = chain.from_iterable(self.scan_texts(dataset, llm, rows))
-            channels = [
-                self.scan_channel(dataset, llm, part, rows) for part in self.channels(dataset, llm)
-            ]
+            channels = {
+                part: self.scan(part, dataset, llm, rows=rows)
+                for part in self.channels(dataset, llm)
+            }
             yield from parquet.pools_of_rows(path, requests, samples, texts, channels)
 
     def scan(
@@ -556,13 +568,15 @@ class Recording(Browsed):
         self._have(path)
         return parquet.Table(self.path / path, self.file_record(path))
 
-    def _part(self, part: str, dataset: str, llm: str | None = None) -> parquet.Part:
+    def _part(self, part: str, dataset: str, llm: str | None = None) -> parquet.PartTable:
         self.require(dataset, llm)
+        if llm is not None and spec_of(part).is_optional:
+            self.require_part(part, dataset, llm)
         return self._parts(part, dataset, llm)
 
-    def _open_part(self, part: str, dataset: str, llm: str | None) -> parquet.Part:
+    def _open_part(self, part: str, dataset: str, llm: str | None) -> parquet.PartTable:
         paths = self.files(part, dataset, llm) or [file_path(part, dataset, llm)]
-        return parquet.Part(
+        return parquet.PartTable(
             self.path, {path: self.file_record(path) for path in paths}, self._tables
         )
 
@@ -591,7 +605,7 @@ class Recording(Browsed):
         starts = self._starts(part, dataset, llm)
         return range(int(starts[rows.start]), int(starts[rows.stop]))
 
-    def _text_group(self, part: parquet.Part, start: int, stop: int) -> tuple[Any, int]:
+    def _text_group(self, part: parquet.PartTable, start: int, stop: int) -> tuple[Any, int]:
         """The texts in the row group of a question that has some rows, and the row of the first of
         them.
         """

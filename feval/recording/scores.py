@@ -20,16 +20,6 @@ AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
 process-reward papers use each of these.
 """
 
-SCORE_COLUMNS = (
-    "question_id",
-    "sample_index",
-    "score",
-    "step_scores",
-    "prompt_tokens",
-    "output_tokens",
-)
-"""The columns that become arrays: all but the verdicts, which are texts."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:

@@ -23,23 +23,23 @@ from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.executors.progress import reports
 from feval.executors.tasks import portable
-from feval.recording.content import PAIR_PARTS, PairTally
-from feval.recording.layout.format import (
-    MANIFEST,
-    PROBES,
-    README,
-    SCORES,
-    LeafHash,
-    is_beside,
-    open_regular,
-)
+from feval.recording.content import PairTally
+from feval.recording.layout.format import MANIFEST, README, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
-from feval.recording.partial import listed_parts, probes_leaf, scores_leaf, votes_problems
+from feval.recording.partial import Part, leaf_of, listed_parts, votes_problems
+from feval.recording.parts import (
+    PAIR_PARTS,
+    dataset_leaf,
+    llm_leaf,
+    pool_columns,
+    question_line,
+    spec_of,
+    verdict_tally,
+)
 from feval.recording.reader import Recording, open_recording
-from feval.recording.sealing.votes_builder import FINISH_CODES
 from feval.recording.served import served_models
+from feval.recording.votes_building import FINISH_CODES
 
 _LEFT_OUT = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
@@ -322,9 +322,8 @@ def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) 
     """Check that every row of an LLM's files names the LLM, and that texts and samples are of the
     same CoTs, with whole pools.
     """
-    parts = [SCORES + scorer for scorer in recording.scorers(dataset, llm)]
-    parts += [PROBES] if recording.has_probes(dataset, llm) else []
-    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *parts):
+    channels, keyed = recording.channels(dataset, llm), recording.keyed_parts(dataset, llm)
+    for part in (*PAIR_PARTS, *channels, *keyed):
         for path in recording.files(part, dataset, llm):
             if recording.named_llms(path) - {llm}:
                 yield f"{path}: its column `llm` names another LLM than {llm!r}."
@@ -361,8 +360,8 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             raise DamagedRecordingError(
                 f"{llm} was asked {pool.question_id!r:.80}, which {wrong} {dataset}."
             ) from error
-        for part, line in pool_lines(pool).items():
-            hashes[part].add(line)
+        for part, columns in pool_columns(pool).items():
+            hashes[part].add(spec_of(part).line(pool.question_id, columns))
         unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
         if unknown:
             raise DamagedRecordingError(
@@ -378,10 +377,8 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
                 f"{llm} on {dataset}, question {pool.question_id!r}: {problem}."
             )
         tally.add(pool)
-    for scorer in recording.scorers(dataset, llm):
-        leaves[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
-    if recording.has_probes(dataset, llm):
-        leaves[dataset, llm, PROBES] = probes_leaf(recording, dataset, llm)
+    for part in recording.keyed_parts(dataset, llm):
+        leaves[dataset, llm, part] = leaf_of(recording, Part(part, dataset, llm))
     counter = recording.counter(dataset, llm)
     leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}

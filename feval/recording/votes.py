@@ -57,7 +57,7 @@ each with trees of steps, of "turns" and "turn_prompts" for each of these with t
 """
 _TREES, _TURNS = ("parents", "ends"), ("turns", "turn_prompts")
 
-_PROBES: Mapping[str, Kind] = {
+PROBE_ARRAYS: Mapping[str, Kind] = {
     "starts": (("int64",), 1),
     "offsets": (("uint32",), 1),
     "codes": (_CODES, 1),
@@ -120,7 +120,7 @@ class Votes:
         self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
         self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
         self._starts: npt.NDArray[np.unsignedinteger[Any]] = arrays["candidate_starts"]
-        self._details = details
+        self._arrays, self._details = arrays, details
         self.llms = {
             name: LLMVotes(
                 arrays[f"codes.{i}"],
@@ -133,6 +133,10 @@ class Votes:
             for i, name in enumerate(header["llms"])
         }
         self._check()
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays of both files; those of LLM i have ".i" behind their names."""
+        return {**self._arrays, **self._details()}
 
     @cached_property
     def question_ids(self) -> Sequence[str]:
@@ -347,7 +351,7 @@ def open_probes(
     """
     data = mapped(path, record)
     with well_formed(path):
-        header, arrays = unpack(data, _PROBES)
+        header, arrays = unpack(data, PROBE_ARRAYS)
         if (header["dataset"], header["llm"]) != (votes.dataset, llm):
             raise ValueError(
                 f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on"
@@ -355,7 +359,7 @@ def open_probes(
             )
         _check_names(
             arrays,
-            [name for place, name in enumerate(_PROBES) if place < 3 or name in arrays],
+            [name for place, name in enumerate(PROBE_ARRAYS) if place < 3 or name in arrays],
             (),
             0,
         )

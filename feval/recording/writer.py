@@ -4,7 +4,9 @@ file written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +17,9 @@ import numpy.typing as npt
 
 from feval import __version__
 from feval.answers.parties import NORMAL_FORM, PairBudget
-from feval.errors import ConflictError, FevalError, UsageError
+from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import (
+    MOST_SERVED,
     DatasetInfo,
     LLMInfo,
     PoolRows,
@@ -25,53 +28,49 @@ from feval.recording.content import (
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.derived.linking import (
-    LinkedPools,
-    common_cue,
-    linked_files,
-    linked_scores,
-    require_trees,
-)
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
     PROBE_VOTES,
-    PROBES,
     README,
-    SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
+    part_path,
     recording_hash,
 )
-from feval.recording.layout.hashed import write_file
+from feval.recording.layout.hashed import link_file, write_file
 from feval.recording.layout.manifest import (
+    Manifest,
     dataset_record,
     features,
     llm_record,
     manifest_bytes,
-    scorer_record,
 )
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import (
-    ProbeTally,
-    ScoreTally,
+from feval.recording.parquet.writing import PairFiles, PartFiles, with_correct
+from feval.recording.partial import check_votes
+from feval.recording.parts import (
+    POOL_PARTS,
+    RowsTally,
     Verdicts,
     dataset_leaf,
-    described,
     llm_leaf,
+    question_columns,
+    question_line,
+    spec_of,
 )
-from feval.recording.parquet.pairs import PairFiles
-from feval.recording.parquet.part_files import PartFiles
-from feval.recording.parquet.writing import PROBES_SCHEMA, SCORES_SCHEMA, write_questions
 from feval.recording.reader import Recording
-from feval.recording.sealing.new_files import NewFiles
 from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.settling import settle, without_verdict, write_correct
-from feval.recording.sealing.votes_builder import VotesBuilder
+from feval.recording.votes_building import Scratch, VotesBuilder, merge_equal_answers
+
+_WITHOUT_VERDICT = {
+    "undecided": "could not be compared in time",
+    "not_asked": "were beyond the budget of comparisons",
+}
 
 
 class RecordingWriter:
@@ -111,22 +110,21 @@ class RecordingWriter:
         self._notes = list(notes)
         self.licences = {"questions": None, "outputs": None, **(licences or {})}
         self._datasets: dict[str, DatasetInfo] = {}
-        self._questions: dict[str, dict[str, int]] = {}
-        self._verdicts: dict[str, Verdicts] = {}
-        self._settled: dict[str, int] = {}
+        self._counts: dict[str, dict[str, int]] = {}
         self._equality: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, QuestionTable] = {}
+        self._verdicts: dict[str, tuple[Verdicts, PairBudget, int | None]] = {}
         self._budget = PairBudget()
+        self._sources: dict[str, Recording | None] = {}
         self._llms: dict[str, LLMInfo] = {}
-        self._pairs: list[dict[str, Any]] = []
-        self._votes: dict[str, VotesBuilder] = {}
-        self._leaves: list[tuple[str, str | None, str, str]] = []
-        self._files = NewFiles()
-        self._sources: dict[str, Recording] = {}
-        self._linked: set[tuple[str, str]] = set()
-        self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
-        self._scores: list[dict[str, Any]] = []
-        self._probes: dict[tuple[str, str], dict[str, Any]] = {}
+        self._pairs: dict[tuple[str, str], dict[str, Any]] = {}
+        self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
+        self._records: dict[str, list[dict[str, Any]]] = {"scores": [], "probes": []}
+        self._leaves: dict[tuple[str, str | None, str], str] = {}
+        self._files: dict[str, dict[str, Any]] = {}
+        self._claimed: dict[str, str] = {}
+        self._linked: dict[str, None] = {}
         self._folder: NewFolder | None = None
 
     def __enter__(self) -> Self:
@@ -144,10 +142,15 @@ class RecordingWriter:
                 with storage_errors(self.out):
                     self._seal()
         finally:
-            for votes in self._votes.values():
-                votes.close()
             if self._folder is not None:
                 self._folder.remove()
+
+    @property
+    def root(self) -> Path:
+        """The hidden folder that is written into, also for temporary files."""
+        if self._folder is None:
+            raise FevalError("A RecordingWriter is used inside a `with` block.")
+        return self._folder.path
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -178,40 +181,33 @@ class RecordingWriter:
             ConflictError: the dataset was added already, or a question id comes twice.
             UsageError: a name that cannot be stored.
         """
-        check_name("dataset", info.id)
-        if info.id in self._datasets:
-            raise ConflictError(f"Dataset {info.id} was added twice.")
+        self._new_dataset(info)
         leaf, table = LeafHash(), QuestionTable(info.id)
-        with storage_errors(self.out):
-            path = self._files.claim(file_path("questions", info.id))
-            self._files[path] = write_questions(self.root / path, described(questions, leaf, table))
+        with storage_errors(self.out), self._part_files("questions", info.id) as files:
+            for question in questions:
+                check_name("question", question.id)
+                leaf.add(question_line(question))
+                table.add(question)
+                files.add(question.id, question_columns(question))
+            self._files |= (written := files.close())
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
-        self._datasets[info.id] = info
-        self._questions[info.id] = {"questions": len(table), "with_gold": table.with_gold}
-        self._verdicts[info.id] = verdicts or {}
-        if not_asked is not None:
-            self._settled[info.id] = not_asked
-        self._votes[info.id] = VotesBuilder(table, self.root)
-        self._leaves += [
-            (info.id, None, "dataset", dataset_leaf(info)),
-            (info.id, None, "questions", leaf.hexdigest()),
-        ]
-        if parent is not None:
-            self._sources[info.id] = parent
-            with storage_errors(self.out):
-                self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
+            self._link_if_same(parent, written)
+        self._counts[info.id] = {"questions": len(table), "with_gold": table.with_gold}
+        self._verdicts[info.id] = verdicts or {}, self._budget, not_asked
+        self._sources[info.id], self._tables[info.id] = parent, table
+        self._leaves[info.id, None, "questions"] = leaf.hexdigest()
 
     def add_pools(
         self,
         dataset: str,
         llm: LLMInfo,
         counter: str,
-        pools: Iterable[PoolRows],
+        pools: Iterable[PoolRows] | None,
         progress: Callable[[int], None] | None = None,
         *,
-        parent: Recording | None = None,
-        rewritten: Collection[str] = ("samples",),
+        parents: Sequence[Recording] = (),
+        rewritten: Collection[str] = (),
     ) -> None:
         """Add the CoTs of one LLM on one dataset.
 
@@ -220,139 +216,57 @@ class RecordingWriter:
             llm: the LLM.
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty
-                pool.
+                pool. `None` where all are linked.
             progress: called with the number of questions done.
-            parent: a recording with the same CoTs; its files are linked where they would be written
-                alike.
-            rewritten: the parts that may differ from those of `parent`; the others are linked.
-                Probes named here are to be added.
+            parents: recordings with the same CoTs, those of each on questions behind the ones of
+                the recording before. All that they have of the LLM is linked.
+            rewritten: the parts that may differ from those of the parents, and are not linked. Of
+                the pools these are written; scores and probes are to be added.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or
                 the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
-        votes, only = self._begin_pair(dataset, llm, counter), None if parent is None else rewritten
-        pair = PairFiles(self._files.claim, self.root, llm.name, votes.questions, only=only)
-        try:
-            with storage_errors(self.out):
-                for done, pool in enumerate(pools, 1):
-                    pair.add(pool)
-                    votes.add(llm.name, pool)
-                    if progress is not None:
-                        progress(done)
-                files, leaves, summary = pair.close()
-        finally:
-            pair.abandon()
-        self._files |= files
-        self._end_pair(dataset, llm, counter, leaves, summary)
-        if parent is not None:
-            with storage_errors(self.out):
-                self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
-            if parent.has_probes(dataset, llm.name) and PROBES not in rewritten:
-                self.link_probes(dataset, llm.name, [parent])
-
-    def link_pools(self, linked: LinkedPools) -> None:
-        """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are
-        those of `add_pools`.
-        """
-        dataset, llm = linked.dataset, linked.llm
-        votes = self._begin_pair(dataset, llm, linked.counter)
+        name = llm.name
+        self._new_pair(dataset, llm, counter)
+        table = self._tables[dataset]
         with storage_errors(self.out):
-            for pool in linked.pools():
-                votes.add(llm.name, pool)
-        for part in linked.parts:
-            self._link_part(part, dataset, llm.name, linked.parents)
-        self._linked.add((dataset, llm.name))
-        self._end_pair(
-            dataset, llm, linked.counter, linked.leaves(), linked.record(votes.sizes(llm.name))
-        )
-
-    def link_scores(
-        self, dataset: str, llm: str, scorer: str, parents: Sequence[Recording]
-    ) -> None:
-        """Add one scorer's scores of an LLM on a dataset by links, as `link_pools` does; errors are
-        those of `add_scores`.
-        """
-        for parent in parents:
-            self._add_scorer(parent.scorer_info(scorer))
-        leaf, record = linked_scores(dataset, llm, scorer, parents, *self._pools[dataset, llm])
-        self._link_part(SCORES + scorer, dataset, llm, parents)
-        self._leaves.append((dataset, llm, SCORES + scorer, leaf))
-        self._scores.append(record)
-
-    def _link_part(self, part: str, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
-        with storage_errors(self.out):
-            for parent, path, target in linked_files(part, dataset, llm, parents):
-                self._files.link(self.root, parent, path, target)
-
-    def _begin_pair(self, dataset: str, llm: LLMInfo, counter: str) -> VotesBuilder:
-        check_name("LLM", llm.name)
-        if not llm.base.strip():
-            raise UsageError(
-                f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'."
-            )
-        llm_leaf(llm, counter)  # before anything is written
-        self._add_llm(llm)
-        if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
-            raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        if dataset not in self._datasets:
-            raise UsageError(
-                f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first."
-            )
-        self._votes[dataset].add_llm(llm.name)
-        return self._votes[dataset]
-
-    def _end_pair(
-        self,
-        dataset: str,
-        llm: LLMInfo,
-        counter: str,
-        leaves: Mapping[str, str],
-        summary: Mapping[str, int],
-    ) -> None:
-        votes = self._votes[dataset]
-        self._pools[dataset, llm.name] = votes.questions.ids, votes.sizes(llm.name)
-        self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
-        self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
-        self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
-
-    def keep_dataset(
-        self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()
-    ) -> None:
-        """Take a dataset and everything on it from another recording, linked, but for the scores of
-        some (LLM, scorer).
-
-        Raises:
-            ConflictError: the dataset was added already, or an LLM under another decoding, or a
-                scorer under other parameters.
-            DamagedRecordingError: a file is not what its manifest says.
-        """
-        info = parent.dataset_info(dataset)
-        if dataset in self._datasets:
-            raise ConflictError(f"Dataset {dataset} was added twice.")
-        votes = parent.votes(dataset)
-        self._datasets[dataset] = info
-        self._questions[dataset] = {
-            "questions": len(votes),
-            "with_gold": int((votes.gold >= 0).sum()),
-        }
-        if equality := parent.manifest.datasets[dataset]["equality"]:
-            self._equality[dataset] = equality
-        self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
-        with storage_errors(self.out):
-            self._keep(parent, dataset, None, {})
-            for path in parent.votes_paths(dataset):
-                self._files.link(self.root, parent, path)
-            for llm in require_trees(parent, dataset):
-                pair = parent.manifest.pairs[dataset, llm]
-                self._add_llm(parent.llm_info(llm))
-                self._leaves.append(
-                    (dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"]))
-                )
-                self._keep(parent, dataset, llm, {}, without)
-                self._pairs.append(pair)
-                self._pools[dataset, llm] = votes.question_ids, votes.llms[llm].sizes
+            if pools is not None:
+                only = set(rewritten) if parents else {spec.name for spec in POOL_PARTS}
+                pair = PairFiles(self._claim, self.root, name, table, only=only)
+                try:
+                    for done, pool in enumerate(pools, 1):
+                        pair.add(pool)
+                        if progress is not None:
+                            progress(done)
+                    files, leaves, counts = pair.close()
+                finally:
+                    pair.abandon()
+                self._files |= files
+                self._leaves |= {(dataset, name, part): leaf for part, leaf in leaves.items()}
+                for parent in parents:
+                    self._link_if_same(parent, files)
+                sizes = pair.sizes
+            else:
+                records = [parent.manifest.pairs[dataset, name] for parent in parents]
+                counts, sizes = _joined(records), np.zeros(len(table), np.uint32)
+                for parent in parents:
+                    votes = parent.votes(dataset)
+                    sizes[table.rows(votes.question_keys)] += votes.llms[name].sizes
+            self._pools[dataset, name] = table.ids, sizes
+            self._pairs[dataset, name] = counts | {
+                "dataset": dataset,
+                "llm": name,
+                "counter": counter,
+            }
+            for part in dict.fromkeys(
+                part
+                for parent in parents
+                for where, of, part in parent.manifest.leaves
+                if (where, of) == (dataset, name) and part not in {"llm", *rewritten}
+            ):
+                self.link_part(part, dataset, name, parents)
 
     def add_scores(
         self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]
@@ -365,175 +279,201 @@ class RecordingWriter:
                 are for CoTs that are missing, twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
         """
-        if (dataset, llm) not in self._pools:
-            raise UsageError(
-                f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it"
-                " first."
-            )
-        self._add_scorer(scorer)
-        part = SCORES + scorer.name
-        tally = ScoreTally(
-            scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm]
-        )
-        with (
-            storage_errors(self.out),
-            PartFiles(self._files.claim, self.root, (part, dataset, llm), SCORES_SCHEMA) as files,
-        ):
-            for block in rows:
-                files.add(block.question_id, tally.add(block))
-            self._files |= files.close()
-        self._leaves.append((dataset, llm, part, tally.leaf()))
-        self._scores.append(tally.record(dataset, llm))
+        self.add_rows(dataset, llm, scorer, rows)
 
     def add_probes(
-        self,
-        dataset: str,
-        llm: str,
-        pools: Iterable[ProbeRows],
-        *,
-        cue: str | None = None,
-        parent: Recording | None = None,
+        self, dataset: str, llm: str, pools: Iterable[ProbeRows], *, cue: str | None = None
     ) -> None:
         """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the
         order of the questions.
 
         `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is
-        not known. Files are linked to those of `parent` where they are equal.
+        not known. Errors are those of `add_scores`.
+        """
+        self.add_rows(dataset, llm, cue, pools)
+
+    def add_rows(
+        self,
+        dataset: str,
+        llm: str,
+        given_by: ScorerInfo | str | None,
+        rows: Iterable[Any],
+        parent: Recording | None = None,
+    ) -> None:
+        """Add scores by a scorer, or probes with a cue, as `add_scores` and `add_probes` do; files
+        are linked to those of `parent` where they are equal.
+        """
+        tally = self._tally(dataset, llm, given_by)
+        with storage_errors(self.out), self._part_files(tally.part, dataset, llm) as files:
+            for block in rows:
+                files.add(block.question_id, tally.add(block))
+            self._files |= (written := files.close())
+            self._link_if_same(parent, written)
+        self._end_rows(dataset, llm, tally.part, tally.leaf(), tally.record())
+
+    def link_part(
+        self, part: str, dataset: str, llm: str | None, parents: Sequence[Recording]
+    ) -> None:
+        """Link the files of a part as those of one; the leaf of several is made from their rows."""
+        key = dataset, llm, part
+        holders = [parent for parent in parents if key in parent.manifest.leaves]
+        files = [(each, path) for each in holders for path in each.files(part, dataset, llm)]
+        for number, (parent, path) in enumerate(files):
+            whole = file_path(part, dataset, llm)
+            self._link(
+                parent, path, whole if len(files) == 1 else part_path(part, dataset, llm, number)
+            )
+        if llm is not None and spec_of(part).joins == "keyed":
+            tally = self._tally(dataset, llm, common_giver(part, dataset, llm, holders))
+            leaf, record = (
+                holders[0].manifest.leaves[key],
+                holders[0].part_record(part, dataset, llm),
+            )
+            if len(holders) > 1:
+                for parent in holders:
+                    for rows in parent.part_rows(part, dataset, llm):
+                        tally.add(rows)
+                leaf, record = tally.leaf(), tally.record()
+            self._end_rows(dataset, llm, part, leaf, record)
+        elif len(holders) == 1:
+            self._leaves[key] = holders[0].manifest.leaves[key]
+        else:
+            joined = LeafHash()
+            for parent in holders:
+                for line in parent.lines(part, dataset, str(llm)):
+                    joined.add(line)
+            self._leaves[key] = joined.hexdigest()
+
+    def keep_dataset(
+        self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """Take a dataset and everything on it from another recording, linked, but for some parts
+        (LLM, part).
 
         Raises:
-            ConflictError: the probes were added before, or are of CoTs that are missing, or come
-                twice or out of order.
-            UsageError: a value that cannot be stored, or CoTs that were not added.
+            ConflictError: the dataset was added already, or an LLM under another decoding, or a
+                scorer under other parameters.
+            DamagedRecordingError: a file is not what its manifest says.
         """
-        (votes, tally), key = self._begin_probes(dataset, llm, cue), (PROBES, dataset, llm)
-        with (
-            storage_errors(self.out),
-            PartFiles(self._files.claim, self.root, key, PROBES_SCHEMA) as files,
-        ):
-            for rows in pools:
-                stored = tally.add(rows)
-                files.add(stored.question_id, stored.columns())
-                votes.add_probes(llm, stored)
-            self._files |= (written := files.close())
-            self._files.link_if_same(self.root, parent, *written)
-        self._end_probes(tally)
-
-    def link_probes(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
-        """Add the probes of an LLM on a dataset by links, as `link_pools` does; errors are those of
-        `add_probes`.
-        """
-        votes, tally = self._begin_probes(dataset, llm, common_cue(dataset, llm, parents))
+        self._new_dataset(parent.dataset_info(dataset))
+        votes, record = parent.votes(dataset), parent.manifest.datasets[dataset]
+        self._counts[dataset] = {name: record[name] for name in ("questions", "with_gold")}
+        if record["equality"]:
+            self._equality[dataset] = record["equality"]
         with storage_errors(self.out):
-            for parent in parents:
-                for rows in parent.probe_rows(dataset, llm):
-                    votes.add_probes(llm, tally.add(rows))
-        self._link_part(PROBES, dataset, llm, parents)
-        self._end_probes(tally)
+            for path in parent.votes_paths(dataset):
+                self._link(parent, path)
+            for llm in parent.llm_names(dataset):
+                self._new_pair(dataset, parent.llm_info(llm), parent.counter(dataset, llm))
+                self._pairs[dataset, llm] = parent.manifest.pairs[dataset, llm]
+                self._pools[dataset, llm] = votes.question_ids, votes.llms[llm].sizes
+                if parent.has_steps(dataset, llm):
+                    check_votes(parent, dataset, [llm])  # forged trees are not linked
+                if parent.has_probes(dataset, llm):
+                    self._link(parent, file_path(PROBE_VOTES, dataset, llm))
+            for where, of, part in parent.manifest.leaves:
+                if (
+                    where == dataset
+                    and part not in {"dataset", "llm"}
+                    and (of, part) not in without
+                ):
+                    self.link_part(part, dataset, of, [parent])
 
-    def _begin_probes(
-        self, dataset: str, llm: str, cue: str | None
-    ) -> tuple[VotesBuilder, ProbeTally]:
-        if (dataset, llm) not in self._pools or dataset not in self._votes:
+    def _new_dataset(self, info: DatasetInfo) -> None:
+        check_name("dataset", info.id)
+        if info.id in self._datasets:
+            raise ConflictError(f"Dataset {info.id} was added twice.")
+        self._datasets[info.id] = info
+        self._leaves[info.id, None, "dataset"] = dataset_leaf(info)
+
+    def _new_pair(self, dataset: str, llm: LLMInfo, counter: str) -> None:
+        check_name("LLM", llm.name)
+        if not llm.base.strip():
             raise UsageError(
-                f"There are probes of {llm!r} on {dataset!r}, whose CoTs were not added; add them"
-                " first."
+                f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'."
             )
-        if (dataset, llm) in self._probes:
-            raise ConflictError(f"The probes of {llm} on {dataset} were added twice.")
-        self._votes[dataset].add_llm_probes(llm)
-        return self._votes[dataset], ProbeTally(dataset, llm, cue, *self._pools[dataset, llm])
-
-    def _end_probes(self, tally: ProbeTally) -> None:
-        record = tally.record()
-        self._leaves.append((record["dataset"], record["llm"], PROBES, tally.leaf()))
-        self._probes[record["dataset"], record["llm"]] = record
-
-    def _add_llm(self, llm: LLMInfo) -> None:
         if self._llms.setdefault(llm.name, llm) != llm:
             raise ConflictError(
                 f"LLM {llm.name} was added with two decodings; give each variant its own name."
             )
-
-    def _add_scorer(self, scorer: ScorerInfo) -> None:
-        check_name("scorer", scorer.name)
-        if self._scorers.setdefault(scorer.name, scorer) != scorer:
-            raise ConflictError(
-                f"Scorer {scorer.name} was added with two kinds or parameters; give each scorer its"
-                " own name."
+        if (dataset, llm.name) in self._pairs:
+            raise ConflictError(f"{llm.name} on {dataset} was added twice.")
+        if dataset not in self._datasets:
+            raise UsageError(
+                f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first."
             )
+        self._leaves[dataset, llm.name, "llm"] = llm_leaf(llm, counter)
 
-    @property
-    def root(self) -> Path:
-        """The hidden folder that is written into, also for temporary files."""
-        if self._folder is None:
-            raise FevalError("A RecordingWriter is used inside a `with` block.")
-        return self._folder.path
+    def _tally(self, dataset: str, llm: str, given_by: ScorerInfo | str | None) -> RowsTally:
+        """Return what checks the scores by a scorer, or the probes with a cue."""
+        tally = RowsTally(
+            dataset, llm, given_by, *self._pools.get((dataset, llm), ((), np.empty(0)))
+        )
+        if (dataset, llm) not in self._pools:
+            raise UsageError(
+                f"There are {tally.part} of {llm!r} on {dataset!r}, whose CoTs were not added; add"
+                " them first."
+            )
+        if (dataset, llm, tally.part) in self._leaves:
+            raise ConflictError(f"The {tally.part} of {llm} on {dataset} were added twice.")
+        if isinstance(given_by, ScorerInfo):
+            check_name("scorer", given_by.name)
+            if self._scorers.setdefault(given_by.name, given_by) != given_by:
+                raise ConflictError(
+                    f"Scorer {given_by.name} was added with two kinds or parameters; give each"
+                    " scorer its own name."
+                )
+        return tally
 
-    def _keep(
-        self,
-        parent: Recording,
-        dataset: str,
-        llm: str | None,
-        written: Mapping[str, str],
-        without: Collection[tuple[str, str]] = (),
+    def _end_rows(
+        self, dataset: str, llm: str, part: str, leaf: str, record: dict[str, Any]
     ) -> None:
-        """Link what was not written (`written`: part -> leaf) from the parent, and replace what was
-        written alike by links.
+        self._leaves[dataset, llm, part] = leaf
+        self._records[spec_of(part).name].append(record)
+
+    def _claim(self, path: str) -> str:
+        """Register a path; refuse two that differ only in case, which some disks cannot tell
+        apart.
         """
-        # settled when it is sealed; `link_probes`
-        later = {"equality", PROBES} if dataset in self._votes else {}
-        for (*pair, part), digest in parent.manifest.leaves.items():
-            if pair != [dataset, llm] or part in {"dataset", "llm", *later}:
-                continue
-            if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
-                continue
-            if part not in written:
-                self._leaves.append((dataset, llm, part, digest))
-            for path in parent.files(part, dataset, llm):
-                if part not in written:
-                    self._files.link(self.root, parent, path)
-                elif written[part] == digest:
-                    self._files.link_if_same(self.root, parent, path)
-        if llm is not None and parent.has_probes(dataset, llm) and dataset not in self._votes:
-            self._files.link(self.root, parent, file_path(PROBE_VOTES, dataset, llm))
-            self._probes[dataset, llm] = parent.probes_record(dataset, llm)
-        for record in [] if llm is None else parent.score_records(dataset, llm):
-            if (llm, record["scorer"]) not in without:
-                self._add_scorer(parent.scorer_info(record["scorer"]))
-                self._scores.append(record)
+        if self._claimed.setdefault(path.casefold(), path) != path or path in self._files:
+            raise ConflictError(
+                f"{path} and {self._claimed[path.casefold()]} cannot be in one recording: some"
+                " disks cannot tell such names apart. Rename the dataset or LLM, or make two"
+                " recordings."
+            )
+        return path
+
+    def _part_files(self, part: str, dataset: str, llm: str | None = None) -> PartFiles:
+        return PartFiles(self._claim, self.root, (part, dataset, llm))
+
+    def _link(self, parent: Recording, path: str, target: str | None = None) -> None:
+        """Link a file of a parent under a new path, or under its own."""
+        record, target = parent.file_record(path), self._claim(target or path)
+        link_file(parent.path / path, self.root / target, record)
+        self._linked[str(parent.path)] = None
+        self._files[target] = record
+
+    def _link_if_same(self, parent: Recording | None, paths: Iterable[str]) -> None:
+        """Replace written files by links to those of a parent, if there is one, where their bytes
+        are equal.
+        """
+        for path in paths:
+            record = None if parent is None else parent.manifest.files.get(path)
+            if parent and record and record["sha256"] == self._files[path]["sha256"]:
+                (self.root / path).unlink()
+                link_file(parent.path / path, self.root / path, record)
 
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
-        for dataset, votes in self._votes.items():
-            if self._datasets[dataset].equality != NORMAL_FORM:
-                self._settle_equality(dataset, votes)
-            for llm in votes.llm_names():
-                is_linked = (dataset, llm) in self._linked
-                if is_linked or self._datasets[dataset].equality != NORMAL_FORM:
-                    samples = {
-                        path: self._files[path]
-                        for path in file_paths(self._files, "samples", dataset, llm)
-                    }
-                    self._files |= write_correct(
-                        votes, llm, self.root, samples, keep_same=is_linked
-                    )
-                    self._files.link_if_same(self.root, self._sources.get(dataset), *samples)
-            rows = self._questions[dataset]["questions"]
-            flat = [
-                (file_path(part, dataset), blocks, rows) for part, blocks in votes.files().items()
-            ]
-            for llm, blocks in votes.probe_files():
-                flat.append(
-                    (
-                        file_path(PROBE_VOTES, dataset, llm),
-                        blocks,
-                        self._probes[dataset, llm]["probes"],
-                    )
-                )
-            for path, blocks, rows in flat:
-                self._files[self._files.claim(path)] = write_file(self.root / path, blocks, rows)
-                self._files.link_if_same(self.root, self._sources.get(dataset), path)
+        written = Recording(self.root, Manifest.from_record(self._manifest()))
+        for dataset, table in self._tables.items():
+            try:
+                with Scratch(self.root) as scratch:
+                    self._write_votes(dataset, VotesBuilder(written, table, scratch))
+            except DamagedRecordingError as error:  # in a file that was linked
+                owners = " or ".join(self._linked) or str(self.out)
+                raise DamagedRecordingError(str(error).replace(str(self.root), owners)) from error
         manifest = self._manifest()
         self._files[README] = write_file(self.root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
@@ -541,45 +481,108 @@ class RecordingWriter:
         if self._folder is not None:
             self._folder.publish()
 
-    def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
-        """Compare the answers of a dataset, so that equal ones vote together."""
-        name, path = (
-            self._datasets[dataset].equality,
-            self._files.claim(file_path("equality", dataset)),
-        )
-        known, not_asked = self._verdicts[dataset], self._settled.get(dataset)
-        self._files[path], leaf, counts = settle(
-            votes, self.root / path, name, known, self._budget, not_asked
-        )
-        self._leaves.append((dataset, None, "equality", leaf))
-        self._equality[dataset] = {"name": name, **counts}
-        self._notes += without_verdict(dataset, name, counts)
+    def _write_votes(self, dataset: str, votes: VotesBuilder) -> None:
+        """Write the votes of a dataset, and what was waiting for them: verdicts, the column
+        `correct`, the sizes of pools.
+        """
+        name, source = self._datasets[dataset].equality, self._sources[dataset]
+        if name == NORMAL_FORM:
+            votes.build()
+        else:
+            with self._part_files("equality", dataset) as files:
+                leaf, counts = merge_equal_answers(votes, files.add, name, *self._verdicts[dataset])
+                self._files |= files.close()
+            self._leaves[dataset, None, "equality"] = leaf
+            self._equality[dataset] = {"name": name, **counts}
+            self._notes += [
+                f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as"
+                " different."
+                for outcome, what in _WITHOUT_VERDICT.items()
+                if counts[outcome]
+            ]
+        for llm, pools in votes.llms.items():
+            if pools.is_stale:
+                samples, correct = (
+                    file_paths(self._files, "samples", dataset, llm),
+                    votes.correct(llm),
+                )
+                for path in samples:
+                    self._files[path] = with_correct(self.root / path, correct) or self._files[path]
+                self._link_if_same(source, samples)
+            self._pairs[dataset, llm] |= {
+                "cots": int(pools.sizes.sum()),
+                "smallest_pool": int(pools.sizes.min()) if len(pools.sizes) else 0,
+                "largest_pool": int(pools.sizes.max(initial=0)),
+            }
+        flat, probes = votes.files()
+        questions = self._counts[dataset]["questions"]
+        new = [(file_path(part, dataset), blocks, questions) for part, blocks in flat.items()]
+        new += [
+            (file_path(PROBE_VOTES, dataset, llm), blocks, votes.probes[llm].count)
+            for llm, blocks in probes.items()
+        ]
+        for path, blocks, rows in new:
+            self._files[self._claim(path)] = write_file(self.root / path, blocks, rows)
+            self._link_if_same(source, [path])
 
     def _manifest(self) -> dict[str, Any]:
+        leaves = [(*key, leaf) for key, leaf in self._leaves.items()]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "features": features((part for _, _, part, _ in self._leaves), self._files),
+            "features": features((part for _, _, part in self._leaves), self._files),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
-            "recording_hash": recording_hash(self._leaves),
+            "recording_hash": recording_hash(leaves),
             "prices": self._prices,
             "operation": self._operation,
             "parents": self._parents,
             "licences": self.licences,
             "notes": self._notes,
             "datasets": [
-                dataset_record(info, self._questions[info.id], self._equality.get(info.id))
+                dataset_record(info, self._counts[info.id], self._equality.get(info.id))
                 for info in self._datasets.values()
             ],
             "llms": [llm_record(llm) for llm in self._llms.values()],
-            "pairs": self._pairs,
-            "scorers": [scorer_record(scorer) for scorer in self._scorers.values()],
-            "scores": self._scores,
-            "probes": list(self._probes.values()),
+            "pairs": list(self._pairs.values()),
+            "scorers": [asdict(scorer) for scorer in self._scorers.values()],
+            **self._records,
             "leaves": [
                 dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True))
-                for leaf in self._leaves
+                for leaf in leaves
             ],
-            "files": {},
+            "files": self._files,
         }
+
+
+def _joined(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the counts of an LLM's CoTs in several recordings together."""
+    joined: dict[str, Any] = dict(pairs[0])
+    for pair in pairs[1:]:
+        for name in ("cots", "no_answer", "unclosed_thoughts", "empty_replies", "turns"):
+            if name in joined or name in pair:
+                joined[name] = joined.get(name, 0) + pair.get(name, 0)
+        for name in ("largest_pool", "depth", "branching"):
+            if name in joined or name in pair:
+                joined[name] = max(joined.get(name, 0), pair.get(name, 0))
+        if served := Counter(joined.get("served", {})) + Counter(pair.get("served", {})):
+            joined["served"] = dict(served.most_common(MOST_SERVED))
+    return joined
+
+
+def common_giver(
+    part: str, dataset: str, llm: str, parents: Sequence[Recording]
+) -> ScorerInfo | str | None:
+    """Return the scorer of some scores, or the cue of probes; different ones in some recordings are
+    a `ConflictError`.
+    """
+    first, *others = [(parent, parent.given_by(part, dataset, llm)) for parent in parents]
+    for parent, other in others:
+        if other != first[1]:
+            raise ConflictError(
+                f"The {part} of {llm} on {dataset} were made with {first[1]!r:.160} in"
+                f" {first[0].path} and with {other!r:.160} in {parent.path}, so they do not"
+                " compare. Keep the recordings apart, or give the LLM or the scorer of one a name"
+                " of its own."
+            )
+    return first[1]

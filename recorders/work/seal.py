@@ -37,7 +37,8 @@ from feval.recording import (
     RecordingWriter,
     verify_recording,
 )
-from feval.recording.content import OPTIONAL_COLUMNS, ProbeRows
+from feval.recording.content import ProbeRows
+from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
 from recorders.asking.probing import Probing
 from recorders.asking.samples import ReplyChecks
@@ -316,7 +317,7 @@ class _Sealing:
             columns.finish_reasons,
             request.prompt(),
             self._prompt_tokens(request, records),
-            {name: column(name) for name in OPTIONAL_COLUMNS if name not in others},
+            {name: column(name) for name in EXTRA_COLUMNS if name not in others},
             reasoning=columns.reasoning,
             reasoning_marks=columns.marks,
             sequence_logprobs=[_sequence_logprob(record) for record in records],

@@ -13,7 +13,7 @@ from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.publish.secrets import known_secrets, refuse_key_fields, refuse_secrets
 from feval.recording import DatasetInfo, LLMInfo, Question
 from feval.recording.layout.format import LeafHash, check_name
-from feval.recording.leaves import llm_leaf, question_line
+from feval.recording.parts import llm_leaf, question_line
 from recorders.asking.probing import Probing
 from recorders.asking.samples import SamplePlan
 from recorders.asking.trees import Levels

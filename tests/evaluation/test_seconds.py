@@ -239,9 +239,12 @@ def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
 
 def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: Path) -> None:
     pools = [
-        replace(
-            pool(i, each, tokens=TOKENS[i], extra={"duration_s": SECONDS["quick"][i]}),
-            first_token_seconds=[0.5, None, 0.5, None, None] if i == 0 else None,
+        pool(
+            i,
+            each,
+            tokens=TOKENS[i],
+            extra={"duration_s": SECONDS["quick"][i]}
+            | ({} if i else {"first_token_s": [0.5, None, 0.5, None, None]}),
         )
         for i, each in enumerate(ANSWERS["quick"])
     ]

@@ -230,7 +230,7 @@ def test_probes_that_contradict_what_the_hash_pins_are_refused(
     restate(folder, path)
     _, [llm] = feval.load("toy", ["alpha"], recording=put(hub, folder))
     with pytest.raises(
-        DamagedRecordingError, match=r"contradicts the Parquet files .*probes on 'toy/0'"
+        DamagedRecordingError, match=r"contradicts the Parquet files .*codes of probes"
     ):
         llm.pool.probes()
 

@@ -21,7 +21,7 @@ from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UnknownNameError
 from feval.importers.columns import COLUMNS, names_of
 from feval.recording import open_recording, select, verify_recording
-from feval.recording.content import OPTIONAL_COLUMNS
+from feval.recording.parts import EXTRA_COLUMNS
 
 
 @pytest.mark.parametrize("column", ["llm", "model", "model_name"])
@@ -247,7 +247,7 @@ def test_every_name_stands_for_one_column() -> None:
     names = [name for column in COLUMNS for name in column.aliases]
     assert len(set(names)) == len(names)
     assert not set(names) & {column.name for column in COLUMNS}
-    assert OPTIONAL_COLUMNS.keys() <= {column.name for column in COLUMNS}
+    assert EXTRA_COLUMNS.keys() <= {column.name for column in COLUMNS}
 
 
 def test_the_guide_lists_every_name_of_every_column() -> None:
@@ -453,7 +453,7 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
     reasoning = pq.read_table(recording.path / "reasoning" / "toy" / "toy-llm.parquet").to_pydict()
     assert reasoning["reasoning"] == ["hm", None]
     [pool] = recording.pools("toy", "toy-llm")
-    assert pool.first_token_seconds == [0.125, None]
+    assert pool.extra["first_token_s"] == [0.125, None]
     assert "'duration' names no unit; it was read as seconds." in notes(recording)
 
 

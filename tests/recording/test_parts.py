@@ -70,8 +70,7 @@ def everything(folder: Path) -> list[Any]:
         result += [recording.texts_near("toy", llm, row)[row] for row in range(len(GOLDS))]
         result += [recording.reasoning("toy", llm, row) for row in range(len(GOLDS))]
         result += [
-            list(recording.scan_channel("toy", llm, part))
-            for part in recording.channels("toy", llm)
+            list(recording.scan(part, "toy", llm)) for part in recording.channels("toy", llm)
         ]
         result += [
             list(recording.score_rows("toy", llm, scorer))

@@ -26,7 +26,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.sealing.votes_builder import VotesBuilder
+from feval.recording.votes_building import VotesBuilder
 from feval.replay import load
 
 PARQUET = "probes/toy/alpha.parquet"
@@ -56,7 +56,7 @@ def test_scores_leave_them_as_they_are(probed: Path, tmp_path: Path) -> None:
 
 def test_a_selection_of_llms_has_their_probes(probed: Path, tmp_path: Path) -> None:
     recording = sound(select(probed, tmp_path / "one", llms=["alpha"]))
-    assert list(recording.manifest.probes) == [("toy", "alpha")]
+    assert [each[:2] for each in recording.manifest.keyed] == [("toy", "alpha")]
     assert probe_words(recording, "alpha") == as_words(ALPHA)
     assert shared(probed, tmp_path / "one", PARQUET)
 
@@ -111,8 +111,7 @@ def test_probes_on_different_questions_are_joined(tmp_path: Path, first: list[in
 
 def test_probes_with_different_cues_are_not_joined(tmp_path: Path) -> None:
     with pytest.raises(
-        ConflictError,
-        match=r"was probed with the cue '</think>\\nThe answer is' in .* and with None in",
+        ConflictError, match=r"were made with '</think>\\nThe answer is' in .* and with None in"
     ):
         merge(halves(tmp_path, [0, 1], cue=None), tmp_path / "joined")
 
@@ -210,15 +209,14 @@ def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path: Path) -> None:
         merge([base.path, more.path], tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["add", "add_probes"])
 def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(
-    name: str, probed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     other = write_probed(tmp_path / "other", {}, {"gamma": [["4"], ["9"], ["9"], ["9"]]})
-    monkeypatch.setattr(VotesBuilder, name, fail)
+    monkeypatch.setattr(VotesBuilder, "build", fail)
     with pytest.raises(StorageError, match=r"merged could not be written: the disk is full"):
         merge([probed, other], tmp_path / "merged")
 

@@ -30,7 +30,7 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.derived import blocks
-from feval.recording.parquet import part_files
+from feval.recording.parquet import writing
 
 QUESTIONS = [Question(f"q{row}", f"{row} + {row}?", str(2 * row), str(2 * row)) for row in range(9)]
 
@@ -67,9 +67,9 @@ def write(out: Path, *, thoughts: bool = False) -> Recording:
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of two questions or so."""
-    monkeypatch.setattr(part_files, "_SMALLEST_TEXT_GROUP_BYTES", 100)
-    monkeypatch.setattr(part_files, "_LARGEST_TEXT_GROUP_BYTES", 100)
-    monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 4)
+    monkeypatch.setattr(writing, "_SMALLEST_TEXT_GROUP_BYTES", 100)
+    monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 100)
+    monkeypatch.setattr(writing, "NARROW_GROUP_ROWS", 4)
 
 
 @pytest.mark.usefixtures("small_groups")

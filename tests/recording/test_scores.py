@@ -207,7 +207,7 @@ def test_scores_that_a_scorer_did_not_give_are_an_error(
     assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
     with pytest.raises(NotRecordedError, match="holds no scores of alpha on toy by 'nobody'"):
         aggregate_scores(without, "toy", "alpha", "nobody")
-    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
+    with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
         without.logprobs("toy", "alpha")
 
 
@@ -314,16 +314,19 @@ def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ([ScoreRows("toy/9", [0], [1.0])], "'toy/9' is no recorded question"),
-        ([ROWS[1], ROWS[0]], "'toy/0' come twice or out of order"),
-        ([ScoreRows("toy/0", [3], [1.0])], "has 3 CoTs, and CoT 3 was scored"),
+        ([ROWS[1], ROWS[0]], "'toy/0' comes twice or out of order"),
+        ([ScoreRows("toy/0", [3], [1.0])], "CoT 3: the question has 3 CoTs"),
         ([ScoreRows("toy/2", [0], [1.0])], "has 0 CoTs"),
-        ([ScoreRows("toy/0", [-1], [1.0])], "CoT -1 was scored"),
-        ([ScoreRows("toy/0", [1, 0], [1.0, 1.0])], "twice or out of order"),
+        ([ScoreRows("toy/0", [-1], [1.0])], "sample_indices should hold .* found -1"),
+        ([ScoreRows("toy/0", [1, 0], [1.0, 1.0])], "each comes once, in order"),
         ([ScoreRows("toy/0", [0, 1], [1.0])], "different lengths"),
-        ([ScoreRows("toy/0", [0], [math.nan])], "finite number or None; nan"),
-        ([ScoreRows("toy/0", [0], [None], [[math.inf]])], "finite number or None; inf"),
-        ([ScoreRows("toy/0", [0], [True])], "finite number or None; True"),
-        ([ScoreRows("toy/0", [0], [1.0], prompt_tokens=[-1])], "prompt_tokens should be 0"),
+        ([ScoreRows("toy/0", [0], [math.nan])], "finite numbers or None, found nan"),
+        ([ScoreRows("toy/0", [0], [None], [[math.inf]])], "finite numbers or None, found .inf"),
+        ([ScoreRows("toy/0", [0], [True])], "finite numbers or None, found True"),
+        (
+            [ScoreRows("toy/0", [0], [1.0], prompt_tokens=[-1])],
+            "prompt_tokens should hold whole numbers of 0",
+        ),
         ([ScoreRows("toy/0", [0], [1.0], verdicts=["\ud800"])], "cannot be stored"),
     ],
 )
@@ -378,7 +381,7 @@ def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: 
     )
     assert verify_recording(tmp_path / "all").problems == ()
     add_scores(toy, tmp_path / "other", JUDGE, {("toy", "alpha"): ROWS[:1]})
-    with pytest.raises(ConflictError, match="different scores of alpha on toy by 'org/judge'"):
+    with pytest.raises(ConflictError, match="different scores/org/judge of alpha on toy"):
         merge([scored, tmp_path / "other"], tmp_path / "x")
 
 

@@ -1,13 +1,11 @@
-"""The votes files, made block by block: the same bytes as with everything in memory, in little
+"""The votes files, made in a second pass: the same bytes as with everything in memory, in little
 memory.
 """
 
 from __future__ import annotations
 
-import errno
 import tracemalloc
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +15,20 @@ from hypothesis import strategies as st
 
 from feval.answers.parties import Comparison, Parties, divide
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.errors import DamagedRecordingError
-from feval.recording import PoolRows, ProbeRows
-from feval.recording.content import Question
-from feval.recording.sealing import probe_columns, spill
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Question,
+    RecordingWriter,
+    open_recording,
+    votes_building,
+)
+from feval.recording.layout import flat
+from feval.recording.parquet import reading
 from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.votes_builder import VotesBuilder
+from feval.recording.votes_building import Scratch, VotesBuilder
 from tests.support.plain_votes import votes_files
 from tests.support.small import pool, question
 
@@ -64,25 +70,34 @@ def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> It
             yield replace(plain, answers=answers, finish_reasons=reasons)
 
 
-def files(
+def written(
+    folder: Path,
     questions: Sequence[Question],
     pools: dict[str, list[PoolRows]],
-    *,
-    join: bool,
-    folder: Path | None = None,
-) -> dict[str, bytes]:
-    with closing(VotesBuilder(QuestionTable("toy", questions), folder)) as builder:
+    probes: dict[str, list[ProbeRows]] | None = None,
+) -> Path:
+    with RecordingWriter(folder / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
         for llm, own in pools.items():
-            builder.add_llm(llm)
-            for each in own:
-                builder.add(llm, each)
-        if join:
-            builder.join(by_length)
-        return {part: b"".join(blocks) for part, blocks in builder.files().items()}
+            writer.add_pools("toy", LLMInfo(llm), "words", own)
+        for llm, rows in (probes or {}).items():
+            writer.add_probes("toy", llm, rows)
+    return folder / "r"
+
+
+def files(
+    folder: Path, questions: Sequence[Question], pools: dict[str, list[PoolRows]], *, join: bool
+) -> dict[str, bytes]:
+    recording = open_recording(written(folder, questions, pools))
+    with Scratch(folder) as scratch:
+        builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
+        builder.build(by_length if join else None)
+        return {part: b"".join(blocks) for part, blocks in builder.files()[0].items()}
 
 
 @given(LLMS, st.booleans(), st.booleans())
 def test_the_bytes_are_those_of_the_plain_way(
+    tmp_path_factory: pytest.TempPathFactory,
     drawn: tuple[list[str | None], list[list[list[tuple[str | None, int, str]] | None]]],
     join: bool,
     tiny_blocks: bool,
@@ -92,83 +107,59 @@ def test_the_bytes_are_those_of_the_plain_way(
     pools = {f"llm {i}": list(pools_of(rows)) for i, rows in enumerate(llms)}
     with pytest.MonkeyPatch.context() as patch:
         if tiny_blocks:
-            for module, name in (
-                (spill, "_IN_MEMORY_BYTES"),
-                (spill, "_BLOCK_BYTES"),
-                (probe_columns, "_BLOCK_CELLS"),
-            ):
-                patch.setattr(module, name, 8)
-        assert files(questions, pools, join=join) == votes_files(
+            for name in ("_IN_MEMORY_BYTES", "_BLOCK_BYTES", "_BLOCK_QUESTIONS"):
+                patch.setattr(votes_building, name, 2)
+        assert files(tmp_path_factory.mktemp("r"), questions, pools, join=join) == votes_files(
             "toy", questions, pools, by_length if join else as_they_are
         )
 
 
 @pytest.mark.parametrize("answers", [126, 127, 40_000])
-def test_codes_are_as_wide_as_the_question_with_most_answers_needs(answers: int) -> None:
+def test_codes_are_as_wide_as_the_question_with_most_answers_needs(
+    tmp_path: Path, answers: int
+) -> None:
     questions = [question(0, "none of them"), question(1, None)]
     pools = {
         "alpha": [pool(0, [str(i) for i in range(answers)])],
         "beta": [pool(0, ["x"]), pool(1, ["7", "7"])],
     }
-    assert files(questions, pools, join=False) == votes_files("toy", questions, pools, as_they_are)
+    expected = votes_files("toy", questions, pools, as_they_are)
+    assert files(tmp_path, questions, pools, join=False) == expected
 
 
-def test_whether_cots_are_correct_follows_the_parties() -> None:
+def test_whether_cots_are_correct_follows_the_parties(tmp_path: Path) -> None:
     questions = [question(0, "4"), question(1, None), question(2, "7"), question(3, "4")]
-    with closing(VotesBuilder(QuestionTable("toy", questions))) as builder:
-        builder.add_llm("alpha")
-        for each in (pool(0, ["5", "55", None]), pool(1, ["5"]), pool(2, []), pool(3, ["4", "44"])):
-            builder.add("alpha", each)
-        builder.join(by_length)
+    own = [pool(0, ["5", "55", None]), pool(1, ["5"]), pool(2, []), pool(3, ["4", "44"])]
+    recording = open_recording(written(tmp_path, questions, {"alpha": own}))
+    with Scratch() as scratch:
+        builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
+        builder.build(by_length)
         assert list(builder.correct("alpha")) == [True, False, False, None, True, False]
+        assert builder.llms["alpha"].is_stale
 
 
-@pytest.mark.parametrize(
-    ("index", "words"),
-    [(0, "'toy/0', which is out of order"), (9, "'toy/9', which is no question of toy")],
-)
-def test_a_pool_that_is_unknown_or_out_of_order_is_refused(index: int, words: str) -> None:
-    with closing(
-        VotesBuilder(QuestionTable("toy", [question(0, "4"), question(1, "4")]))
-    ) as builder:
-        builder.add_llm("alpha")
-        builder.add("alpha", pool(1, ["4"]))
-        with pytest.raises(DamagedRecordingError, match=words):
-            builder.add("alpha", pool(index, ["4"]))
-
-
-def peak_bytes(cots: int, folder: Path) -> int:
-    """The most memory that votes and probes of 50 questions took at once, from the first CoT to the
-    last byte.
-    """
-    questions = QuestionTable("toy", [question(i, "4") for i in range(50)])
+def peak_bytes(count: int, folder: Path, cots: int = 50) -> int:
+    """The most memory that votes and probes took at once, from the first CoT to the last byte."""
+    questions = [question(i, "4") for i in range(count)]
     own = pool(0, [str(i % 7) for i in range(cots)])
+    pools = [replace(own, question_id=each.id) for each in questions]
     samples = [i for i in range(cots) for _ in range(2)]
-    probes = ProbeRows(
-        "",
-        samples,
-        [5, 10] * cots,
-        *[[str(i % 9) for i in samples]] * 2,
-        confidences=[0.5, None] * cots,
-    )
+    answers, offsets = [str(i % 9) for i in samples], [5, 10] * cots
+    confidences = [0.5, None] * cots
+    probes = [
+        ProbeRows(each.id, samples, offsets, answers, answers, confidences=confidences)
+        for each in questions
+    ]
+    written(folder, questions, {"alpha": pools, "beta": pools}, {"beta": probes})
+    recording = open_recording(folder / "r")
     tracemalloc.start()
     try:
-        with closing(VotesBuilder(questions, folder)) as builder:
-            for llm in ("alpha", "beta"):
-                builder.add_llm(llm)
-                for i in range(50):
-                    builder.add(llm, replace(own, question_id=f"toy/{i}"))
-            builder.add_llm_probes("beta")
-            for i in range(50):
-                builder.add_probes("beta", replace(probes, question_id=f"toy/{i}"))
-            assert (
-                sum(len(block) for _, blocks in builder.probe_files() for block in blocks)
-                > 50 * 2 * 9 * cots
-            )
-            assert (
-                sum(len(block) for blocks in builder.files().values() for block in blocks)
-                > 2 * 50 * 3 * cots
-            )
+        with Scratch(folder) as scratch:
+            builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
+            builder.build()
+            votes, flat = builder.files()
+            assert sum(map(len, flat["beta"])) > count * 2 * 9 * cots
+            assert sum(len(block) for own in votes.values() for block in own) > 2 * count * 3 * cots
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -177,26 +168,14 @@ def peak_bytes(cots: int, folder: Path) -> int:
 def test_memory_does_not_grow_with_the_cots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill, "_IN_MEMORY_BYTES", 1000)
-    monkeypatch.setattr(spill, "_BLOCK_BYTES", 1000)
-    monkeypatch.setattr(probe_columns, "_BLOCK_CELLS", 1000)
-    few, many = peak_bytes(50, tmp_path), peak_bytes(400, tmp_path)
-    # the CoTs that one has more would be 315,000 bytes of votes, and 630,000 of probes
-    assert many - few < 150_000
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_a_full_disk_cut_short_is_given_back_in_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its error would be a traceback when the process ends, behind the sentence about the disk."""
-    file = spill.Spill()
-    close = file._file.close
-
-    def full() -> None:
-        close()
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(file._file, "close", full)
-    file.close()
-    monkeypatch.undo()
+    monkeypatch.setattr(votes_building, "_IN_MEMORY_BYTES", 1000)
+    monkeypatch.setattr(votes_building, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(flat, "_BLOCK_CELLS", 1000)
+    monkeypatch.setattr(reading, "_PIECE_ROWS", 100)
+    folders = [tmp_path / "few", tmp_path / "many"]
+    for folder in folders:
+        folder.mkdir()
+    few, many = peak_bytes(25, folders[0]), peak_bytes(200, folders[1])
+    # the CoTs that one has more would be 52,500 bytes of votes, and 157,500 of probes
+    assert many - few < 40_000
+    assert [path.name for folder in folders for path in folder.iterdir()] == ["r", "r"]

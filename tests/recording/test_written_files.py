@@ -15,7 +15,7 @@ from small import pool, write_rows
 
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.layout.format import file_paths
-from feval.recording.parquet import part_files
+from feval.recording.parquet import writing
 
 PARTS = ("requests", "samples", "texts", "reasoning", "scores/judge")
 LLM = "org/alpha"
@@ -46,8 +46,8 @@ def test_a_part_that_grows_too_large_continues_in_another_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = write(tmp_path / "whole")
-    monkeypatch.setattr(part_files, "FILE_BYTES", 100)
-    monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 2)
+    monkeypatch.setattr(writing, "FILE_BYTES", 100)
+    monkeypatch.setattr(writing, "NARROW_GROUP_ROWS", 2)
     cut = write(tmp_path / "cut")
     assert cut["leaves"] == whole["leaves"]
     assert verify_recording(tmp_path / "cut").ok
@@ -87,9 +87,9 @@ def test_files_that_are_not_large_stay_one(tmp_path: Path) -> None:
 def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_files, "_SMALLEST_TEXT_GROUP_BYTES", 200)
-    monkeypatch.setattr(part_files, "_LARGEST_TEXT_GROUP_BYTES", 800)
-    monkeypatch.setattr(part_files, "_TEXT_GROUPS", 8)
+    monkeypatch.setattr(writing, "_SMALLEST_TEXT_GROUP_BYTES", 200)
+    monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 800)
+    monkeypatch.setattr(writing, "_TEXT_GROUPS", 8)
     manifest = write(tmp_path / "r", questions=200)
     [path] = file_paths(manifest["files"], "texts", "toy", LLM)
     sizes: list[int] = []

@@ -52,7 +52,7 @@ def test_channels_come_back(rich: Path) -> None:
     assert result.sequence_logprobs == [-0.30000000000000004, None]
     assert result.token_logprobs == [[-0.125, -0.10000000149011612], None]
     assert result.token_confidences == [[1.5, 2.0], []]
-    ((name, columns),) = recording.scan_channel("toy", "alpha", "logprobs")
+    ((name, columns),) = recording.scan("logprobs", "toy", "alpha")
     assert name == "toy/1"
     assert columns["token_confidences"] == [[1.5, 2.0], []]
 
@@ -64,7 +64,7 @@ def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
     recording = open_recording(write(tmp_path / "r", empty))
     assert recording.channels("toy", "alpha") == ["reasoning"]
     with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
-        list(recording.scan_channel("toy", "alpha", "logprobs"))
+        list(recording.scan("logprobs", "toy", "alpha"))
 
 
 def test_what_is_read_hashes_like_what_was_written(rich: Path, tmp_path: Path) -> None:
@@ -91,9 +91,8 @@ def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> 
 
 
 def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path) -> None:
-    timed = replace(
-        pool(1, ["7", None]), first_token_seconds=[0.1, None], extra={"duration_s": [2.5, None]}
-    )
+    extra = {"duration_s": [2.5, None], "first_token_s": [0.1, None]}
+    timed = replace(pool(1, ["7", None]), extra=extra)
     pools = pool(0, ["4", "4"]), timed, pool(2, ["4"])
     recording = open_recording(write(tmp_path / "timed", *pools))
     assert verify_recording(recording.path).ok
@@ -103,7 +102,10 @@ def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path)
     leaves = dict(recording.manifest.leaves)
     assert leaves.pop(("toy", "alpha", "timings")) == sha256(line).hexdigest()
     without = write(
-        tmp_path / "without", pools[0], replace(timed, first_token_seconds=[None, None]), pools[2]
+        tmp_path / "without",
+        pools[0],
+        replace(timed, extra=extra | {"first_token_s": [None, None]}),
+        pools[2],
     )
     assert leaves == open_recording(without).manifest.leaves
     assert open_recording(without).manifest.raw["features"] == []
@@ -118,10 +120,7 @@ def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path)
         assert verify_recording(path).ok
         assert open_recording(path).manifest.raw["features"] == ["timings"]
         assert (
-            next(open_recording(path).scan_channel("toy", "alpha", "timings"))[1]["first_token_s"][
-                0
-            ]
-            == 0.1
+            next(open_recording(path).scan("timings", "toy", "alpha"))[1]["first_token_s"][0] == 0.1
         )
 
 

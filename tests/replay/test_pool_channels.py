@@ -13,13 +13,14 @@ from pickle import loads
 import numpy as np
 import pyarrow as pa
 import pytest
+from feval.recording.parquet.arrays import logprobs_of_tables
 from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import ScorerInfo, ScoreRows, add_scores
-from feval.recording.parquet.arrays import logprobs_of_tables
+from feval.recording.parquet import logprobs_of_tables
 from feval.replay import LLM, load
 
 ANSWERS = {

@@ -19,16 +19,23 @@ from feval.recording.writer import RecordingWriter
 
 
 def derived_writer(
-    source: Recording, out: str | Path, operation: Mapping[str, Any], notes: Sequence[str]
+    sources: Sequence[Recording],
+    out: str | Path,
+    operation: Mapping[str, Any],
+    notes: Sequence[str],
+    licences: Mapping[str, str | None] | None = None,
 ) -> RecordingWriter:
-    """Return the writer of a recording that is derived from one other."""
+    """Return the writer of a recording that is derived from others with one price list."""
     return RecordingWriter(
         out,
         operation=operation,
-        prices=source.manifest.prices,
-        parents=[parent_record(source)],
+        prices=sources[0].manifest.prices,
+        parents=[
+            {"hash": source.hash, "operation": source.manifest.raw["operation"]}
+            for source in sources
+        ],
         notes=notes,
-        licences=source.manifest.raw["licences"],
+        licences=licences or sources[0].manifest.raw["licences"],
     )
 
 
@@ -37,11 +44,6 @@ def carried_notes(source: Recording, mark: str) -> list[str]:
     that one.
     """
     return [mark + note.removeprefix(mark) for note in source.manifest.raw["notes"]]
-
-
-def parent_record(source: Recording) -> dict[str, Any]:
-    """Return the entry of a recording in the `parents` of another one's manifest."""
-    return {"hash": source.hash, "operation": source.manifest.raw["operation"]}
 
 
 def common_info(

@@ -183,7 +183,7 @@ def extract(
         "extractors": {info.id: info.extractor for info in infos},
     }
     operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
-    with derived_writer(parent, out, operation, carried_notes(parent, _CARRIED)) as writer:
+    with derived_writer([parent], out, operation, carried_notes(parent, _CARRIED)) as writer:
         changes = tuple(_dataset(writer, parent, info, source, steps, executor) for info in infos)
         notes = tuple(_notes(parent, changes, source))
         for sentence in notes:
@@ -291,13 +291,13 @@ def _dataset(
         counter = parent.counter(info.id, llm)
         rewritten = (*rewritten, PROBES)
         writer.add_pools(
-            info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten
+            info.id, parent.llm_info(llm), counter, pools, parents=[parent], rewritten=rewritten
         )
         if parent.has_probes(info.id, llm):
             cue = parent.probes_record(info.id, llm)["cue"]
             rows = with_questions(new, parent.probe_rows(info.id, llm))
             probes = (_probes(*each, cue, reading, tally) for each in rows)
-            writer.add_probes(info.id, llm, probes, cue=cue, parent=parent)
+            writer.add_rows(info.id, llm, cue, probes, parent)
         llms.append(tally.changes())
     golds = [
         GoldChange(was.id, was.answer, was.answer_key, now.answer_key)

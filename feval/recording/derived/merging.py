@@ -21,16 +21,16 @@ from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.blocks import in_order
 from feval.recording.derived.common import (
     common_info,
+    derived_writer,
     known_verdicts,
     merged_questions,
     merged_rows,
-    parent_record,
 )
-from feval.recording.derived.linking import LinkedPools, common_cue
 from feval.recording.layout.format import PROBES, SCORES
+from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
-from feval.recording.writer import RecordingWriter
+from feval.recording.writer import RecordingWriter, common_giver
 
 _Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
 
@@ -81,16 +81,9 @@ def merge(
         dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())
     )
     steps = Steps(len({pair for source in sources for pair in source.manifest.pairs}), progress)
-    with RecordingWriter(
-        out,
-        operation={"name": "merge"},
-        prices=prices.pop(),
-        parents=[parent_record(source) for source in sources],
-        notes=list(
-            dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])
-        ),
-        licences=_common_licences(sources),
-    ) as writer:
+    notes = dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])
+    licences = _common_licences(sources)
+    with derived_writer(sources, out, {"name": "merge"}, [*notes], licences) as writer:
         for dataset in datasets:
             holders = [source for source in sources if dataset in source.manifest.datasets]
             if len(holders) == 1:
@@ -136,77 +129,39 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     places.sort(key=lambda each: int(each[0].min(initial=len(each[1][0].rows))))
     contents = [copies for _, copies in places]
     owners = [copies[0].recording for copies in contents]
-    is_linked = _rises(np.concatenate([rows for rows, _ in places]))
-    if is_linked:
-        writer.link_pools(LinkedPools(dataset, llm, owners))
-    else:
+    keyed = dict.fromkeys(
+        part
+        for copies in contents
+        for each in copies
+        for part in each.recording.keyed_parts(dataset, llm)
+    )
+    is_linked = bool((np.diff(np.concatenate([rows for rows, _ in places])) > 0).all())
+    pools = None
+    if not is_linked:
         streams = [
             in_order(partial(copies[0].recording.pools, dataset, llm), rows)
             for rows, copies in places
         ]
         folders = " and in ".join(str(owner.path) for owner in owners)
         pools = _longest(streams, _pool_items, f"{llm} on {dataset} is in {folders}")
-        writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
-    for scorer in dict.fromkeys(
-        name
-        for copies in contents
-        for each in copies
-        for name in each.recording.scorers(dataset, llm)
-    ):
-        _add_scores(writer, dataset, llm, scorer, contents, is_linked=is_linked)
-    _add_probes(writer, dataset, llm, contents, is_linked=is_linked)
-
-
-def _add_scores(
-    writer: RecordingWriter,
-    dataset: str,
-    llm: str,
-    scorer: str,
-    contents: Sequence[Sequence[_Source]],
-    *,
-    is_linked: bool,
-) -> None:
-    """Add the scores of an LLM's CoTs by one scorer."""
-    part, what = SCORES + scorer, f"scores of {llm} on {dataset} by {scorer!r}"
-    scored = _holders(part, dataset, llm, contents, what)
-    if is_linked:
-        writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
-        return
-    streams = [
-        in_order(
-            partial(each.recording.score_rows, dataset, llm, scorer),
-            each.places(part, dataset, llm),
-        )
-        for each in scored
-    ]
-    rows = _longest(
-        streams, lambda rows: list(zip(rows.sample_indices, rows.scores, strict=True)), what
-    )
-    writer.add_scores(dataset, llm, scored[0].recording.scorer_info(scorer), rows)
-
-
-def _add_probes(
-    writer: RecordingWriter,
-    dataset: str,
-    llm: str,
-    contents: Sequence[Sequence[_Source]],
-    *,
-    is_linked: bool,
-) -> None:
-    """Add the probes of an LLM's CoTs, if there are any."""
-    probed = _holders(PROBES, dataset, llm, contents, f"probes of {llm} on {dataset}")
-    recordings = [each.recording for each in probed]
-    if is_linked and probed:
-        writer.link_probes(dataset, llm, recordings)
-    elif probed:
-        streams = [
+    info, counter = owners[0].llm_info(llm), owners[0].counter(dataset, llm)
+    parents = owners if is_linked else []
+    writer.add_pools(dataset, info, counter, pools, parents=parents, rewritten=keyed)
+    for part in keyed:
+        holders = _holders(part, dataset, llm, contents)
+        recordings = [each.recording for each in holders]
+        if is_linked:
+            writer.link_part(part, dataset, llm, recordings)
+            continue
+        rows_of = [
             in_order(
-                partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm)
+                partial(each.recording.part_rows, part, dataset, llm),
+                each.places(part, dataset, llm),
             )
-            for each in probed
+            for each in holders
         ]
-        rows = _longest(streams, _probe_items, f"probes of {llm} on {dataset}")
-        writer.add_probes(dataset, llm, rows, cue=common_cue(dataset, llm, recordings))
+        joined = _longest(rows_of, partial(_row_items, part), f"{part} of {llm} on {dataset}")
+        writer.add_rows(dataset, llm, common_giver(part, dataset, llm, recordings), joined)
 
 
 def _longest(
@@ -237,12 +192,18 @@ def _pool_items(pool: PoolRows) -> list[Any]:
     return cots if pool.ends is None or not cots else [tuple(cots)]
 
 
-def _probe_items(rows: ProbeRows) -> list[Any]:
-    return list(zip(rows.sample_indices, rows.offsets, rows.answers, strict=True))
+def _row_items(part: str, rows: ScoreRows | ProbeRows) -> list[Any]:
+    """Return what must be equal of each score or probe."""
+    columns = [
+        getattr(rows, column.field)
+        for column in spec_of(part).columns
+        if column.in_line == "always" and column.name != "answer_raw"
+    ]
+    return list(zip(*columns, strict=True))
 
 
 def _holders(
-    part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str
+    part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]]
 ) -> list[_Source]:
     """Return a recording with a part for each content that has it; recordings with equal CoTs must
     have equal ones.
@@ -256,7 +217,7 @@ def _holders(
         }
         if len(leaves) > 1:
             one, other, *_ = leaves.values()
-            raise ConflictError(f"{one} and {other} hold different {what}.")
+            raise ConflictError(f"{one} and {other} hold different {part} of {llm} on {dataset}.")
         holders += having[:1]
     return holders
 
@@ -275,10 +236,6 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
                 " NAME@second) when importing."
             )
     return list(by_leaves.values())
-
-
-def _rises(rows: npt.NDArray[np.int64]) -> bool:
-    return bool((np.diff(rows) > 0).all())
 
 
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.common import derived_writer
+from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 
@@ -87,14 +88,13 @@ def add_scorers(
                 " the scorer another name."
             )
     old_notes = [note for note in source.manifest.raw["notes"] if note not in without_notes]
-    with derived_writer(source, out, {"name": "score", **operation}, old_notes) as writer:
+    with derived_writer([source], out, {"name": "score", **operation}, old_notes) as writer:
         for dataset in source.dataset_ids():
-            writer.keep_dataset(
-                source, dataset, {(llm, name) for where, llm, name in new if where == dataset}
-            )
+            without = {(llm, SCORES + name) for where, llm, name in new if where == dataset}
+            writer.keep_dataset(source, dataset, without)
         for scorer, rows in scores:
-            for (dataset, llm), scored in rows.items():
-                writer.add_scores(dataset, llm, scorer, scored)
+            for pair, scored in rows.items():
+                writer.add_rows(*pair, scorer, scored)
         for note in notes:
             writer.note(note)
     return Path(out)

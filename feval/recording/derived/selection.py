@@ -5,18 +5,20 @@ derived recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.executors.progress import reports
-from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
+from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.common import carried_notes, derived_writer, known_verdicts
+from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
 
+_Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
 _CARRIED = "Before the selection: "
 """Marks the notes of the parent, which may be about what was left out."""
 
@@ -99,7 +101,7 @@ def select(
         if dataset in selected and (llms is None or llm in llms)
     ]
     steps = Steps(len(chosen), progress)
-    with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
+    with derived_writer([source], out, {"name": "select", **operation}, notes) as writer:
         missing = set(question_ids or ())
         for dataset in selected:
             rows = [
@@ -119,23 +121,16 @@ def select(
             )
             ids = {row.id for row in rows}
             for llm in kept:
-                name = renamed.get(llm, llm)
-                pools, linked = (
-                    _first(source.pools(dataset, llm), ids, samples, llm),
-                    (parent if name == llm else None),
-                )
-                variant = replace(source.llm_info(llm), name=name)
-                writer.add_pools(
-                    dataset, variant, source.counter(dataset, llm), pools, parent=linked
-                )
-                for scorer in source.scorers(dataset, llm) if linked is None else ():
-                    scored = _first_scores(source.score_rows(dataset, llm, scorer), ids, samples)
-                    writer.add_scores(dataset, name, source.scorer_info(scorer), scored)
-                if linked is None and source.has_probes(dataset, llm):
-                    probes = _first_probes(source.probe_rows(dataset, llm), ids, samples)
-                    writer.add_probes(
-                        dataset, name, probes, cue=source.probes_record(dataset, llm)["cue"]
-                    )
+                name, pair = renamed.get(llm, llm), (dataset, llm)
+                variant, counter = replace(source.llm_info(llm), name=name), source.counter(*pair)
+                if whole and name == llm:
+                    writer.add_pools(dataset, variant, counter, None, parents=[source])
+                else:
+                    pools = _chosen(source.pools(*pair), ids, samples, llm)
+                    writer.add_pools(dataset, variant, counter, pools)
+                    for part in source.keyed_parts(*pair):
+                        scored = _chosen(source.part_rows(part, *pair), ids, samples, llm)
+                        writer.add_rows(dataset, name, source.given_by(part, *pair), scored)
                 steps.step()
         if missing:
             raise NotRecordedError(
@@ -207,59 +202,22 @@ def _check_renamed(
         )
 
 
-def _first_scores(
-    rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None
-) -> Iterator[ScoreRows]:
-    for scores in rows:
-        if scores.question_id not in ids:
-            continue
-        places = [
-            place
-            for place, index in enumerate(scores.sample_indices)
-            if samples is None or index < samples
-        ]
-        columns = {
-            field.name: getattr(scores, field.name)
-            for field in fields(scores)
-            if field.name != "question_id"
-        }
-        shorter: dict[str, Any] = {
-            name: None if column is None else [column[place] for place in places]
-            for name, column in columns.items()
-        }
-        yield replace(scores, **shorter)
-
-
-def _first_probes(
-    rows: Iterable[ProbeRows], ids: Collection[str], samples: int | None
-) -> Iterator[ProbeRows]:
-    for probes in rows:
-        if probes.question_id in ids:
-            indices = enumerate(probes.sample_indices)
-            yield probes.at(
-                [place for place, index in indices if samples is None or index < samples]
-            )
-
-
-def _first(
-    pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str
-) -> Iterator[PoolRows]:
-    for pool in pools:
-        if pool.question_id not in ids:
+def _chosen(
+    rows: Iterable[_Rows], ids: Collection[str], samples: int | None, llm: str
+) -> Iterator[_Rows]:
+    """Yield pools, scores or probes on some questions, of the first CoTs."""
+    for each in rows:
+        if each.question_id not in ids:
             continue
         if samples is None:
-            yield pool
-            continue
-        if len(pool.answers) < samples:
+            yield each
+        elif not isinstance(each, PoolRows):
+            indices = enumerate(each.sample_indices)
+            yield rows_at(each, [place for place, index in indices if index < samples])
+        elif len(each.answers) < samples:
             raise ShortPoolError(
-                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were"
+                f"{llm} has {len(each.answers)} CoTs on {each.question_id!r}; {samples} were"
                 " requested. Select fewer."
             )
-        columns = {
-            name: column for name in COT_COLUMNS if (column := getattr(pool, name)) is not None
-        }
-        yield replace(
-            pool,
-            extra={name: column[:samples] for name, column in pool.extra.items()},
-            **{name: column[:samples] for name, column in columns.items()},
-        )
+        else:
+            yield rows_at(each, range(samples))

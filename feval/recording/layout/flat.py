@@ -15,7 +15,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -29,6 +29,7 @@ from feval.recording.layout.format import open_regular
 
 _MAGIC = b"FEVALVT1"
 _ALIGN = 64
+_BLOCK_CELLS = 1 << 16
 _DTYPES = {
     name: np.dtype(name).newbyteorder("<")
     for name in (
@@ -159,33 +160,16 @@ def unpack(
 
 
 class FlatArray(NamedTuple):
-    """An array to be packed; its values come in blocks, in order, of any integer type that holds
-    them.
-    """
+    """An array to be packed, as numbers of a type that holds them."""
 
     dtype: str
-    shape: tuple[int, ...]
-    blocks: Callable[[], Iterable[npt.NDArray[Any]]]
-
-    @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> FlatArray:
-        """Return an array that is in memory."""
-        return cls(array.dtype.name, array.shape, lambda: [array])
+    array: npt.NDArray[Any]
 
 
 def offsets_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Return where each of consecutive pieces starts, and where the last one ends."""
-    return narrow_offsets(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-
-
-def narrow_offsets(ends: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Return offsets in the type that files have them in."""
-    return ends.astype(offset_type(int(ends[-1])))
-
-
-def offset_type(end: int) -> str:
-    """Return the type of offsets up to an end."""
-    return "uint32" if end < 2**32 else "uint64"
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return ends.astype("uint32" if ends[-1] < 2**32 else "uint64")
 
 
 def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:
@@ -195,10 +179,10 @@ def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[by
     room = _round_up(
         16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(arrays) + 1)
     )
-    sizes = {name: math.prod(a.shape) * _DTYPES[a.dtype].itemsize for name, a in arrays.items()}
+    sizes = {name: a.array.size * _DTYPES[a.dtype].itemsize for name, a in arrays.items()}
     ends = accumulate(map(_round_up, sizes.values()), initial=room)
     places = {
-        name: [a.dtype, list(a.shape), start]
+        name: [a.dtype, list(a.array.shape), start]
         for (name, a), start in zip(arrays.items(), ends, strict=False)
     }
     text = json.dumps(
@@ -206,7 +190,9 @@ def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[by
     ).encode()
     yield _MAGIC + (room - 16).to_bytes(8, "little") + text.ljust(room - 16)
     for name, array in arrays.items():
-        for block in array.blocks():
+        rows = max(1, _BLOCK_CELLS // max(1, math.prod(array.array.shape[1:])))
+        for start in range(0, len(array.array), rows):
+            block = array.array[start : start + rows]
             yield np.ascontiguousarray(block, _DTYPES[array.dtype]).tobytes()
         yield bytes(_round_up(sizes[name]) - sizes[name])
 

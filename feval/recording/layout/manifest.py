@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -23,14 +23,7 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
-from feval.recording.content import (
-    CHANNELS,
-    MOST_SERVED,
-    PAIR_PARTS,
-    DatasetInfo,
-    LLMInfo,
-    ScorerInfo,
-)
+from feval.recording.content import MOST_SERVED, DatasetInfo, LLMInfo
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -43,6 +36,7 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 from feval.recording.layout.locate import read_json
+from feval.recording.parts import CHANNELS, PAIR_PARTS
 
 SEVERAL_FILES = "several-files"
 """The feature of a part that lies in several files."""
@@ -220,32 +214,12 @@ def dataset_record(
     info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the `DatasetRecord` of a dataset."""
-    return {
-        "id": info.id,
-        "title": info.title,
-        "answer_kind": info.answer_kind,
-        "extractor": info.extractor,
-        **counts,
-        "system_prompt": info.system_prompt,
-        "licence": info.licence,
-        "equality": equality,
-    }
+    return asdict(info) | {**counts, "equality": equality}
 
 
 def llm_record(llm: LLMInfo) -> dict[str, Any]:
     """Return the `LLMRecord` of an LLM."""
-    return {
-        "name": llm.name,
-        "base": llm.base,
-        "temperature": llm.temperature,
-        "max_tokens": llm.max_tokens,
-        "decoding": dict(llm.decoding),
-    }
-
-
-def scorer_record(scorer: ScorerInfo) -> dict[str, Any]:
-    """Return the `ScorerRecord` of a scorer."""
-    return {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
+    return asdict(llm) | {"base": llm.base}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +227,7 @@ class Manifest:
     """A manifest that was read and checked, with its records by name.
 
     `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price
-    list it was recorded under.
+    list it was recorded under, `keyed` has the records of scores and probes by dataset, LLM, part.
     """
 
     raw: dict[str, Any]
@@ -262,9 +236,29 @@ class Manifest:
     datasets: dict[str, dict[str, Any]]
     llms: dict[str, dict[str, Any]]
     pairs: dict[tuple[str, str], dict[str, Any]]
-    probes: dict[tuple[str, str], dict[str, Any]]
+    keyed: dict[tuple[str, str, str], dict[str, Any]]
     files: dict[str, dict[str, Any]]
     leaves: dict[tuple[str, str | None, str], str]
+
+    @classmethod
+    def from_record(cls, raw: dict[str, Any]) -> Manifest:
+        """Index the records of a manifest."""
+        scores = {_pair(each, SCORES + each["scorer"]): each for each in raw["scores"]}
+        return cls(
+            raw=raw,
+            hash=raw["recording_hash"],
+            prices=raw["prices"],
+            datasets={record["id"]: record for record in raw["datasets"]},
+            llms={record["name"]: record for record in raw["llms"]},
+            pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
+            keyed=scores | {_pair(record, PROBES): record for record in raw["probes"]},
+            files=raw["files"],
+            leaves={_pair(leaf, leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
+        )
+
+
+def _pair(record: Mapping[str, Any], part: str) -> tuple[str, Any, str]:
+    return record["dataset"], record["llm"], part
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -293,7 +287,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedRecordingError(
             f"{path} {sentence(error)}; fetch or make the recording again."
         ) from error
-    manifest = _indexed(path, raw)
+    manifest = Manifest.from_record(raw)
+    _check_records(path, manifest)
     if raw["checksum"] != (computed := checksum(raw)):
         raise DamagedRecordingError(
             f"{path} was changed after it was written: it should have the checksum"
@@ -336,23 +331,14 @@ def _adapter() -> TypeAdapter[ManifestRecord]:
     return TypeAdapter(ManifestRecord)
 
 
-def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
-    """Check what the fields say of each other, and index the records."""
-    manifest = Manifest(
-        raw=raw,
-        hash=raw["recording_hash"],
-        prices=raw["prices"],
-        datasets={record["id"]: record for record in raw["datasets"]},
-        llms={record["name"]: record for record in raw["llms"]},
-        pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
-        probes={(record["dataset"], record["llm"]): record for record in raw["probes"]},
-        files=raw["files"],
-        leaves={
-            (leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]
-        },
-    )
-    for field in ("datasets", "llms", "pairs", "probes", "leaves"):
-        if len(raw[field]) > len(getattr(manifest, field)):
+def _check_records(path: Path, manifest: Manifest) -> None:
+    """Check what the records say of each other."""
+    raw = manifest.raw
+    entries = {name: len(raw[name]) for name in ("datasets", "llms", "pairs", "leaves")}
+    entries["keyed"] = len(raw["scores"]) + len(raw["probes"])
+    for name, count in entries.items():
+        if count > len(getattr(manifest, name)):
+            field = "scores or probes" if name == "keyed" else name
             raise DamagedRecordingError(
                 f"{path} has two entries for the same in the field {field!r}."
             )
@@ -379,14 +365,13 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             raise DamagedRecordingError(
                 f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer."
             )
-    for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
-        raise DamagedRecordingError(
-            f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it."
-        )
-    records = {(*pair, PROBES) for pair in manifest.probes}
-    records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw["scores"]}
+    for dataset, llm, part in manifest.keyed:
+        if (dataset, llm) not in manifest.pairs:
+            raise DamagedRecordingError(
+                f"{path} has {part} of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it."
+            )
     parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
-    for on, of, part in sorted(records ^ parts, key=str):
+    for on, of, part in sorted(manifest.keyed.keys() ^ parts, key=str):
         raise DamagedRecordingError(
             f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries,"
             " and not in both; fetch or make the recording again."
@@ -397,4 +382,3 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         raise DamagedRecordingError(
             f"{path} states the features {raw['features']}, and lists files and leaves of {found}."
         )
-    return manifest

@@ -1,112 +1,93 @@
-"""Parquet files of a recording, written in row groups, and their schemas."""
+"""Parquet files of a recording as they are written: in row groups of whole questions, in several
+files where one would grow too large.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, Question
+from feval.cards.finish_reasons import FINISH_REASONS
+from feval.errors import ConflictError, UsageError
+from feval.recording.content import PairTally, PoolRows, utc_time
+from feval.recording.layout.format import LeafHash, file_path, part_path
 from feval.recording.layout.hashed import HashedFile
+from feval.recording.parts import (
+    EXTRA_COLUMNS,
+    PAIR_PARTS,
+    POOL_PARTS,
+    pool_columns,
+    row_behind,
+    spec_of,
+)
+from feval.recording.sealing.question_table import QuestionTable
 
-Schema = tuple[pa.Schema, bool | list[str]]
-"""An Arrow schema, and which of its columns are dictionary-encoded."""
+FILE_BYTES = 1 << 30
+"""A file that has so many bytes ends with its row group; the next question begins another."""
+_MAX_TOKENS = 2**31 - 1
+NARROW_GROUP_ROWS, _QUESTIONS_GROUP_ROWS = 1 << 16, 4096
+_SMALLEST_TEXT_GROUP_BYTES, _LARGEST_TEXT_GROUP_BYTES, _TEXT_GROUPS = 192 << 10, 2 << 20, 512
+_NARROW_GROUP_BYTES = 8 << 20
 
-NARROW_GROUP_ROWS = 1 << 16
-"""Rows of a row group of narrow columns."""
-_QUESTIONS_GROUP_ROWS = 4096
 _STRING = pa.string()
-
-_CHOICES = pa.list_(pa.struct([("label", _STRING), ("text", _STRING)]))
-_QUESTION_TEXTS = ("question_id", "question", "answer", "answer_key")
-_QUESTIONS_SCHEMA: Schema = (
-    pa.schema([*((name, _STRING) for name in _QUESTION_TEXTS), ("choices", _CHOICES)]),
-    False,
-)
-
-_FORMS = ["question_id", "left", "right"]
-_OUTCOMES = [("gold", pa.bool_()), ("equal", pa.bool_())]
-_EQUALITY_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _FORMS), *_OUTCOMES]), _FORMS
-DATASET_SCHEMAS = (_QUESTIONS_SCHEMA, _EQUALITY_SCHEMA)
-
-SCORES_SCHEMA: Schema = (
-    pa.schema(
-        {
-            "llm": _STRING,
-            "question_id": _STRING,
-            "sample_index": pa.int32(),
-            "score": pa.float64(),
-            "step_scores": pa.list_(pa.float64()),
-            "verdict": _STRING,
-            "prompt_tokens": pa.int32(),
-            "output_tokens": pa.int32(),
-        }
+_TYPES = {
+    "string": _STRING,
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "bool": pa.bool_(),
+    "list<float32>": pa.list_(pa.float32()),
+    "list<float64>": pa.list_(pa.float64()),
+    "list<choice>": pa.list_(pa.struct([("label", _STRING), ("text", _STRING)])),
+    "list<mark>": pa.list_(
+        pa.struct(
+            [
+                ("reply_offset", pa.int32()),
+                ("opening", _STRING),
+                ("length", pa.int32()),
+                ("closing", _STRING),
+            ]
+        )
     ),
-    ["llm", "question_id", "verdict"],
-)
-
-PROBES_SCHEMA: Schema = (
-    pa.schema(
-        {
-            "llm": _STRING,
-            "question_id": _STRING,
-            "sample_index": pa.int32(),
-            "offset": pa.int32(),
-            "answer_raw": _STRING,
-            "answer": _STRING,
-            "text": _STRING,
-            "output_tokens": pa.int32(),
-            "confidence": pa.float32(),
-        }
-    ),
-    ["llm", "question_id", "answer_raw", "answer", "text"],
-)
+    "utc": pa.timestamp("us", "UTC"),
+}
 
 
-class ParquetFile:
-    """One Parquet file, written in row groups as rows come; `dictionary` names the
-    dictionary-encoded columns.
+def schema_of(part: str) -> Any:
+    """Return the Arrow schema of the files of a part."""
+    spec = spec_of(part)
+    keys = [] if spec.joins in {"entry", "pairs"} else [("llm", _STRING)]
+    keys.append(("question_id", _STRING))
+    keys += [("sample_index", pa.int32())] if spec.joins == "cots" else []
+    return pa.schema([*keys, *((column.name, _TYPES[column.kind]) for column in spec.columns)])
+
+
+class PartFiles:
+    """Writes the rows of a part question by question, in row groups of whole questions and files of
+    about `FILE_BYTES`.
+
+    Groups of texts grow with their file, so that one text is a small read and the footer stays
+    small. `claim` registers the path of a file before it is written, `key` is part, dataset, LLM.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, dictionary: bool | list[str]) -> None:
-        self._schema = schema
-        self._file = HashedFile(path)
-        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-        self.rows = 0
-        self._writer = pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=dictionary,
-            write_page_index=True,
-            write_page_checksum=True,
-            use_content_defined_chunking=True,
+    def __init__(
+        self, claim: Callable[[str], str], root: Path, key: tuple[str, str, str | None]
+    ) -> None:
+        self._claim, self._root, self._key = claim, root, key
+        self._spec, self._schema = spec_of(key[0]), schema_of(key[0])
+        self._sized = [column.name for column in self._spec.columns if column.is_sized]
+        self._group_rows = (
+            _QUESTIONS_GROUP_ROWS if self._spec.joins == "entry" else NARROW_GROUP_ROWS
         )
-
-    def write(self, table: Any) -> None:
-        """Write a whole Arrow table as one row group, behind what was written before."""
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self.rows += table.num_rows
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._file.size
-
-    def extend(self, **columns: Sequence[Any]) -> None:
-        """Add rows, as columns of equal length."""
-        for name, values in columns.items():
-            self._columns[name].extend(values)
-
-    @property
-    def waiting(self) -> int:
-        """Rows not yet in a row group."""
-        return len(next(iter(self._columns.values())))
+        self._records: dict[str, dict[str, Any]] = {}
+        self._open(file_path(*key))
 
     def __enter__(self) -> Self:
         return self
@@ -114,18 +95,117 @@ class ParquetFile:
     def __exit__(self, *_: object) -> None:
         self.abandon()
 
-    def flush(self) -> None:
+    def add(self, question: str, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Add the rows of a question, as columns of equal length."""
+        rows = len(next(iter(columns.values())))
+        if not rows:
+            return
+        if self._file.size >= FILE_BYTES and self._key[2] is not None:
+            self._continue()
+        self._questions.append(question)
+        self._counts.append(rows)
+        for name, values in columns.items():
+            self._columns.setdefault(name, []).extend(values)
+        self._rows += rows
+        self._size += sum(_bytes(columns[name]) for name in self._sized if name in columns)
+        if self._size >= self._group_bytes() or self._rows >= self._group_rows:
+            self._flush()
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Finish the files; return their records for the manifest, by path."""
+        self._flush()
+        self._records[self._path] = self._file.close()
+        return self._records
+
+    def abandon(self) -> None:
+        """Close the file that is open, whatever state it is in."""
+        self._file.abandon()
+
+    def _open(self, path: str) -> None:
+        self._path = self._claim(path)
+        self._file = ParquetFile(self._root / path, self._key[0])
+        self._written = 0
+        self._start_group()
+
+    def _start_group(self) -> None:
+        self._questions: list[str] = []
+        self._counts: list[int] = []
+        self._columns: dict[str, list[Any]] = {}
+        self._rows = self._size = 0
+
+    def _continue(self) -> None:
+        """End the file and begin the next; the first one gets its number."""
+        record = self._file.close()
+        if not self._records:
+            single, self._path = self._path, self._claim(part_path(*self._key, 0))
+            (self._root / self._path).parent.mkdir(exist_ok=True)
+            (self._root / single).rename(self._root / self._path)
+        self._records[self._path] = record
+        self._open(part_path(*self._key, len(self._records)))
+
+    def _group_bytes(self) -> int:
+        if not self._spec.grows:
+            return _NARROW_GROUP_BYTES
+        return max(
+            _SMALLEST_TEXT_GROUP_BYTES,
+            min(_LARGEST_TEXT_GROUP_BYTES, self._written // _TEXT_GROUPS),
+        )
+
+    def _flush(self) -> None:
         """Write the rows that wait as one row group."""
-        if self.waiting:
-            self.write(pa.table(self._columns, schema=self._schema))
-            self._columns = {name: [] for name in self._columns}
+        if self._rows:
+            questions = chain.from_iterable(map(repeat, self._questions, self._counts))
+            columns: dict[str, Any] = {"question_id": list(questions), **self._columns}
+            if self._key[2] is not None:
+                columns["llm"] = pa.repeat(self._key[2], self._rows)
+            if self._spec.joins == "cots":
+                columns["sample_index"] = list(chain.from_iterable(map(range, self._counts)))
+            for column in self._spec.columns:
+                if column.kind == "utc":
+                    columns[column.name] = [t and utc_time(t) for t in columns[column.name]]
+            self._file.write(pa.table(columns, schema=self._schema))
+            self._written += self._size
+        self._start_group()
+
+
+class ParquetFile:
+    """One Parquet file of a part, written in row groups."""
+
+    def __init__(self, path: Path, part: str) -> None:
+        spec = spec_of(part)
+        encoded = {"question_id", "llm"} if spec.joins != "entry" else set()
+        encoded |= {
+            column.name for column in spec.columns if column.kind == "string" and not column.is_long
+        }
+        schema = schema_of(part)
+        self._file = HashedFile(path)
+        self._rows = 0
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in schema.names if name in encoded],
+            write_page_index=True,
+            write_page_checksum=True,
+            use_content_defined_chunking=True,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.size
+
+    def write(self, table: Any) -> None:
+        """Write an Arrow table as one row group, behind what was written before."""
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._rows += table.num_rows
 
     def close(self) -> dict[str, Any]:
         """Finish the file; return its record for the manifest."""
-        self.flush()
         self._writer.close()
         self._file.close()
-        return self._file.record(self.rows)
+        return self._file.record(self._rows)
 
     def abandon(self) -> None:
         """Give up, so that no finalizer writes to a full disk later. Nothing happens to a closed
@@ -136,106 +216,172 @@ class ParquetFile:
             self._writer.close()
 
 
-def pair_schema(part: str) -> Schema:
-    """Return the schema of a part of an LLM on a dataset."""
-    mark = [
-        ("reply_offset", pa.int32()),
-        ("opening", _STRING),
-        ("length", pa.int32()),
-        ("closing", _STRING),
-    ]
-    types = {
-        "string": _STRING,
-        "float64": pa.float64(),
-        "int64": pa.int64(),
-        "int32": pa.int32(),
-        "bool": pa.bool_(),
-        "list<float32>": pa.list_(pa.float32()),
-        "list<mark>": pa.list_(pa.struct(mark)),
-        "utc": pa.timestamp("us", "UTC"),
-    }
-    key = [("llm", _STRING), ("question_id", _STRING)]
-    cot_key = [*key, ("sample_index", pa.int32())]
-    columns = {
-        "requests": [*key, ("prompt", _STRING), ("prompt_tokens", pa.int32())],
-        "samples": [
-            *cot_key,
-            ("answer_raw", _STRING),
-            ("answer", _STRING),
-            ("correct", pa.bool_()),
-            ("output_tokens", pa.int32()),
-            ("finish_reason", _STRING),
-            *((name, types[kind]) for name, kind in OPTIONAL_COLUMNS.items()),
-        ],
-        "texts": [*cot_key, ("text", _STRING)],
-        **{
-            name: [*cot_key, *((c, types[kind]) for c, (_, kind) in channel.items())]
-            for name, channel in CHANNELS.items()
-        },
-    }
-    fields = columns[part]
-    long = {"text", "prompt", "reasoning"}
-    return pa.schema(fields), [
-        name for name, kind in fields if kind == _STRING and name not in long
-    ]
+def _bytes(column: Sequence[Any]) -> int:
+    """Estimate the bytes of a column: a byte per character, four per number of a list, eight per
+    other number.
+    """
+    values = [value for value in column if value is not None]
+    if not values or not isinstance(values[0], (str, list)):
+        return 8 * len(values)
+    return sum(map(len, values)) * (1 if isinstance(values[0], str) else 4)
 
 
-def has_correct(path: Path, correct: Iterator[bool | None]) -> bool:
-    """Return whether the column `correct` of a file of samples is what `correct` gives for its
-    rows, all of which are taken.
+def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any] | None:
+    """Rewrite a file of samples where its column `correct` is another than `correct`, of which its
+    rows are taken; return its record for the manifest, or `None` where it is the same.
     """
     source = pq.ParquetFile(path)
-    columns = (
-        source.read_row_group(group, ["correct"]).column(0)
-        for group in range(source.num_row_groups)
-    )
-    same = [column.to_pylist() == list(islice(correct, len(column))) for column in columns]
-    return all(same)
-
-
-def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any]:
-    """Rewrite a file of samples with another column `correct`, taken from `correct`; return its
-    record for the manifest.
-    """
+    groups = range(source.num_row_groups)
+    columns = [source.read_row_group(group, ["correct"]).column(0) for group in groups]
+    right = [pa.array(islice(correct, len(column)), pa.bool_()) for column in columns]
+    if all(own.combine_chunks().equals(other) for own, other in zip(columns, right, strict=True)):
+        return None
     new = path.with_name(f"{path.name}.new")
-    source = pq.ParquetFile(path)
-    with ParquetFile(new, *pair_schema("samples")) as table:
-        for group in range(source.num_row_groups):
+    file = ParquetFile(new, "samples")
+    try:
+        for group, column in zip(groups, right, strict=True):
             rows = source.read_row_group(group)
-            column = pa.array(islice(correct, rows.num_rows), pa.bool_())
-            table.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", column))
-        record = table.close()
+            file.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", column))
+        record = file.close()
+    finally:
+        file.abandon()
     new.replace(path)
     return record
 
 
-def write_questions(path: Path, questions: Iterable[Question]) -> dict[str, Any]:
-    """Write the questions of a dataset; return the file's record for the manifest."""
-    with ParquetFile(path, *_QUESTIONS_SCHEMA) as table:
-        following = iter(questions)
-        while block := list(islice(following, _QUESTIONS_GROUP_ROWS)):
-            table.extend(
-                question_id=[question.id for question in block],
-                question=[question.text for question in block],
-                answer=[question.answer for question in block],
-                answer_key=[question.answer_key for question in block],
-                choices=[
-                    [{"label": label, "text": text} for label, text in question.choices]
-                    for question in block
-                ],
+class PairFiles:
+    """The Parquet files of the pools of one LLM on one dataset, with their leaves: three, and one
+    for each channel that is used. `sizes` has the CoTs of each question.
+
+    `claim` registers the path of a file before it is written, and `only` names the parts to write
+    where the others are taken from another recording.
+    """
+
+    def __init__(
+        self,
+        claim: Callable[[str], str],
+        root: Path,
+        llm: str,
+        questions: QuestionTable,
+        *,
+        only: Collection[str],
+    ) -> None:
+        self._claim, self._root, self._who = claim, root, f"{llm} on {questions.dataset}"
+        self._pair, self._questions = (questions.dataset, llm), questions
+        self._only = {spec.name for spec in POOL_PARTS}.intersection(only)
+        self._files: dict[str, PartFiles] = {}
+        self._leaves: dict[str, LeafHash] = {}
+        self._row = -1
+        self._is_tree: bool | None = None
+        self._tally = PairTally(questions)
+        self.sizes = np.zeros(len(questions), np.uint32)
+
+    def add(self, pool: PoolRows) -> None:
+        """Add a pool; its question must be known and in order (`ConflictError`), its values
+        storable (`UsageError`).
+        """
+        self._check_order(pool)
+        columns = self._checked_columns(pool)
+        gold = self._questions.gold(self._row)
+        for part, own in columns.items():
+            if part not in self._only:
+                continue
+            self._open(part)
+            try:
+                self._leaves[part].add(spec_of(part).line(pool.question_id, own))
+            except UsageError as error:
+                raise UsageError(
+                    f"{self._who}, question {pool.question_id!r}, {part}: {error}"
+                ) from error
+            if part == "samples":
+                right = [None if gold is None else answer == gold for answer in pool.answers]
+                own["correct"] = right
+            self._files[part].add(pool.question_id, own)
+        self.sizes[self._row] = len(pool.answers)
+        self._tally.add(pool)
+
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
+        """Finish the files; return their records, their leaves, and the summary of the pools."""
+        for part in self._only.intersection(PAIR_PARTS):
+            self._open(part)
+        files = {
+            path: record for part in self._files.values() for path, record in part.close().items()
+        }
+        leaves = {part: leaf.hexdigest() for part, leaf in self._leaves.items()}
+        return files, leaves, self._tally.record()
+
+    def abandon(self) -> None:
+        """Close the files, whatever state they are in."""
+        for files in self._files.values():
+            files.abandon()
+
+    def _open(self, part: str) -> None:
+        if part not in self._files:
+            self._files[part] = PartFiles(self._claim, self._root, (part, *self._pair))
+            self._leaves[part] = LeafHash()
+
+    def _check_order(self, pool: PoolRows) -> None:
+        dataset, llm = self._pair
+        row = row_behind(self._questions.ids, pool.question_id, self._row)
+        if row is None:
+            raise ConflictError(
+                f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}."
             )
-            table.flush()
-        return table.close()
+        if row < 0:
+            raise ConflictError(
+                f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order."
+            )
+        self._row = row
 
-
-class VerdictFile(ParquetFile):
-    """The file of the verdicts on a dataset's answers."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, *_EQUALITY_SCHEMA)
-
-    def add(self, question: str, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Add the verdicts on a question."""
-        self.extend(question_id=[question] * len(columns["equal"]), **columns)
-        if self.waiting >= NARROW_GROUP_ROWS:
-            self.flush()
+    def _checked_columns(self, pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
+        """Return the columns of a pool by part after a check that they can be stored."""
+        where = f"{self._who}, question {pool.question_id!r}"
+        if unknown := set(pool.extra) - set(EXTRA_COLUMNS):
+            raise UsageError(
+                f"{where}: unknown columns {sorted(unknown)}; known are {sorted(EXTRA_COLUMNS)}."
+            )
+        try:
+            columns = pool_columns(pool)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+        lengths = [
+            len(values)
+            for part, own in columns.items()
+            if part != "requests"
+            for values in own.values()
+        ]
+        if len({len(pool.answers), *lengths, *map(len, pool.extra.values())}) > 1:
+            raise UsageError(f"{where}: the columns have different lengths, {lengths}.")
+        if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
+            raise UsageError(
+                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found"
+                f" {list(pool.output_tokens)!r:.80}."
+            )
+        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
+            raise UsageError(
+                f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}."
+            )
+        if problem := pool.counts_problem():
+            raise UsageError(
+                f"{where}: {problem}. Output tokens count reasoning, too, and prompt tokens what"
+                " came from a cache, by one counter: a text's words do not count hidden reasoning."
+                " Give the counts of the provider, or leave these out."
+            )
+        if problem := pool.tree_problem():
+            raise UsageError(f"{where}: {problem}.")
+        if pool.answers and self._is_tree not in (None, pool.ends is not None):
+            raise UsageError(
+                f"{where}: steps of a tree, and whole CoTs on other questions; give each an LLM"
+                " name of its own."
+            )
+        self._is_tree = pool.ends is not None if pool.answers else self._is_tree
+        if not pool.marks_fit():
+            raise UsageError(
+                f"{where}: the marks of its thoughts do not fit its texts; split the raw texts"
+                " again."
+            )
+        if odd := set(pool.finish_reasons).difference(FINISH_REASONS):
+            raise UsageError(
+                f"{where}: finish reason {min(odd)!r} is not one of {', '.join(FINISH_REASONS)}."
+            )
+        return columns

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.recording.content import Question
-from feval.recording.layout.flat import narrow_offsets
+from feval.recording.layout.flat import offsets_of
 from feval.recording.votes import name_key
 
 
@@ -37,7 +37,7 @@ class Texts(Sequence[str]):
 
     def arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
         """Return the strings end to end, and where each starts and the last one ends."""
-        return np.frombuffer(bytes(self._data), np.uint8), narrow_offsets(np.array(self._ends))
+        return np.frombuffer(bytes(self._data), np.uint8), offsets_of(np.diff(np.array(self._ends)))
 
 
 class QuestionTable:
@@ -85,6 +85,11 @@ class QuestionTable:
         """[Q] what tells two questions of one id apart."""
         return np.array(self._text_keys, np.uint64)
 
+    def rows(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+        """Return the rows of some of the questions, by their keys."""
+        order = np.argsort(self.keys, kind="stable")
+        return order[np.searchsorted(self.keys, keys, sorter=order)]
+
     def repeated_id(self) -> str | None:
         """Return an id that two questions have, if there is any."""
         keys = self.keys
@@ -93,13 +98,3 @@ class QuestionTable:
             if self.ids[int(order[at])] == self.ids[int(order[at + 1])]:
                 return str(self.ids[int(order[at])])
         return None
-
-
-def row_behind(ids: Sequence[str], question: str, last: int) -> int | None:
-    """Return the row of a question behind a row, -1 where it stands there or before, `None` where
-    there is no such question.
-    """
-    for row in range(last + 1, len(ids)):
-        if ids[row] == question:
-            return row
-    return -1 if question in ids else None

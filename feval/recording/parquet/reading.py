@@ -1,0 +1,488 @@
+"""Parquet files of a recording as they are read: one row group at a time, checked, and made into
+questions, pools and arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from feval.errors import DamagedRecordingError
+from feval.recording.content import PoolRows, Question, ScorerInfo, utc_text
+from feval.recording.layout.format import open_regular
+from feval.recording.logprobs import Ragged, TokenLogprobs
+from feval.recording.parquet.bounds import Bounds
+from feval.recording.parquet.writing import schema_of
+from feval.recording.parts import PARTS, spec_of
+from feval.recording.scores import Scores
+from feval.recording.steps import checked_messages
+
+_UNREADABLE = (
+    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
+    StopIteration,
+)  # fmt: skip
+
+_PIECE_ROWS = 1 << 12
+_GROUPS_MAPPED = 16
+"""Row groups after which the pages of a file that is read from end to end are given back."""
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a
+    `DamagedRecordingError`.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        first_line = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise DamagedRecordingError(
+            f"{path} cannot be read ({first_line}); run `feval verify`."
+        ) from error
+
+
+class Table:
+    """An opened Parquet file. Other bytes than stated are refused."""
+
+    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+        size = record["bytes"]
+        with open_regular(path) as file:
+            actual_size = os.fstat(file.fileno()).st_size
+            if actual_size != size:
+                raise DamagedRecordingError(
+                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording"
+                    " again."
+                )
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Read ahead, a mapped file costs threads and gains nothing.
+        self._file = pq.ParquetFile(
+            pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
+        )
+        metadata = self._file.metadata
+        if metadata.num_rows != record["rows"]:
+            raise DamagedRecordingError(
+                f"{path} should have {record['rows']} rows, found {metadata.num_rows}; fetch the"
+                " recording again."
+            )
+        _check_types(path, self._file.schema_arrow)
+        self._data, self._bounds = data, Bounds(path, data, metadata)
+        self._ends = list(
+            accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+        )
+
+    def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
+        """The row groups, one after the other, as Arrow tables."""
+        for index in range(len(self._ends)):
+            yield self._group(index, columns)
+            if index % _GROUPS_MAPPED == 0 and hasattr(mmap, "MADV_DONTNEED"):
+                # what was read counts as this process's memory until then
+                self._data.madvise(mmap.MADV_DONTNEED)
+
+    def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
+        """The row group that holds a row as an Arrow table, and the first row of that group."""
+        index = bisect_right(self._ends, row)
+        return self._group(index, columns), self._ends[index - 1] if index else 0
+
+    def _group(self, index: int, columns: list[str] | None) -> Any:
+        self._bounds.check(columns, [index])
+        table = self._file.read_row_group(index, columns, use_threads=False)
+        self._data.madvise(
+            mmap.MADV_DONTNEED
+        )  # the pages read count as this process's memory until they are needed elsewhere
+        return _checked(table)
+
+
+class PartTable:
+    """A part of an LLM, or of a dataset: the rows of its files in their order, each opened when it
+    is read.
+
+    `records` has the manifest's record of each file; `starts` caches the first row of each
+    question.
+    """
+
+    def __init__(
+        self, folder: Path, records: dict[str, dict[str, Any]], open_table: Callable[[str], Table]
+    ) -> None:
+        self.path = folder / next(iter(records))
+        self._folder, self._paths, self._open = folder, list(records), open_table
+        self._ends = list(accumulate(record["rows"] for record in records.values()))
+        self.rows: int = self._ends[-1]
+        self.starts: npt.NDArray[np.int64] | None = None
+        self._last: tuple[list[str] | None, int, Any] | None = None
+
+    def groups(self, columns: list[str] | None = None, rows: range | None = None) -> Iterator[Any]:
+        """The row groups of all files, one after the other, as Arrow tables; or some rows, in
+        pieces of one row group each.
+        """
+        if rows is None:
+            for path in self._paths:
+                with readable(self._folder / path):
+                    yield from self._open(path).groups(columns)
+            return
+        start = rows.start
+        while start < rows.stop:
+            table, first = self._group_at(start, columns)
+            piece = table.slice(start - first, rows.stop - start)
+            yield piece
+            start += piece.num_rows
+
+    def questions(
+        self, columns: list[str] | None = None, rows: range | None = None
+    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+        """(question id, column -> values), of all or some rows, question by question, one row group
+        in memory at a time.
+        """
+        pending: tuple[str, dict[str, list[Any]]] | None = None
+        pieces = (
+            table.slice(start, _PIECE_ROWS)  # lists take ten times the memory of a table
+            for table in self.groups(columns, rows)
+            for start in range(0, table.num_rows, _PIECE_ROWS)
+        )
+        for piece in pieces:
+            for question, values in by_question(_with_times_as_text(piece.to_pydict())):
+                # Pieces, and the row groups of another writer, may cut a question in two.
+                if pending is not None and pending[0] == question:
+                    values = {name: pending[1][name] + column for name, column in values.items()}
+                elif pending is not None:
+                    yield pending
+                pending = question, values
+        if pending is not None:
+            yield pending
+
+    def runs(self) -> Iterator[tuple[str, int]]:
+        """(question id, number of its rows), in order; a question that row groups cut comes
+        twice.
+        """
+        for table in self.groups(["question_id"]):
+            ids = table.column(0).combine_chunks().dictionary_encode()
+            codes = ids.indices.to_numpy()
+            starts = np.flatnonzero(np.diff(codes, prepend=-1))
+            names = ids.dictionary.take(pa.array(codes[starts])).to_pylist()
+            yield from zip(names, np.diff(starts, append=len(codes)).tolist(), strict=True)
+
+    def column(self, name: str, start: int, stop: int) -> list[Any]:
+        """Values of a column in some rows; only their row groups are read."""
+        return [
+            value
+            for table in self.groups([name], range(start, stop))
+            for value in table.column(name).to_pylist()
+        ]
+
+    def group_at(self, row: int, column: str) -> tuple[Any, int]:
+        """A column of the row group that holds a row, and the first row of that group."""
+        table, first = self._group_at(row, [column])
+        return table.column(column), first
+
+    def _group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
+        """The row group that holds a row, and its first row; the last one is kept, since its
+        neighbours are read next.
+        """
+        if self._last is not None:
+            kept, first, table = self._last
+            if kept == columns and first <= row < first + table.num_rows:
+                return table, first
+        index = bisect_right(self._ends, row)
+        start = self._ends[index - 1] if index else 0
+        with readable(self._folder / self._paths[index]):
+            table, first = self._open(self._paths[index]).group_at(row - start, columns)
+        self._last = columns, start + first, table
+        return table, start + first
+
+
+def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """(question id, column -> values) of consecutive rows, the key columns left out."""
+    ids = columns["question_id"]
+    start = 0
+    while start < len(ids):
+        stop = start
+        while stop < len(ids) and ids[stop] == ids[start]:
+            stop += 1
+        yield (
+            ids[start],
+            {
+                name: column[start:stop]
+                for name, column in columns.items()
+                if name not in {"llm", "question_id"}
+            },
+        )
+        start = stop
+
+
+def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Columns with timestamps as text, in their one spelling."""
+    times = columns.get("recorded_at")
+    if times is None:
+        return columns
+    return columns | {"recorded_at": [time and utc_text(time) for time in times]}
+
+
+_COUNTS = frozenset(("sample_index", "offset", "parent", "output_tokens", "prompt_tokens"))
+_MOST = 2**31 - 1
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    """Return the kind of every column that a recording may have; a name has one meaning in all
+    files.
+    """
+    return {field.name: _kind(field.type) for part in PARTS for field in schema_of(part)}
+
+
+@cache
+def _never_null(*, of_samples: bool) -> set[str]:
+    """Return the columns that miss no value; scorers and probes need not say what they consumed."""
+    names = {column.name for s in PARTS.values() for column in s.columns if column.is_required}
+    return {"question_id", *names} - (set() if of_samples else {"output_tokens"})
+
+
+def _kind(type_: Any) -> str:
+    """Return what an Arrow type holds in words; how wide it is, and how encoded, is the writer's
+    affair.
+    """
+    types = pa.types
+    if types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    if types.is_struct(type_):
+        return f"struct of {', '.join(f'{field.name} ({_kind(field.type)})' for field in type_)}"
+    if types.is_list(type_) or types.is_large_list(type_):
+        return f"list of {_kind(type_.value_type)}"
+    names = {
+        "text": (types.is_string, types.is_large_string, types.is_string_view),
+        "integer": (types.is_integer,),
+        "number": (types.is_floating,),
+        "truth value": (types.is_boolean,),
+        "time": (types.is_timestamp,),
+    }
+    return next(
+        (name for name, tests in names.items() if any(test(type_) for test in tests)), str(type_)
+    )
+
+
+def _check_types(path: Path, schema: Any) -> None:
+    """Check that every known column of a file has the type that a recording has there, or no value
+    at all.
+    """
+    for field in schema:
+        expected = _kinds().get(field.name)
+        if (
+            expected is not None
+            and not pa.types.is_null(field.type)
+            and _kind(field.type) != expected
+        ):
+            raise DamagedRecordingError(
+                f"{path}: the column {field.name!r} should hold {expected}, found"
+                f" {_kind(field.type)!s:.120}. Its owner has to publish it again."
+            )
+
+
+def _checked(table: Any) -> Any:
+    """Return a table whose columns have values wherever they must, and counts in their range;
+    others are a `ValueError`.
+    """
+    never_null = _never_null(of_samples="finish_reason" in table.column_names)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and name in never_null:
+            raise ValueError(f"{column.null_count} values of {name!r} are missing")
+        if name in _COUNTS and len(column) > column.null_count:
+            least, most = pc.min_max(column).as_py().values()
+            if least < 0 or most > _MOST:
+                raise ValueError(
+                    f"{name!r} should be 0 to {_MOST}, found {least if least < 0 else most}"
+                )
+    return table
+
+
+Rows = Iterator[tuple[str, dict[str, list[Any]]]]
+"""(question id, column -> values), question by question."""
+
+
+def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
+    """Yield the questions of a dataset from its tables, one per row group."""
+    for table in tables:
+        columns = table.to_pydict()
+        names = ("question_id", *(column.name for column in PARTS["questions"].columns))
+        for name, text, answer, key, choices in zip(
+            *(columns[name] for name in names), strict=True
+        ):
+            options = tuple((each["label"], each["text"]) for each in choices or ())
+            yield Question(name, text, answer, key, options)
+
+
+def rows_of_part(part: str, rows: Rows) -> Iterator[Any]:
+    """Yield the scores or probes of an LLM question by question."""
+    spec = spec_of(part)
+    for question, columns in rows:
+        yield spec.rows(question, **spec.fields_of(columns))
+
+
+def pools_of_rows(
+    path: object,
+    requests: Rows,
+    samples: Rows,
+    texts: Iterator[str | None],
+    channels: Mapping[str, Rows],
+) -> Iterator[PoolRows]:
+    """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the
+    samples, for messages.
+
+    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs
+    are damaged.
+    """
+    own_samples = Aligned(samples)
+    own_channels = {part: Aligned(rows) for part, rows in channels.items()}
+    for question, request in requests:
+        columns = own_samples.take(question)
+        optional = {part: own.take(question) for part, own in own_channels.items()}
+        size = len(columns.get("sample_index", ()))
+        for each in (columns, *optional.values()):
+            if each and each["sample_index"] != list(range(size)):
+                raise DamagedRecordingError(
+                    f"{path}: sample indices of {question!r} are not 0, 1, 2 ..."
+                )
+        fields: dict[str, Any] = {"texts": list(islice(texts, size)), "extra": {}}
+        if len(fields["texts"]) != size:
+            raise ValueError(f"texts end before {question!r}")
+        for part, own in {"requests": request, "samples": columns, **optional}.items():
+            found = spec_of(part).fields_of(own) if own or part == "samples" else {}
+            fields |= found | {"extra": fields["extra"] | found.get("extra", {})}
+        if fields.get("messages"):
+            checked_messages(fields["messages"])
+        yield PoolRows(question, **fields)
+    if next(texts, path) is not path or any(
+        own.next is not None for own in (own_samples, *own_channels.values())
+    ):
+        raise DamagedRecordingError(
+            f"{path} does not hold the same questions as the requests and the texts."
+        )
+
+
+class Aligned:
+    """A file that is read along with the questions, some of which it may lack."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.next = next(rows, None)
+
+    def take(self, question: str) -> dict[str, list[Any]]:
+        """Its columns on a question; empty where it has none."""
+        if self.next is None or self.next[0] != question:
+            return {}
+        columns, self.next = self.next[1], next(self._rows, None)
+        return columns
+
+
+def scores_of_tables(
+    scorer: ScorerInfo, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
+) -> Scores:
+    """Return the arrays [Q, S] of tables with the columns `SCORE_COLUMNS`, one per row group; wrong
+    places are a `ValueError`.
+    """
+    size = shape[0] * shape[1]
+    columns = {"score": np.full(size, math.nan), "prompt_tokens": np.full(size, -1, np.int32)}
+    columns["output_tokens"] = columns["prompt_tokens"].copy()
+    scored, steps = np.zeros(size, np.bool_), _Lists(shape, np.float64)
+    for places, table in _placed(tables, question_ids, shape):
+        for name, values in columns.items():
+            values[places] = pc.fill_null(
+                table.column(name), values.dtype.type(math.nan if name == "score" else -1)
+            ).to_numpy()
+        scored[places] = True
+        steps.add(table.column("step_scores").combine_chunks(), places)
+    ragged = steps.ragged()
+    return Scores(
+        scorer=scorer,
+        values=columns["score"].reshape(shape),
+        scored=scored.reshape(shape),
+        step_values=ragged.values,
+        step_offsets=ragged.offsets,
+        prompt_tokens=columns["prompt_tokens"].reshape(shape),
+        output_tokens=columns["output_tokens"].reshape(shape),
+    )
+
+
+def _placed(
+    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, ...]
+) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+    """Yield tables with the places of their rows, each behind the last."""
+    rows, last = {question: row for row, question in enumerate(question_ids)}, -1
+    for table in tables:
+        places = _places(table, rows, shape, last)
+        last = int(places[-1]) if len(places) else last
+        yield places, table
+
+
+def _places(
+    table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int
+) -> npt.NDArray[np.int64]:
+    """Return the place of each row of a table in a flattened [Q, S]; all lie behind the place
+    `before`.
+    """
+    ids = table.column("question_id").combine_chunks().dictionary_encode()
+    row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
+    samples: npt.NDArray[np.int64] = table.column("sample_index").to_numpy().astype(np.int64)
+    if not len(samples):
+        return samples
+    if (row_of < 0).any() or samples.min() < 0 or samples.max() >= shape[1]:
+        raise ValueError("values of CoTs that are not recorded")
+    places: npt.NDArray[np.int64] = row_of[ids.indices.to_numpy()] * shape[1] + samples
+    if (np.diff(places, prepend=before) <= 0).any():
+        raise ValueError("values out of order")
+    return places
+
+
+def logprobs_of_tables(
+    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
+) -> TokenLogprobs:
+    """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are
+    a `ValueError`.
+    """
+    sequence = np.full(shape[0] * shape[1], np.nan)
+    lists = {
+        column: _Lists(shape, np.float32) for column in ("token_confidences", "token_logprobs")
+    }
+    for places, table in _placed(tables, question_ids, shape):
+        sequence[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
+        for column, values in lists.items():
+            values.add(table.column(column).combine_chunks(), places)
+    return TokenLogprobs(
+        sequence.reshape(shape),
+        lists["token_confidences"].ragged(),
+        lists["token_logprobs"].ragged(),
+    )
+
+
+class _Lists:
+    """The values of a column of lists, table by table."""
+
+    def __init__(self, shape: tuple[int, int], dtype: type[np.floating[Any]]) -> None:
+        self._shape = shape
+        self._lengths = np.zeros(shape[0] * shape[1], np.int64)
+        self._values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
+
+    def add(self, column: Any, places: npt.NDArray[np.int64]) -> None:
+        self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(
+            zero_copy_only=False
+        )
+        self._values.append(
+            pc.list_flatten(column)
+            .to_numpy(zero_copy_only=False)
+            .astype(self._values[0].dtype, copy=False)
+        )
+
+    def ragged(self) -> Ragged:
+        offsets = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
+        return Ragged(np.concatenate(self._values), offsets, self._shape)
