@@ -250,7 +250,7 @@ def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("feval.recording.parquet.pairs.PairFiles.add", interrupted)
+    monkeypatch.setattr("feval.recording.parquet.writing.PairFiles.add", interrupted)
     run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "other")])
     assert "Interrupted. Nothing half-done was left behind." in run.output
     assert not [path for path in tmp_path.iterdir() if "other" in path.name]

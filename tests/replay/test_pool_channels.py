@@ -13,7 +13,6 @@ from pickle import loads
 import numpy as np
 import pyarrow as pa
 import pytest
-from feval.recording.parquet.arrays import logprobs_of_tables
 from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
