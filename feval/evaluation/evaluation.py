@@ -65,7 +65,7 @@ ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Result(Drawn):
+class Result:
     """Base of results on the questions of one dataset: what their numbers rest on.
 
     Attributes:
@@ -158,7 +158,7 @@ def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Evaluation(Averages, Result):
+class Evaluation(Averages, Result, Drawn):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
 
     Every measure is an attribute, [Q] as `usd`, `tokens`, `calls`, `samples`, `output_tokens` or

@@ -4,7 +4,7 @@ made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PROMPTS = {"once": "asked", "per_round": "rounds", "per_sample": "cots"}
 
-Columns = Sequence[npt.NDArray[Any]]
+Columns = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 """[Q] per LLM, or one array for all LLMs together."""
 
 _PROMPTS = {"once": "asked", "per_round": "rounds", "per_sample": "cots"}
@@ -57,7 +57,7 @@ class QuestionLedger:
 
     payers: Sequence[Payer]
     prompt_tokens: Columns
-    counts: dict[str, Columns | Callable[[], Columns | None] | None]
+    counts: dict[str, Any]
     draws: int = 1
     timing: Timing | None = None
     _means: dict[str, float | None] = field(default_factory=dict, init=False, repr=False)

@@ -30,6 +30,7 @@ from feval.evaluation.evaluation import Result, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.question_set import question_set
 from feval.executors.progress import reports
+from feval.lazy import Shown
 from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
 
@@ -57,7 +58,7 @@ class SurfacePoint(CurvePoint):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Surface(Result):
+class Surface(Result, Shown):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
     depth.
 

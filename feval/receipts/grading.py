@@ -11,7 +11,7 @@ accuracy. An answer without any CoT behind it is refused, since it would be free
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.billing import billed_prompts, usd
+from feval.cards.billing import usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import (
     few_questions,
@@ -28,26 +28,23 @@ from feval.evaluation.cautions import (
     other_models,
     uncompared,
 )
-from feval.evaluation.clusters import ClusterSizes, cluster_sizes, question_clusters
-from feval.evaluation.evaluation import interval_ends
+from feval.evaluation.clusters import cluster_sizes, question_clusters
+from feval.evaluation.evaluation import Result, interval_ends, rests_on
+from feval.evaluation.ledger import Averages, QuestionLedger, payer
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.replay import LLM, Dataset
-
-Floats = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 _NAMES = ("question", "question_id", "id")
 
 
-@dataclass(frozen=True, eq=False)
-class Grade:
-    """The graded answers of one run to Q questions of one dataset, by L LLMs.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Grade(Averages, Result):
+    """The graded answers of one run to Q questions of one dataset, by LLMs.
 
     Attributes:
+        run: its name.
         replicate: which draws the run was handed; `None` for the recorded order.
         dataset_questions: number of questions in the dataset.
-        prices: id of the price list, `None` where dollars were switched off.
-        billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
         answers: the answers as they were written, by question id; `None` for no answer. A question
             that was asked and is not in it has no answer either.
@@ -58,23 +55,14 @@ class Grade:
         golds: [Q] whether the question has a gold; without one no answer is right.
         as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false
             where some were chosen.
-        requests, cots, output_tokens: [L, Q].
-        prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
-        usd: [L] dollars; `None` without a price or prompt tokens.
-        accuracy_low: lower end of the confidence interval, `None` where none was asked for.
-        counters: who counted the tokens of each LLM that was asked.
-        cautions: sentences about the recording, and the answers, without which the numbers could
-            mislead.
+        ledger: what the run consumed.
+        accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
+            for.
     """
 
     run: str
     replicate: int | None
-    dataset: str
     dataset_questions: int
-    llms: tuple[str, ...]
-    seed: int
-    prices: str | None
-    billing: str
     consumed: tuple[Consumption, ...] = field(repr=False)
     answers: Mapping[str, str | None] = field(repr=False)
     question_ids: Sequence[str] = field(repr=False)
@@ -82,22 +70,9 @@ class Grade:
     answered: npt.NDArray[np.bool_] = field(repr=False)
     golds: npt.NDArray[np.bool_] = field(repr=False)
     as_drawn: bool
-    requests: Int64 = field(repr=False)
-    cots: Int64 = field(repr=False)
-    prompt_tokens: Int64 | None = field(repr=False)
-    output_tokens: Int64 = field(repr=False)
-    usd: Floats | None = field(repr=False)
+    ledger: QuestionLedger = field(repr=False)
     accuracy_low: float | None
     accuracy_high: float | None
-    confidence: float | None
-    counters: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
-    clusters: ClusterSizes | None = None
-
-    @property
-    def questions(self) -> int:
-        """Number of questions that count."""
-        return len(self.right)
 
     @property
     def accuracy(self) -> float:
@@ -116,53 +91,46 @@ class Grade:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
-        tokens = (
-            None
-            if self.prompt_tokens is None
-            else int((self.prompt_tokens + self.output_tokens).sum())
-        )
-        usd = None if self.usd is None else sum(self.usd.tolist())
+        names = ("run", "replicate", "dataset", "questions", "dataset_questions", "unanswered",
+                 "accuracy", "accuracy_low", "accuracy_high", "as_drawn", "asked_again", "seed",
+                 "prices", "billing")  # fmt: skip
+        sums: dict[str, Any] = {
+            name: None if each is None else each.sum().item()
+            for name in ("calls", "samples", "tokens", "usd")
+            for each in [self.ledger.column(name)]
+        }
         return {
-            "run": self.run,
-            "replicate": self.replicate,
-            "dataset": self.dataset,
+            **{name: getattr(self, name) for name in names},
             "llms": list(self.llms),
-            "questions": self.questions,
-            "dataset_questions": self.dataset_questions,
             "answered": int(self.answered.sum()),
-            "unanswered": self.unanswered,
             "without_gold": int((~self.golds).sum()),
             "correct": int(self.right.sum()),
-            "accuracy": self.accuracy,
             **({} if self.clusters is None else {"clusters": asdict(self.clusters)}),
-            "accuracy_low": self.accuracy_low,
-            "accuracy_high": self.accuracy_high,
-            "requests": int(self.requests.sum()),
-            "samples": int(self.cots.sum()),
-            "tokens": tokens,
-            "usd": usd,
-            "calls_per_question": int(self.requests.sum()) / self.questions,
-            "samples_per_question": int(self.cots.sum()) / self.questions,
-            "tokens_per_question": None if tokens is None else tokens / self.questions,
-            "usd_per_question": None if usd is None else usd / self.questions,
-            "by_llm": {name: self._llm_numbers(place) for place, name in enumerate(self.llms)},
-            "as_drawn": self.as_drawn,
-            "asked_again": self.asked_again,
-            "seed": self.seed,
-            "prices": self.prices,
-            "billing": self.billing,
+            "requests": int(sums["calls"]),
+            "samples": int(sums["samples"]),
+            "tokens": None if sums["tokens"] is None else int(sums["tokens"]),
+            "usd": sums["usd"],
+            **self.ledger.averages("always"),
+            "by_llm": dict(zip(self.llms, self._llm_numbers(), strict=True)),
         }
 
-    def _llm_numbers(self, place: int) -> dict[str, Any]:
-        return {
-            "requests": int(self.requests[place].sum()),
-            "samples": int(self.cots[place].sum()),
-            "prompt_tokens": (
-                None if self.prompt_tokens is None else int(self.prompt_tokens[place].sum())
-            ),
-            "output_tokens": int(self.output_tokens[place].sum()),
-            "usd": None if self.usd is None else float(self.usd[place]),
-        }
+    def _llm_numbers(self) -> Iterator[dict[str, Any]]:
+        ledger = self.ledger
+        for place, own in enumerate(ledger.payers):
+            requests, cots, output = (
+                int(ledger.counts[name][place].sum())
+                for name in ("rounds", "cots", "output_tokens")
+            )
+            bills = ledger.billed()
+            prompts = None if bills is None else int(bills[place][0].sum())
+            price = None if self.usd is None else own.price
+            yield {
+                "requests": requests,
+                "samples": cots,
+                "prompt_tokens": prompts,
+                "output_tokens": output,
+                "usd": None if price is None or prompts is None else usd(price, prompts, output),
+            }
 
     def remarks(self) -> list[str]:
         """Sentences that whoever reads the accuracy must know."""
@@ -250,21 +218,15 @@ def grade_answers(
     right = np.array(
         [gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)]
     )
-    spent = _Spent.of(llms, entries, place_of, row_of, rows)
-
     clusters = question_clusters(dataset, rows)
     low, high = interval_ends(right.astype(np.float64), confidence, clusters)
     asked = [llm for llm in llms if llm.name in {entry.llm for entry in entries}]
     counters = tuple(llm.counter for llm in asked)
     return Grade(
+        **rests_on(dataset, llms, rows) | {"counters": counters},
         run=run,
         replicate=replicate,
-        dataset=dataset.id,
         dataset_questions=len(dataset),
-        llms=tuple(place_of),
-        seed=llms[0].seed,
-        prices=llms[0].prices.id if llms[0].prices is not None else None,
-        billing=llms[0].billing,
         consumed=entries,
         answers={name: answers[name] for name in ids if name in answers},
         question_ids=ids,
@@ -275,15 +237,10 @@ def grade_answers(
             _is_drawn(entry, llms[place_of[entry.llm]], row_of[entry.question], replicate)
             for entry in entries
         ),
-        requests=spent.requests,
-        cots=spent.cots,
-        prompt_tokens=spent.prompt_tokens,
-        output_tokens=spent.output_tokens,
-        usd=spent.usd(llms),
+        ledger=_ledger(llms, entries, place_of, row_of, rows),
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
-        counters=counters,
         cautions=(
             *mixed_counters(counters),
             *mixed_parties(dataset),
@@ -360,54 +317,25 @@ def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> 
     return sorted(entry.samples) == sorted(first)
 
 
-@dataclass(frozen=True, eq=False)
-class _Spent:
-    requests: Int64
-    cots: Int64
-    prompt_tokens: Int64 | None
-    output_tokens: Int64
-
-    @classmethod
-    def of(
-        cls,
-        llms: Sequence[LLM],
-        entries: Sequence[Consumption],
-        place_of: Mapping[str, int],
-        row_of: Mapping[str, int],
-        rows: npt.NDArray[np.intp],
-    ) -> _Spent:
-        """Count what was handed out, as arrays [L, Q]."""
-        column_of = {row: column for column, row in enumerate(rows.tolist())}
-        requests, cots, prompts, output = np.zeros((4, len(llms), len(rows)), np.int64)
-        known = True
-        for entry in entries:
-            place, row = place_of[entry.llm], row_of[entry.question]
-            at, pool = (place, column_of[row]), llms[place].pool
-            requests[at], cots[at] = entry.requests, len(entry.samples)
-            tokens = int(pool.prompt_tokens[row])
-            known = known and tokens >= 0
-            prompts[at] = tokens * int(
-                billed_prompts(llms[place].billing, entry.requests, len(entry.samples))
-            )
-            output[at] = sum(
-                _output_tokens(entry, pool.output_tokens[row, list(entry.samples)].tolist())
-            )
-        return cls(requests, cots, prompts if known else None, output)
-
-    def usd(self, llms: Sequence[LLM]) -> Floats | None:
-        prices = [llm.price for llm in llms]
-        if self.prompt_tokens is None or any(price is None for price in prices):
-            return None
-        tokens = zip(
-            prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True
-        )
-        return np.array(
-            [
-                usd(price, int(prompt), int(output))
-                for price, prompt, output in tokens
-                if price is not None
-            ]
-        )
+def _ledger(
+    llms: Sequence[LLM],
+    entries: Sequence[Consumption],
+    place_of: Mapping[str, int],
+    row_of: Mapping[str, int],
+    rows: npt.NDArray[np.intp],
+) -> QuestionLedger:
+    """Count what was handed out."""
+    column_of = {row: column for column, row in enumerate(rows.tolist())}
+    prompts, rounds, cots, output = np.zeros((4, len(llms), len(rows)), np.int64)
+    for entry in entries:
+        place, row = place_of[entry.llm], row_of[entry.question]
+        at, pool = (place, column_of[row]), llms[place].pool
+        prompts[at], rounds[at] = pool.prompt_tokens[row], entry.requests
+        cots[at] = len(entry.samples)
+        recorded = pool.output_tokens[row, list(entry.samples)].tolist()
+        output[at] = sum(_output_tokens(entry, recorded))
+    counts = {"asked": rounds > 0, "rounds": rounds, "cots": cots, "output_tokens": output}
+    return QuestionLedger([*map(payer, llms)], prompts, counts)
 
 
 def _output_tokens(entry: Consumption, recorded: Sequence[int]) -> list[int]:
