@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
     from feval.evaluation.environment import BudgetEnvironment, as_method
     from feval.evaluation.evaluation import Evaluation, evaluate
-    from feval.evaluation.training import train_test_rows
+    from feval.evaluation.questions import train_test_rows
     from feval.executors.cluster import distributed
     from feval.executors.progress import set_progress
     from feval.exporters import export_recording
@@ -127,7 +127,7 @@ __getattr__, __dir__ = lazy_names(
         "executors": ("distributed", "set_progress"),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
         "methods.oracle": ("Oracle",),
-        "evaluation.training": ("train_test_rows",),
+        "evaluation.questions": ("train_test_rows",),
         "exporters": ("export_recording",),
         "importers": ("from_dataframe", "import_recording"),
         "methods": (

@@ -23,15 +23,15 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, foretell, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
-from feval.comparison.durations import durations
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
+from feval.comparison.runner import durations
 from feval.errors import ConflictError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
-from feval.receipts.writing import comparison_receipt
+from feval.receipts.document import comparison_receipt
 from feval.report.files import save_files
 from feval.report.page.comparison_files import IN_MEMORY, result_files
 from feval.report.tables.comparisons import comparison_tables
@@ -40,7 +40,7 @@ from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, duration
 
 if TYPE_CHECKING:
-    from feval.comparison.durations import Durations
+    from feval.comparison.runner import Durations
 
 
 @request_options(Plan, overriding=True)

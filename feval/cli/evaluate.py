@@ -117,9 +117,7 @@ def run(
         show,
         numbers,
         *evaluation_tables([result]),
-        receipt=lambda folder: receipts.writing.receipt(
-            request, result, questions, replayed, folder
-        ),
+        receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
         files=lambda _: {"result.json": encoded(numbers)},
     )
 
@@ -220,9 +218,7 @@ def curve(
         show,
         result.to_dict(),
         curve_table(result),
-        receipt=lambda folder: receipts.writing.receipt(
-            request, result, questions, replayed, folder
-        ),
+        receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
         files=lambda _: _files(result),
     )
 
@@ -360,9 +356,7 @@ def surface(
         show,
         result.to_dict(),
         surface_table(result),
-        receipt=lambda folder: receipts.writing.receipt(
-            request, result, questions, [replayed], folder
-        ),
+        receipt=lambda folder: receipts.receipt(request, result, questions, [replayed], folder),
         files=lambda _: _surface_files(result),
     )
 

@@ -30,7 +30,7 @@ from feval.forecast import PlanBudget as Budget
 from feval.forecast import estimate as forecast_votes
 from feval.forecast import plan as plan_budget
 from feval.forecast.coupled import couple as couple_llms
-from feval.receipts.writing import receipt
+from feval.receipts.document import receipt
 from feval.recording import open_recording
 from feval.replay import load
 from feval.report import pictures

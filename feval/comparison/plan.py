@@ -40,9 +40,9 @@ from feval.arguments import checked
 from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, OutOfRangeError, UsageError
-from feval.evaluation.clusters import read_clusters
 from feval.evaluation.measures import COSTS
 from feval.evaluation.method_names import make_method
+from feval.evaluation.questions import read_clusters
 from feval.evaluation.requests import (
     MOST_NAMES,
     EvaluationOptions,

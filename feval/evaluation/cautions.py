@@ -12,7 +12,7 @@ from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
 from feval.methods.protocol import capabilities
 
 if TYPE_CHECKING:
-    from feval.evaluation.clusters import ClusterSizes
+    from feval.evaluation.questions import ClusterSizes
     from feval.replay import LLM, Dataset
 
 FEW_QUESTIONS, FULL_QUESTIONS = 10, 30

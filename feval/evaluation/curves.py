@@ -25,15 +25,13 @@ from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
-from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models
-from feval.evaluation.clusters import ClusterNames, cluster_sizes, question_clusters
 from feval.evaluation.evaluation import Result, budgets, evaluate, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.measures import MEANS
 from feval.evaluation.method_names import field_names, make_method
-from feval.evaluation.question_set import question_set
-from feval.evaluation.replicates import default_replicates, drawn_orders
+from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
+from feval.evaluation.replicates import block_results, default_replicates, drawn_orders
 from feval.executors.progress import reports
 from feval.lazy import Drawn
 from feval.methods.oracle import Oracle

@@ -20,7 +20,7 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.question_set import question_set
+from feval.evaluation.questions import question_set
 from feval.methods.protocol import Rows
 from feval.methods.vote import plurality
 from feval.replay.draws import uniforms

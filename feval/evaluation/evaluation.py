@@ -33,17 +33,21 @@ from feval.evaluation.cautions import (
     uncompared,
     unscored_cots,
 )
-from feval.evaluation.clusters import (
+from feval.evaluation.ledger import Averages, QuestionLedger
+from feval.evaluation.questions import (
+    NONE_LEFT_OUT,
     ClusterNames,
     ClusterSizes,
+    LeftOut,
+    QuestionIds,
     cluster_sizes,
+    fit,
     learnt_from,
     question_clusters,
+    question_set,
+    train_test_rows,
 )
-from feval.evaluation.ledger import Averages, QuestionLedger
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import default_replicates, expectation, replicated
-from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
 from feval.methods.fields import json_field, set_fields

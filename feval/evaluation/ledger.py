@@ -80,8 +80,9 @@ class QuestionLedger:
         """A count, [Q] per LLM; `None` where it is not known."""
         found = self.counts.get(name, ())
         if callable(found):
-            found = self.counts[name] = found()
-        return found
+            self.counts[name] = found()
+        known: Columns | None = self.counts.get(name, ())
+        return known
 
     def total(self, *names: str) -> npt.NDArray[Any] | None:
         """[Q] the sum of some counts over the LLMs; `None` where one is not known."""

@@ -27,12 +27,10 @@ from feval.cards.billing import BILLINGS
 from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.evaluation.clusters import read_clusters
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
-from feval.evaluation.question_set import CHOICES, Rows
+from feval.evaluation.questions import CHOICES, Rows, read_clusters, train_test_rows
 from feval.evaluation.replicates import default_replicates
-from feval.evaluation.training import train_test_rows
 from feval.replay import LLM, Dataset
 from feval.replay.draws import ORDERS
 

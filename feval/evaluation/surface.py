@@ -24,11 +24,10 @@ from feval.estimators.inference.frontier import pareto
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
-from feval.evaluation.clusters import ClusterNames, cluster_sizes, question_clusters
 from feval.evaluation.curves import CurvePoint, interval_columns
 from feval.evaluation.evaluation import Result, rests_on
 from feval.evaluation.ledger import QuestionLedger
-from feval.evaluation.question_set import question_set
+from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.executors.progress import reports
 from feval.lazy import Shown
 from feval.methods.cuts import Cuts

@@ -12,7 +12,7 @@ from feval.arguments import checked
 from feval.errors import OutOfRangeError
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.evaluation.cautions import mixed_parties
-from feval.evaluation.question_set import question_set
+from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOption
 from feval.forecast.evidence import moments_of, ordered_by_key

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
+from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut
 from feval.lazy import Drawn
 
 _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)

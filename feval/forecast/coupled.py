@@ -21,7 +21,7 @@ from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, UsageError
 from feval.estimators.arrays import Rows
 from feval.evaluation.cautions import mixed_parties
-from feval.evaluation.question_set import question_set
+from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import (
     LLMCalls,

@@ -16,9 +16,9 @@ from feval.estimators.checks import require_confidence
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.blocks import loaded, with_numbers
 from feval.evaluation.cautions import mixed_parties
-from feval.evaluation.question_set import Rows, question_set
+from feval.evaluation.questions import Rows, question_set
+from feval.evaluation.replicates import loaded, with_numbers
 from feval.executors.progress import reports
 from feval.forecast.caveats import forecast_warnings
 from feval.forecast.estimators import ESTIMATORS, DrawnCalls

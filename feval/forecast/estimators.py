@@ -21,7 +21,7 @@ from feval.estimators.votes.gaussian import gaussian_estimate
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
-from feval.evaluation.question_set import Rows
+from feval.evaluation.questions import Rows
 from feval.forecast.evidence import SampleMoments, moments_of, sample_moments
 from feval.forecast.forecasts import EstimatedCurve, EstimatePoint
 from feval.methods.protocol import drawn

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
+from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut
 from feval.lazy import Drawn
 
 METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")

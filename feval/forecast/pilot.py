@@ -15,7 +15,7 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.question_set import Rows
+from feval.evaluation.questions import Rows
 from feval.forecast.budget_plan import VoteOption
 from feval.forecast.evidence import SampleMoments, rare_pairs, sample_moments
 from feval.replay import LLM, Dataset

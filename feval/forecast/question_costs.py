@@ -11,7 +11,7 @@ from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.self_consistency_bounds import self_consistency_bound
-from feval.evaluation.question_set import Rows
+from feval.evaluation.questions import Rows
 from feval.forecast.budget_plan import EstimationSplit, PlanBudget
 from feval.replay import LLM, Dataset
 

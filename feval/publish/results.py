@@ -22,7 +22,7 @@ from feval.cards.reading import parse_json
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
-from feval.receipts.format import read_receipt
+from feval.receipts.document import read_receipt
 from feval.report.text import counted
 
 FOLDER = "results"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.receipts import writing as writing
+    from feval.receipts.document import receipt as receipt
     from feval.receipts.grading import Grade as Grade
     from feval.receipts.grading import grade_answers as grade_answers
     from feval.receipts.verifying import ReceiptCheck as ReceiptCheck
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "writing": (),
+        "document": ("receipt",),
         "verifying": ("ReceiptCheck", "verify_receipt"),
         "grading": ("Grade", "grade_answers"),
     },

@@ -28,9 +28,9 @@ from feval.evaluation.cautions import (
     other_models,
     uncompared,
 )
-from feval.evaluation.clusters import cluster_sizes, question_clusters
 from feval.evaluation.evaluation import Result, interval_ends, rests_on
 from feval.evaluation.ledger import Averages, QuestionLedger, payer
+from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.replay import LLM, Dataset
 

@@ -40,9 +40,8 @@ from feval.executors.progress import reports
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
-from feval.receipts.format import read_receipt
+from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
-from feval.receipts.writing import comparison_numbers
 from feval.recording.layout.origin import cached_from
 from feval.replay.loading import load
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from feval.cards.prices import PriceList
     from feval.evaluation.requests import Request
-    from feval.receipts.format import PinnedPrices, Receipt
+    from feval.receipts.document import PinnedPrices, Receipt
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feval.evaluation.question_set import LeftOut
+    from feval.evaluation.questions import LeftOut
 
 _NO_DIFFERENCE = 1e-11  # rounding error of a difference of zero, as in `paired`
 

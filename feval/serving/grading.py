@@ -17,8 +17,8 @@ from feval.cards.cards import price_ids
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.evaluation.requests import Consumption
+from feval.receipts.document import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
-from feval.receipts.writing import receipt
 from feval.replay.loading import load
 from feval.serving.answer_files import read_text
 from feval.serving.matching.templates import PromptCounts, is_use_list, prompt_remarks

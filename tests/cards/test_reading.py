@@ -18,7 +18,7 @@ from feval.cards.toml_files import read_toml
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import FevalError
-from feval.receipts.format import read_receipt
+from feval.receipts.document import read_receipt
 from feval.recording.layout.origin import PULLED, origin
 from feval.serving.answer_files import read_answers
 from feval.serving.grading import read_ledger

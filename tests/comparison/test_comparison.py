@@ -36,8 +36,8 @@ from feval.estimators.inference.intervals import difference_test
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.methods import SelfConsistency
 from feval.publish.shown_results import result_block
+from feval.receipts.document import comparison_receipt
 from feval.receipts.verifying import verify_receipt
-from feval.receipts.writing import comparison_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report import pictures
 from feval.report.page.tables import page_tables
@@ -715,7 +715,7 @@ def test_files_and_receipt_take_what_was_loaded_for_the_numbers(
     receipts = [comparison_receipt(one, original, original) for one in (comparison, again)]
     assert receipts[0] == receipts[1]
     monkeypatch.setattr(
-        "feval.comparison.traces.load", lambda *_, **__: pytest.fail("loaded again")
+        "feval.comparison.comparison.load", lambda *_, **__: pytest.fail("loaded again")
     )
     assert comparison_receipt(comparison, original, original) == receipts[0]
 

@@ -11,8 +11,8 @@ from small import write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.comparison.durations import MethodDuration, _extrapolated, durations
 from feval.comparison.plan import Plan
+from feval.comparison.runner import MethodDuration, _extrapolated, durations
 
 LLM = "gpt-3.5-turbo"
 
@@ -21,7 +21,7 @@ LLM = "gpt-3.5-turbo"
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second passes from each look at the clock to the next, so that every trial takes one."""
     ticks = count()
-    monkeypatch.setattr("feval.comparison.durations.time.process_time", lambda: float(next(ticks)))
+    monkeypatch.setattr("feval.comparison.runner.time.process_time", lambda: float(next(ticks)))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_exact_methods_stay_in_one_process(file: Path) -> None:
 def test_a_method_that_no_trial_stops_is_measured_on_all(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.comparison.durations._LONG_SECONDS", 2.0)
+    monkeypatch.setattr("feval.comparison.runner._LONG_SECONDS", 2.0)
     planned = durations(Plan.read(file), base=file.parent)
     assert {(one.measured_questions, one.seconds) for one in planned.methods} == {(40, 1.0)}
 

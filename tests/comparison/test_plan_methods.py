@@ -16,8 +16,8 @@ from feval.cli import app
 from feval.comparison.comparison import compare
 from feval.comparison.plan import Plan
 from feval.errors import UsageError
+from feval.receipts.document import comparison_receipt
 from feval.receipts.verifying import verify_receipt
-from feval.receipts.writing import comparison_receipt
 
 MINE = (
     "open({ran!r}, 'a').close()\ndef first(question, llm):\n    return llm.sample(1).answers[0]\n"

@@ -12,7 +12,7 @@ import pytest
 from small import write_toy
 
 from feval.errors import ConflictError, MethodError, NotARecordingError
-from feval.evaluation import blocks
+from feval.evaluation import replicates as blocks
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method

@@ -25,7 +25,7 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.evaluation.training import train_test_rows
+from feval.evaluation.questions import train_test_rows
 from feval.methods import (
     AdaptiveConsistency,
     AutoMix,

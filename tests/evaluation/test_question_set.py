@@ -27,8 +27,8 @@ from feval import (
     verify_receipt,
 )
 from feval.cli import app
+from feval.comparison.comparison import load_compared, traces
 from feval.comparison.plan import Plan
-from feval.comparison.traces import load_compared, traces
 from feval.errors import (
     OutOfRangeError,
     ShortPoolError,
@@ -37,8 +37,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.evaluation.environment import NEXT_LLM, STOP
-from feval.evaluation.question_set import question_set
-from feval.evaluation.training import fit
+from feval.evaluation.questions import fit, question_set
 
 FULL = [
     ["a", "a", "b", "a"],
@@ -395,7 +394,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
         fitted.append(rows.tolist())
         return fit(method, dataset, llms, rows, *limit)
 
-    for user in ("evaluation.evaluation", "comparison.traces"):
+    for user in ("evaluation.evaluation", "comparison.comparison"):
         monkeypatch.setattr(f"feval.{user}.fit", noted)
     result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = load_compared(result, recordings)

@@ -116,8 +116,8 @@ def wait_until(condition: Any) -> None:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """One question is tried here, and every other one is a task."""
-    monkeypatch.setattr("feval.evaluation.blocks._TRIAL_SECONDS", 1e-9)
-    monkeypatch.setattr("feval.evaluation.blocks._TASK_SECONDS", 1e-9)
+    monkeypatch.setattr("feval.evaluation.replicates._TRIAL_SECONDS", 1e-9)
+    monkeypatch.setattr("feval.evaluation.replicates._TASK_SECONDS", 1e-9)
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from feval import SelfConsistency, evaluate, load, merge
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.requests import Consumption
 from feval.methods.vote import plurality
+from feval.receipts.document import receipt as receipt_of
 from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
-from feval.receipts.writing import receipt as receipt_of
 from feval.replay import LLM, Dataset
 from feval.report.tables.results import grade_table
 

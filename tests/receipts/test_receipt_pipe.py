@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feval.errors import UsageError
-from feval.receipts.format import read_receipt
+from feval.receipts.document import read_receipt
 
 
 def test_a_pipe_in_place_of_a_receipt_is_refused_at_once(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.publish.licences import Licence
 from feval.publish.release import Seen, prepare
-from feval.receipts.format import SCHEME
+from feval.receipts.document import SCHEME
 from feval.receipts.verifying import ChangedValue, verify_receipt
 from feval.recording import LLMInfo, open_recording
 from feval.report.page.questions import view_page

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from feval.cli import app
 from feval.errors import UsageError
 from feval.publish.results import result_files
-from feval.receipts.format import read_receipt
+from feval.receipts.document import read_receipt
 from feval.receipts.verifying import verify_receipt
 from feval.report.files import save_files
 

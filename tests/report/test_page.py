@@ -21,9 +21,8 @@ from typing import Any
 import pytest
 from chromium import CHROMIUM, Tab, tab
 
-from feval.comparison.comparison import Comparison, compare
+from feval.comparison.comparison import Comparison, compare, traces
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.traces import traces
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load

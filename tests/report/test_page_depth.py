@@ -17,9 +17,8 @@ from recorded_trees import DECODING, PRM, SCORES, TREES, tree
 from recorded_turns import write_full_turns
 from small import pool, question
 
-from feval.comparison.comparison import Comparison, compare
+from feval.comparison.comparison import Comparison, compare, load_compared, traces
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.traces import load_compared, traces
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, ScoreRows
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps

@@ -15,7 +15,7 @@ from feval.errors import UsageError
 from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import local_folder
-from feval.receipts.format import is_receipt, local_receipt
+from feval.receipts.document import is_receipt, local_receipt
 from feval.receipts.verifying import ReceiptCheck, verify_receipt
 from feval.recording import verify_recording
 from feval.report.text import counted

@@ -15,7 +15,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 from feval.estimators.counts import VoteCounts, vote_counts
 from feval.evaluation.cautions import mixed_parties
-from feval.evaluation.question_set import LeftOut, Rows, question_set
+from feval.evaluation.questions import LeftOut, Rows, question_set
 from feval.replay import LLM, Dataset
 
 Row = Mapping[str, Any]

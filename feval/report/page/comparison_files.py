@@ -9,11 +9,11 @@ from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, BinaryIO, cast
 from warnings import warn
 
-from feval.comparison.traces import load_compared, traces
+from feval.comparison.comparison import load_compared, traces
 from feval.errors import FevalWarning
 from feval.evaluation.surface import coarse_surface
 from feval.evaluation.user_methods import TIME_LIMIT
-from feval.receipts.writing import comparison_receipt
+from feval.receipts.document import comparison_receipt
 from feval.report import pictures, tables
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 from feval.report.page.document import verification

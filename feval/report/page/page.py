@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval import __version__
-from feval.comparison.traces import budget_label
+from feval.comparison.comparison import budget_label
 from feval.replay.draws import SCHEME
 from feval.report import pictures
 from feval.report.page.document import UNVERIFIED, html_page
@@ -20,9 +20,8 @@ from feval.report.tables.tables import cost_mark
 from feval.report.text import counted, counted_questions, percent, plain_number
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
+    from feval.comparison.comparison import Comparison, Traces
     from feval.comparison.runner import MethodCurve
-    from feval.comparison.traces import Traces
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surface import Surface
     from feval.replay import LLM, Dataset

@@ -31,7 +31,7 @@ from feval.report.tables.tables import Cell, Table, columns
 from feval.report.text import counted, fixed, percent, size
 
 if TYPE_CHECKING:
-    from feval.comparison.traces import Traces
+    from feval.comparison.comparison import Traces
     from feval.replay import Dataset
 
 _ELLIPSIS = " […] "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.comparison.traces import budget_label
+from feval.comparison.comparison import budget_label
 from feval.evaluation.cautions import mixed_counters
 from feval.report.tables.comparisons import (
     NO_SHARED_COST,

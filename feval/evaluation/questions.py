@@ -1,0 +1,405 @@
+"""Choose the questions of an evaluation, a curve, a comparison or a forecast, once for all of its
+numbers: which count, which belong together (clusters), and which are for training.
+
+A question without a readable gold answer cannot be answered right, and one with too few CoTs cannot
+be asked. Both raise an error, unless the caller drops such questions; their ids then stay with the
+result and its receipt.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from feval.arguments import checked
+from feval.cards.reading import read_regular
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
+from feval.estimators.arrays import Integers
+from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.methods.protocol import Bools
+from feval.methods.protocol import Rows as Rows
+from feval.replay.draws import ABSENT_SAMPLE, uniforms
+from feval.replay.pools import without_gaps
+
+if TYPE_CHECKING:
+    from feval.replay import LLM, Dataset
+
+
+CHOICES = ("refuse", "drop")
+"""What to do about questions that cannot be evaluated."""
+
+_SHOWN_IDS = 5
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Ids of the questions that the caller chose to leave out; false where there are none.
+
+    Attributes:
+        unlabelled: those without a gold answer, or with one that the answer kind cannot read.
+        short_pools: those with fewer CoTs of some LLM than the largest budget.
+    """
+
+    unlabelled: tuple[str, ...] = ()
+    short_pools: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.unlabelled or self.short_pools)
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Return the ids as JSON values."""
+        return {"unlabelled": list(self.unlabelled), "short_pools": list(self.short_pools)}
+
+
+NONE_LEFT_OUT = LeftOut()
+
+
+class QuestionIds(Sequence[str]):
+    """The ids of some rows of a dataset, each read when it is looked up."""
+
+    def __init__(self, dataset: Dataset, rows: Rows) -> None:
+        self._dataset, self._rows = dataset, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return QuestionIds(self._dataset, self._rows[index])
+        return self._dataset.question_ids[int(self._rows[index])]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal to a list, which has none
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionSet:
+    """The questions that numbers are computed over: their rows [Q], and the ids of those that were
+    dropped.
+    """
+
+    rows: Rows
+    left_out: LeftOut
+
+
+def question_set(
+    dataset: Dataset,
+    budgets: Sequence[tuple[LLM, int]] = (),
+    *,
+    rows: Sequence[int] | Rows | None = None,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
+) -> QuestionSet:
+    """Return the questions to evaluate, from all or some rows.
+
+    `budgets` are LLMs, each with the most CoTs per question that may be drawn from it.
+
+    Raises:
+        UnlabelledError: questions have no gold, with "refuse", or none has one.
+        ShortPoolError: questions have too few CoTs, with "refuse", or all have.
+        UnknownNameError: a choice that is neither "refuse" nor "drop".
+        UsageError: short pools are to be dropped, and no budget says which are short.
+    """
+    for option, choice in (("unlabelled", unlabelled), ("short_pools", short_pools)):
+        if choice not in CHOICES:
+            raise UnknownNameError.of(f"choice for {option}", choice, CHOICES)
+    if short_pools == "drop" and not budgets:
+        raise UsageError(
+            "Which pools are too short is not known: a function does not say how many CoTs it will"
+            " ask for. Make a recording without the short ones: feval select RECORDING --min-cots N"
+            " --out DIR."
+        )
+    candidates = np.arange(len(dataset)) if rows is None else np.array(rows, np.intp)
+    labelled = dataset.gold[candidates] >= 0
+    if not labelled.all():
+        _check_labelled(dataset, candidates, labelled, unlabelled)
+    rest = candidates if labelled.all() else candidates[labelled]
+    enough = _enough(rest, budgets, short_pools)
+
+    def names(left_out: Rows) -> tuple[str, ...]:
+        # where none is, ids are not even read
+        return tuple(dataset.question_ids[row] for row in left_out.tolist())
+
+    return QuestionSet(
+        rest if enough.all() else rest[enough],
+        LeftOut(names(candidates[~labelled]), names(rest[~enough])),
+    )
+
+
+def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:
+    """Raise for questions without golds, unless they are to be dropped and others are left."""
+    if choice == "drop" and labelled.any():
+        return
+    without = rows[~labelled].tolist()
+    lists = {
+        "missing": [dataset.question_ids[row] for row in without if dataset[row].answer is None],
+        "unreadable": [
+            dataset.question_ids[row] for row in without if dataset[row].answer is not None
+        ],
+    }
+    shown = "; ".join(f"{reason}: {_first(ids)}" for reason, ids in lists.items() if ids)
+    if not labelled.any():
+        raise UnlabelledError(
+            f"None of the {len(rows)} questions of {dataset.id} has a gold answer that can be read"
+            f" ({shown}), so nothing is right or wrong. Import or record them with golds (feval"
+            " import --questions FILE)."
+        )
+    have = "has" if len(without) == 1 else "have"
+    raise UnlabelledError(
+        f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be"
+        f" read ({shown}), so nothing is right or wrong there. Leave them out with --unlabelled"
+        ' drop (unlabelled="drop" in Python), or add their golds (feval import --questions FILE).'
+    )
+
+
+def _first(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_SHOWN_IDS]) + (", ..." if len(ids) > _SHOWN_IDS else "")
+
+
+def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bools:
+    """Return [Q] whether every LLM has enough CoTs on a question."""
+    enough = np.ones(len(rows), np.bool_)
+    for llm, most in budgets:
+        enough &= llm.pool.sizes[rows] >= most
+    if enough.all() or (choice == "drop" and enough.any()):
+        return enough
+    offer = (
+        ' --short-pools drop (short_pools="drop" in Python) leaves out the'
+        f" {np.count_nonzero(~enough)} of {len(rows)} questions with fewer."
+        if enough.any()
+        else ""
+    )
+    for llm, most in budgets:
+        try:
+            llm.require(rows, most)
+        except ShortPoolError as error:
+            raise ShortPoolError(f"{error}{offer}") from error
+    raise ShortPoolError(
+        "Every question has too few CoTs of one LLM or another; ask for fewer, or for fewer LLMs."
+    )
+
+
+ClusterNames = str | Path | Mapping[str, str]
+"""Question id -> cluster, or a CSV file of these."""
+
+_MAX_BYTES = 64 << 20
+_HEADER = {"id", "question", "question id", "question_id"}
+
+
+def read_clusters(given: ClusterNames) -> Mapping[str, str]:
+    """Return question id -> cluster from a CSV file of these two columns, with a header or without;
+    a mapping as it is.
+
+    Raises:
+        UsageError: the file cannot be read or is no such table, or a question is in two clusters.
+    """
+    if isinstance(given, Mapping):
+        return given
+    try:
+        text = read_regular(Path(given).expanduser(), _MAX_BYTES).decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"The clusters in {given} cannot be read: {reason}.") from error
+    named: dict[str, str] = {}
+    for number, row in enumerate(rows):
+        if len(row) != 2:
+            raise UsageError(
+                f"Each line of {given} is a question id, a comma and a cluster; there is"
+                f" {','.join(row)!r:.80}."
+            )
+        if number == 0 and row[0].strip().lower() in _HEADER:
+            continue
+        if not (cluster := row[1].strip()):
+            raise UsageError(
+                f"{given} names no cluster for the question {row[0]!r}; leave out those that belong"
+                " to none."
+            )
+        if named.setdefault(row[0], cluster) != cluster:
+            raise UsageError(
+                f"{given} puts the question {row[0]!r} into two clusters, {named[row[0]]!r} and"
+                f" {cluster!r}."
+            )
+    if not named:
+        raise UsageError(
+            f"{given} names no question; each line is a question id, a comma and a cluster."
+        )
+    return named
+
+
+def question_clusters(
+    dataset: Dataset, rows: Rows, given: ClusterNames | None = None
+) -> Integers | None:
+    """[Q] the number of each question's cluster, from 0; `None` where every question is one of its
+    own.
+
+    Clusters are numbered by their questions' keys, so that neither their names nor the order of the
+    recording makes a difference.
+
+    Args:
+        dataset: from `load`.
+        rows: the Q questions.
+        given: question id -> cluster, or a file of these; a question that it does not name belongs
+            to those with its text.
+
+    Raises:
+        NotRecordedError: the dataset lacks a question that is named.
+        UsageError: see `read_clusters`.
+    """
+    codes = _equal_texts(dataset, rows)
+    if given is None and (codes == np.arange(len(rows))).all():
+        return None
+    if given is not None:
+        named = read_clusters(given)
+        row_of = {name: row for row, name in enumerate(dataset.question_ids)}
+        if unknown := [name for name in named if name not in row_of]:
+            raise NotRecordedError(
+                f"{len(unknown)} of the {len(named)} questions that clusters are named for are none"
+                f" of {dataset.id}, such as {unknown[0]!r}; its {len(row_of)} ids begin with"
+                f" {', '.join(dataset.question_ids[:3])}."
+            )
+        codes = _joined(codes, [named.get(dataset.question_ids[row]) for row in rows.tolist()])
+    by_key = np.argsort(dataset.question_keys[without_gaps(rows)], kind="stable")
+    _, first, codes_by_key = np.unique(codes[by_key], return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return None
+    codes[by_key] = np.argsort(np.argsort(first))[codes_by_key]
+    return codes
+
+
+def learnt_from(
+    dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None
+) -> list[str]:
+    """Return a warning where test questions are of the clusters of training questions; nothing
+    where none is.
+    """
+    rows = np.sort(np.concatenate([train, test]))
+    codes, learnt = question_clusters(dataset, rows, given), np.isin(rows, train)
+    if codes is None or not (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
+        return []
+    sentence = (
+        f"{seen:,} of the {len(test):,} questions have the text of a training question or are in a"
+        " cluster with one, so what was learnt may be flattered. Leave repeated questions out, or"
+        " judge on others."
+    )
+    return [sentence]
+
+
+@dataclass(frozen=True)
+class ClusterSizes:
+    """How many clusters some questions are, and how many questions the largest has."""
+
+    number: int
+    largest: int
+
+
+def cluster_sizes(clusters: Integers | None) -> ClusterSizes | None:
+    """The sizes of clusters; `None` where every question is one of its own."""
+    return (
+        None
+        if clusters is None
+        else ClusterSizes(int(clusters.max()) + 1, int(np.bincount(clusters).max()))
+    )
+
+
+def _equal_texts(dataset: Dataset, rows: Rows) -> Integers:
+    """[Q] the place of the first question with the same text and choices; an empty text is like no
+    other.
+    """
+    codes, keys = np.arange(len(rows)), dataset.text_keys[without_gaps(rows)]
+    ordered = np.sort(keys)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    first: dict[tuple[object, ...], int] = {}
+    for place in np.flatnonzero(np.isin(keys, repeated)).tolist() if len(repeated) else ():
+        entry = dataset[int(rows[place])]
+        if entry.question.strip():
+            codes[place] = first.setdefault((entry.question, entry.choices), place)
+    return codes
+
+
+def _joined(codes: Integers, names: list[str | None]) -> Integers:
+    """[Q] codes in which questions with one code or one name have one code."""
+    joined = list(range(len(codes)))
+
+    def first(place: int) -> int:
+        while joined[place] != place:
+            joined[place] = place = joined[joined[place]]
+        return place
+
+    member: dict[str, int] = {}
+    for place, (code, name) in enumerate(zip(codes.tolist(), names, strict=True)):
+        others = [code] if name is None else [code, member.setdefault(name, place)]
+        for other in others:
+            joined[first(place)] = first(other)
+    return np.array([first(place) for place in range(len(codes))])
+
+
+@checked
+def train_test_rows(
+    dataset: Dataset, train_fraction: float, split_seed: int = 0, rows: Rows | None = None
+) -> tuple[Rows, Rows]:
+    """Split questions at random into training and test questions, each in recorded order.
+
+    Questions are sorted by a hash of their key and the seed, and the first are for training, so
+    that the order in which they were recorded makes no difference.
+
+    Args:
+        dataset: whose questions.
+        train_fraction: between 0 and 1; at least one question is on each side.
+        split_seed: other seeds give other splits.
+        rows: which questions are split; `None` for all.
+
+    Returns:
+        Rows of training and of test questions.
+
+    Raises:
+        OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
+    """
+    rows = np.arange(len(dataset)) if rows is None else rows
+    if not 0 < train_fraction < 1 or len(rows) < 2:
+        raise OutOfRangeError(
+            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of"
+            f" {len(rows)} was asked for."
+        )
+    # A sample that no draw has, so that the coins of methods are not those that chose the test
+    # questions.
+    absent = np.full((1, len(rows), 1), ABSENT_SAMPLE, np.uint16)
+    coins = uniforms(dataset.question_keys[rows], absent, split_seed)[0, :, 0]
+    order = np.argsort(coins, kind="stable")
+    count = min(max(round(train_fraction * len(rows)), 1), len(rows) - 1)
+    return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])
+
+
+def fit(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    time_limit: float | None = TIME_LIMIT,
+) -> Any:
+    """The method fitted on some questions, on which it must not be evaluated; see
+    `feval.methods.protocol.Learner`.
+    """
+    dataset.require(llms)
+    if isinstance(method, MethodFile):
+        return method.fitted(dataset, llms, rows, time_limit)
+    return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])
