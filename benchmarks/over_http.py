@@ -28,7 +28,7 @@ from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, record_samples
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.request import Decoding, Message, Request
 
 _IN_FLIGHT = 256

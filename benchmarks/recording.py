@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.open import resident_mb
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, record_samples
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Request
 
 folder, cots, per_request = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

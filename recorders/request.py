@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from recorders.shared_noise import NOISE_SCHEME
 
@@ -178,6 +179,11 @@ class Request:
         """Characters of all that is sent, the beginning of the reply included."""
         beginning = len(self.prefill.text) if self.prefill else 0
         return beginning + sum(len(message.content) for message in self.sent)
+
+    @property
+    def words(self) -> int:
+        """Words of the messages, which stand for their tokens where nobody counted them."""
+        return sum(count_words(message.content) for message in self.messages)
 
     def said(self) -> list[dict[str, str]]:
         """Return what was said behind the last reply of the conversation, as JSON values; nothing

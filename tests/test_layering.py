@@ -24,7 +24,7 @@ ROWS = (
     "errors", "arguments", "lazy", "executors", "answers", "cards", "recording", "importers",
     "exporters", "hub", "estimators",
     "replay", "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish",
-    "compat", "serving", "cli",
+    "appendlog", "compat", "serving", "cli",
     "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
@@ -64,7 +64,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.recording.steps": {"orjson"},
     "feval.replay.pools": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},
     "feval.report.pictures.drawing": {"matplotlib"},
-    "feval.serving.runs.ledger": {"fcntl"},
+    "feval.appendlog": {"fcntl"},
     "feval.serving.server": {"resource"},
     "recorders.backends.openai_compatible": {"openai"},
     "recorders.backends.local": {"torch", "transformers"},
@@ -355,7 +355,7 @@ def test_estimators_take_arrays_only() -> None:
         ("feval.cards.prices", "from ..evaluation.curves import Curve"),
         ("feval.cards.prices", "from feval import load"),
         ("feval.cards.prices", "import feval.replay"),
-        ("recorders.journal.journal", "from recorders.asking import engine"),
+        ("recorders.journal", "from recorders.asking import engine"),
         ("feval.recording.reader", "from ..importers import jsonl"),
         (
             "feval.recording.reader",

@@ -23,7 +23,7 @@ from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
 from recorders import servers
 from recorders.backends.endpoint import Endpoint
-from recorders.journal.journal import JOURNAL, Journal, journal_folder, never_empty
+from recorders.journal import JOURNAL, Journal, journal_folder, never_empty
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:

@@ -166,7 +166,9 @@ class Application:
         if ledger is None and resume:
             raise UsageError("There is no ledger to continue (--resume); name its file.")
         pinned = _pinned(library, seed, order, billing)
-        file = None if ledger is None else LedgerFile(ledger, pinned, resume=resume)
+        file = None if ledger is None else LedgerFile(ledger, resume=resume)
+        if file is not None:
+            file.open(pinned)
         try:
             runs = Runs(order=order, recycle=recycle, billing=billing, file=file, find=library.find)
             return cls(

@@ -22,7 +22,7 @@ from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.replay.loading import load
 from feval.serving.answer_files import read_text
 from feval.serving.matching.templates import PromptCounts, is_use_list, prompt_remarks
-from feval.serving.runs.ledger import FORMAT, is_tokens
+from feval.serving.runs.ledger import LedgerFile, is_tokens
 from feval.serving.runs.ledger import read_ledger as read_lines
 from feval.serving.runs.names import run_name
 from feval.serving.runs.runs import count_entry
@@ -256,7 +256,7 @@ def read_ledger(path: Path) -> SavedLedger:
         UsageError: the file cannot be read, or is neither.
         SourceError: the file is a damaged ledger.
     """
-    if _first_line(read_text(path)).get("format") == FORMAT:
+    if LedgerFile.HEADER in _first_line(read_text(path)):
         header, entries = read_lines(path)
         return _saved(path, header, *_joined(header, entries))
     try:

@@ -92,6 +92,13 @@ def check_cost_limit(
         )
 
 
+def cost(price: Price | None, prompt: float | None, output: float | None) -> float | None:
+    """Return the dollars of tokens; `None` without a price, or where one number is not known."""
+    if price is None or prompt is None or output is None:
+        return None
+    return usd(price, prompt, output)
+
+
 def dollars(amount: float) -> str:
     """Format dollars: four decimals, or as many as two significant digits take."""
     decimals = 4

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+from feval.appendlog import AppendLog
 from feval.executors.progress import ProgressBar
 from feval.report.text import duration
 from recorders.asking.budget import Budget
@@ -43,7 +44,6 @@ from recorders.errors import (
     Transient,
     Unreachable,
 )
-from recorders.journal.appendlog import AppendLog
 
 Batch = TypeVar("Batch")
 """What goes into one request."""

@@ -5,30 +5,27 @@ The prefix of a CoT is sent again with a cue behind it, and answered greedily wi
 probe sees its prefix alone.
 """
 
+# ruff: noqa: D102  the methods of an `Assignment` are described there
+
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import accumulate, chain
+from typing import Any
 
 import orjson
 
 from feval.answers.thoughts import Thoughts, interruption, written_marks
-from feval.cards.billing import Price, usd
+from feval.cards.billing import Price
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
-from recorders.asking.budget import Budget, CostEstimate, ProbeEstimate
-from recorders.asking.engine import Control, Outcome, Progress, TokenEstimate, ask
-from recorders.asking.pace import Limits
-from recorders.asking.samples import JournalledReplies, SamplePlan
-from recorders.errors import Refused
-from recorders.journal.journal import Journal, utc_now
-from recorders.journal.places import Places
-from recorders.request import Backend, Completion, Decoding, Prefill, Request, require_template
+from recorders.asking.budget import CostEstimate, ProbeEstimate, cost
+from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan
+from recorders.journal import Journal
+from recorders.request import Backend, Completion, Decoding, Prefill, require_template
 
 _CUT_BY_TEXT = (
     "Nothing says which tokens some CoTs are made of, so their prefixes for probes were cut by"
@@ -72,13 +69,7 @@ class Probing:
 
     def content(self) -> dict[str, Any]:
         """Return what a recording says about its probes, as JSON values."""
-        values = {
-            "every": self.every,
-            "cue": self.cue,
-            "max_tokens": self.max_tokens,
-            "template": self.template,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def key(self) -> str:
         """Return a hash of all but the interval: two probes of one prefix with equal keys are the
@@ -137,155 +128,90 @@ def settled(reply: Completion, backend: Backend, model: str) -> Completion:
     return replace(reply, token_lengths=backend.token_lengths(model, reply.text))
 
 
-class _Probe(NamedTuple):
-    """One probe that is missing, and its request."""
+class MissingProbes(MissingSamples):
+    """The probes of the CoTs of a plan that a journal lacks."""
 
-    request: Request
-    key: str
-    sample: int
-    offset: int
+    ACTIVITY, unit = "Probing", "probes"
 
+    def __init__(self, probing: Probing, plan: SamplePlan, *arguments: Any) -> None:
+        self._probing, self._way = probing, probing.key()
+        super().__init__(plan, *arguments)
 
-async def record_probes(
-    probing: Probing,
-    plan: SamplePlan,
-    backend: Backend,
-    journal: Journal,
-    *,
-    limits: Limits,
-    price: Price | None = None,
-    cost_limit_usd: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    backend_notes: MutableSequence[str] | None = None,
-    control: Control | None = None,
-    now: Callable[[], str] = utc_now,
-    thoughts: Thoughts | None = None,
-) -> Outcome:
-    """Ask the backend, which stays open, for every probe that the journal's CoTs of a plan lack;
-    see `record_samples`.
-    """
-    budget = Budget(price, cost_limit_usd)
-    probes = _MissingProbes(
-        probing, plan, backend, journal, budget, limits, backend_notes, now, thoughts
-    )
-    probes.require_may_ask()
-    return await ask(probes, limits=limits, progress=progress, control=control)
-
-
-class _MissingProbes(JournalledReplies[_Probe, Completion]):
-    """The probes of a plan that a journal lacks."""
-
-    ACTIVITY, DONE, unit = "Probing", "recorded", "probes"
-
-    def __init__(
-        self,
-        probing: Probing,
-        plan: SamplePlan,
-        backend: Backend,
-        journal: Journal,
-        budget: Budget,
-        limits: Limits,
-        backend_notes: MutableSequence[str] | None,
-        now: Callable[[], str],
-        thoughts: Thoughts | None,
-    ) -> None:
-        super().__init__(backend, journal, budget, limits, backend_notes, now)
-        self._probing, self._way, self._thoughts = probing, probing.key(), thoughts
-        totals = journal.totals
-        budget.pay(totals.probe_prompt_tokens, totals.probe_output_tokens)
-        self.has_replies = totals.probes > 0
-        self._requests = dict(zip(plan.keys, plan.requests, strict=True))
-        self._places = Places()
-        self.total = missing = 0
-        for entry in journal.entries():
-            record = entry.record
-            if entry.kind != "cot" or record["key"] not in self._requests:
-                continue
-            offsets = probing.offsets(trace_tokens(record))
-            probed = journal.probed(self._way, record["key"], record["sample"])
-            self.total += len(offsets)
-            if lacking := sum(offset not in probed for offset in offsets):
-                missing += lacking
-                self._places.add(record["key"], record["sample"], entry.offset)
-        # probes of other ways, offsets or requests
-        self._before = totals.probes - (self.total - missing)
-        self._returned: deque[_Probe] = deque()
-        self._queue = self._lacking()
+    def _find(self) -> tuple[int, int]:
+        self.has_replies = self.journal.totals.probes > 0
+        self._lacks = self._lacking()
+        counts = [
+            (len(self._probing.offsets(trace_tokens(record))), len(self._offsets(record)))
+            for record in chain.from_iterable(map(self.journal.cots, self._plan.by_key))
+        ]
+        return sum(wanted for wanted, _ in counts), sum(missing for _, missing in counts)
 
     @property
-    def done(self) -> int:
-        return self.journal.totals.probes - self._before
+    def _recorded(self) -> int:
+        return self.journal.totals.probes
 
-    def next_batch(self) -> _Probe | None:
-        return self._returned.popleft() if self._returned else next(self._queue, None)
+    def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
+        answer = settled(reply[0], self._backend, batch.request.model)
+        self._write(batch.lack, batch.samples, [answer])
 
-    def put_back(self, batch: _Probe) -> None:
-        self._returned.appendleft(batch)
+    async def send(self, batch: SampleBatch) -> list[Completion]:
+        return (await super().send(batch))[:1]
 
-    def label(self, batch: _Probe) -> str:
-        return f"{batch.key}:{batch.sample}:{batch.offset}"
+    def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:  # noqa: ARG002
+        return [0]  # answered greedily, whatever CoT it is of
 
-    def estimate(self, batch: _Probe) -> TokenEstimate:
-        most = float(self._probing.max_tokens)
-        return TokenEstimate(self.budget.prompt_tokens(batch.request.characters), most, most)
+    def _write(
+        self,
+        lack: Lack,
+        samples: list[int],
+        completions: list[Completion],
+        refused: str | None = None,
+    ) -> None:
+        where = self._way, lack.key, samples[0], lack.offset or 0
+        self.journal.add_probe(*where, completions[0], recorded_at=self._now(), refused=refused)
 
-    async def send(self, batch: _Probe) -> Completion:
-        return (await self._completions(batch.request, [0]))[0]
+    def _offsets(self, record: Mapping[str, Any]) -> list[int]:
+        return missing_offsets(self._probing, self.journal, record)
 
-    def pay(self, batch: _Probe, reply: Completion) -> float:
-        output = count_words(reply.text) if reply.output_tokens is None else reply.output_tokens
-        return self._charge(batch.request, reply.prompt_tokens, output)
-
-    def accept(self, batch: _Probe, reply: Completion) -> None:
-        self._write(batch, settled(reply, self._backend, batch.request.model))
-
-    def refuse(self, batch: _Probe, error: Refused) -> None:
-        self._write(batch, Completion("", error.finish_reason, output_tokens=0), error.reason)
-
-    def _write(self, batch: _Probe, reply: Completion, refused: str | None = None) -> None:
-        where = self._way, batch.key, batch.sample, batch.offset
-        self.journal.add_probe(*where, reply, recorded_at=self._now(), refused=refused)
-
-    def _lacking(self) -> Iterator[_Probe]:
+    def _lacking(self) -> Iterator[Lack]:
         """The probes that the journal lacked at first, CoT by CoT, so that a server finds a prefix
         in its cache.
         """
-        for key, request in self._requests.items():
+        for key, request in self._plan.by_key.items():
             decoding = self._probing.decoding(request.decoding)
-            for record in self.journal.read_many(self._places.offsets(key)):
-                sample, ends = record["sample"], self._ends(record, request.model)
-                probed = tuple(self.journal.probed(self._way, key, sample))
-                for offset in self._probing.offsets(trace_tokens(record)):
-                    if offset not in probed:
-                        prefill = self._prefill(record, ends(offset))
-                        yield _Probe(
-                            replace(request, decoding=decoding, prefill=prefill),
-                            key,
-                            sample,
-                            offset,
-                        )
-
-    def _prefill(self, record: Mapping[str, Any], characters: int) -> Prefill:
-        beginning, closing = prefix(record, characters, self._thoughts)
-        text = f"{beginning.text}{closing}{self._probing.cue}"
-        return replace(beginning, text=text, template=self._probing.template)
+            for record in self.journal.cots(key):
+                ends = None
+                for offset in self._offsets(record):
+                    ends = ends or self._ends(record, request.model)
+                    beginning, closing = prefix(record, ends(offset), self._thoughts)
+                    prefill = replace(
+                        beginning,
+                        text=f"{beginning.text}{closing}{self._probing.cue}",
+                        template=self._probing.template,
+                    )
+                    asked = replace(request, decoding=decoding, prefill=prefill)
+                    yield Lack(asked, key, [record["sample"]], offset)
 
     def _ends(self, record: Mapping[str, Any], model: str) -> Callable[[int], int]:
         """Return where in a CoT so many of its tokens end, in characters: by its tokens if they are
         known, else by its length.
         """
         lengths: Sequence[int] | None = record.get("token_lengths")
-        if lengths is None and not record.get("reasoning"):
+        apart = record.get("reasoning") or ""
+        if lengths is None and not apart:
             lengths = self._backend.token_lengths(model, record["text"])
         if lengths is not None:
             ends = list(accumulate(lengths, initial=0))
             return lambda offset: ends[min(offset, len(ends) - 1)]
         self.journal.note(_CUT_BY_TEXT)
-        size, tokens = (
-            len(record["text"]) + len(record.get("reasoning") or ""),
-            trace_tokens(record),
-        )
+        size, tokens = len(record["text"]) + len(apart), trace_tokens(record)
         return lambda offset: size * offset // tokens
+
+
+def missing_offsets(probing: Probing, journal: Journal, record: Mapping[str, Any]) -> list[int]:
+    """Return the offsets at which a journal lacks probes of a CoT."""
+    probed = journal.probed(probing.key(), record["key"], record["sample"])
+    return [offset for offset in probing.offsets(trace_tokens(record)) if offset not in probed]
 
 
 def estimate_probes(
@@ -300,32 +226,15 @@ def estimate_probes(
     """
     if cots.cots and cots.output_tokens is None:
         return None
-    words = sum(
-        sum(count_words(m.content) for m in request.messages) for request in plan.requests
-    ) / len(plan.requests)
+    words = sum(request.words for request in plan.requests) / len(plan.requests)
     length = round((cots.output_tokens or 0) / (cots.cots or 1))
-    lacking = [(cots.cots, list(probing.offsets(length)))]
-    for entry in () if journal is None else journal.entries():
-        record = entry.record
-        if entry.kind == "cot" and record["key"] in plan.keys:
-            probed = (
-                journal.probed(probing.key(), record["key"], record["sample"]) if journal else ()
-            )
-            lacking.append(
-                (
-                    1,
-                    [
-                        offset
-                        for offset in probing.offsets(trace_tokens(record))
-                        if offset not in probed
-                    ],
-                )
-            )
-    probes = sum(number * len(offsets) for number, offsets in lacking)
-    cues = probes * count_words(probing.cue)
-    prompt = (
-        round(sum(number * sum(offsets) for number, offsets in lacking) + probes * words) + cues
-    )
-    output = probes * probing.max_tokens
-    costs = [None if price is None else usd(price, tokens, output) for tokens in (prompt, cues)]
+    offsets = [*probing.offsets(length)]
+    probes, before = cots.cots * len(offsets), cots.cots * sum(offsets)
+    if journal is not None:
+        for record in chain.from_iterable(map(journal.cots, plan.by_key)):
+            offsets = missing_offsets(probing, journal, record)
+            probes, before = probes + len(offsets), before + sum(offsets)
+    cues, output = probes * count_words(probing.cue), probes * probing.max_tokens
+    prompt = round(before + probes * words) + cues
+    costs = [cost(price, tokens, output) for tokens in (prompt, cues)]
     return ProbeEstimate(probes, prompt, cues, output, *costs)

@@ -1,35 +1,28 @@
-"""Samples as the engine's assignment: which ones a journal lacks, in which requests they are asked
-for, and what they cost.
+"""What a journal lacks, as the engine's assignment: in which requests it is asked for, and what it
+costs; and whether the replies as a whole show that the server does what it was asked.
+
+A server that ignores a parameter does not say so; it shows in the replies. The checks see every CoT
+once, keep a few numbers per question, and return sentences.
 """
+
+# ruff: noqa: D102  the methods of an `Assignment` are described there
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 
 from feval.answers.thoughts import Thoughts, split
-from feval.cards.billing import Price, usd
+from feval.cards.billing import Price
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError
-from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
-from recorders.asking.engine import (
-    Assignment,
-    Batch,
-    Control,
-    Outcome,
-    Progress,
-    Reply,
-    TokenEstimate,
-    ask,
-)
+from recorders.asking.budget import Budget, CostEstimate, check_cost_limit, cost
+from recorders.asking.engine import Assignment, Control, Outcome, Progress, TokenEstimate, ask
 from recorders.asking.pace import Clock, Limits
 from recorders.errors import MissingError, Refused, Transient
-from recorders.journal.journal import MOST_SAMPLES, Journal, utc_now
+from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Backend, Completion, Decoding, Request, note_on_number
-
-# ruff: noqa: D102  the methods of an `Assignment` are described there
-
 
 _OUTPUT_UNKNOWN = 4096
 
@@ -53,18 +46,38 @@ class SamplePlan:
         object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
 
     @property
+    def by_key(self) -> dict[str, Request]:
+        """The first request of each key."""
+        requests: dict[str, Request] = {}
+        for key, request in zip(self.keys, self.requests, strict=True):
+            requests.setdefault(key, request)
+        return requests
+
+    @property
     def total(self) -> int:
         """CoTs in all; equal requests count once."""
         return len(set(self.keys)) * self.samples
 
+    @property
+    def decoding(self) -> Decoding:
+        """The decoding of all requests."""
+        return self.requests[0].decoding if self.requests else Decoding()
+
+    def missing(self, key: str, journal: Journal | None) -> list[int]:
+        """Return the samples of a request that a journal lacks; without one, all of them."""
+        return list(range(self.samples)) if journal is None else journal.missing(key, self.samples)
+
 
 @dataclass(slots=True)
 class Lack:
-    """The samples of one request that are not asked for yet."""
+    """The samples of one request that are not asked for yet, or one probe of a sample, at an
+    offset.
+    """
 
     request: Request
     key: str
     samples: list[int]
+    offset: int | None = None
 
 
 @dataclass(slots=True)
@@ -79,24 +92,51 @@ class SampleBatch:
         return self.lack.request
 
 
-class JournalledReplies(Assignment[Batch, Reply]):
-    """What a backend is asked for CoTs, and a journal of CoTs lacks."""
+class MissingSamples(Assignment[SampleBatch, list[Completion]]):
+    """The samples of a plan that a journal lacks; steps and probes are subclasses."""
+
+    ACTIVITY, DONE = "Recording", "recorded"
 
     journal: Journal
 
     def __init__(
         self,
+        plan: SamplePlan,
         backend: Backend,
         journal: Journal,
         budget: Budget,
         limits: Limits,
         backend_notes: MutableSequence[str] | None,
         now: Callable[[], str],
+        thoughts: Thoughts | None,
     ) -> None:
         self._backend, self.journal, self.budget, self._now = backend, journal, budget, now
         self._backend_notes = backend_notes if backend_notes is not None else []
-        self.timeout_s = limits.timeout_s
-        budget.pay(journal.totals.prompt_tokens, journal.totals.output_tokens)
+        self._plan, self._thoughts, self.timeout_s = plan, thoughts, limits.timeout_s
+        totals = journal.totals
+        budget.pay(totals.prompt_tokens, totals.output_tokens)
+        budget.pay(totals.probe_prompt_tokens, totals.probe_output_tokens)
+        self._replies = self._output_tokens = self._longest = 0
+        self._waiting: deque[Lack] = deque()
+        self.total, missing = self._find()
+        self._elsewhere = self._recorded - (self.total - missing)  # of other requests or samples
+        self._per_request = limits.samples_per_request or plan.samples
+        self._honours_n = False
+        self._short_replies = 0
+        self._checks = ReplyChecks(plan.decoding)
+        self._watch = LimitWatch(plan.decoding, thoughts, missing)
+
+    def _find(self) -> tuple[int, int]:
+        """Queue what is missing; return how many are wanted, and how many of them are missing."""
+        totals = self.journal.totals
+        self._replies, self._output_tokens = totals.cots, totals.output_tokens
+        self.has_replies = totals.replies > 0
+        lacks = [
+            Lack(request, key, self._plan.missing(key, self.journal))
+            for key, request in self._plan.by_key.items()
+        ]
+        self._lacks = iter(lacks)
+        return self._plan.total, sum(len(lack.samples) for lack in lacks)
 
     def require_may_ask(self) -> None:
         """Raise a `MissingError` if something is missing, and the journal's mode asks for
@@ -109,29 +149,133 @@ class JournalledReplies(Assignment[Batch, Reply]):
                 " 'new_episodes' to get them."
             )
 
+    @property
+    def _recorded(self) -> int:
+        return self.journal.totals.cots
+
+    @property
+    def done(self) -> int:
+        return self._recorded - self._elsewhere
+
+    def next_batch(self) -> SampleBatch | None:
+        while not (self._waiting and self._waiting[0].samples):
+            if self._waiting:
+                self._waiting.popleft()
+            elif (lack := next(self._lacks, None)) is not None:
+                self._waiting.append(lack)
+            else:
+                return None
+        lack = self._waiting[0]
+        batch = SampleBatch(lack, lack.samples[: self._per_request])
+        del lack.samples[: self._per_request]
+        return batch
+
+    def put_back(self, batch: SampleBatch) -> None:
+        self._return(batch, batch.samples)
+
+    def _return(self, batch: SampleBatch, samples: list[int]) -> None:
+        batch.lack.samples[:0] = samples
+        if samples and not (self._waiting and self._waiting[0] is batch.lack):
+            self._waiting.appendleft(batch.lack)
+
+    def withdraw(self, batch: SampleBatch) -> None:
+        batch.samples += batch.lack.samples
+        batch.lack.samples = []
+
+    def label(self, batch: SampleBatch) -> str:
+        offset = "" if batch.lack.offset is None else f":{batch.lack.offset}"
+        return f"{batch.lack.key}:{batch.samples[0]}{offset}"
+
+    def estimate(self, batch: SampleBatch) -> TokenEstimate:
+        limit, number = batch.request.decoding.max_tokens, len(batch.samples)
+        longest = float(limit or max(self._longest, _OUTPUT_UNKNOWN))
+        mean = self._output_tokens / self._replies if self._replies else longest
+        prompt = self.budget.prompt_tokens(batch.request.characters)
+        return TokenEstimate(prompt, min(mean, longest) * number, longest * number)
+
+    async def send(self, batch: SampleBatch) -> list[Completion]:
+        replies = await self._backend.complete(
+            batch.request, self._numbers(batch.lack, batch.samples)
+        )
+        if not replies:
+            raise Transient("the server sent no choice")
+        return replies
+
+    def _numbers(self, lack: Lack, samples: Sequence[int]) -> Sequence[int]:  # noqa: ARG002  of steps alone
+        """Return what the seeds of some samples add to the base seed."""
+        return samples
+
+    def pay(self, batch: SampleBatch, reply: list[Completion]) -> float:
+        outputs = [
+            count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply
+        ]
+        self._longest = max(self._longest, *outputs)
+        self._replies += len(outputs)
+        self._output_tokens += sum(outputs)
+        prompt, characters = reply[0].prompt_tokens, batch.request.characters
+        if prompt is None:  # the server did not count it
+            prompt = round(self.budget.prompt_tokens(characters))
+        else:
+            self.budget.learn(characters, prompt)
+        self.budget.pay(prompt, sum(outputs))
+        return float(prompt + sum(outputs))
+
+    def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
+        self._learn(len(batch.samples), len(reply), batch.request)
+        samples = batch.samples[: len(reply)]
+        self._write(batch.lack, samples, reply[: len(samples)])
+        self._return(batch, batch.samples[len(samples) :])
+
+    def refuse(self, batch: SampleBatch, error: Refused) -> None:
+        reply = Completion("", error.finish_reason, output_tokens=0)
+        self._write(batch.lack, batch.samples, [reply] * len(batch.samples), error.reason)
+
     def before_commit(self) -> None:
         while self._backend_notes:
             self.journal.note(self._backend_notes.pop(0))
 
     def notes(self) -> list[str]:
-        return self.journal.notes
+        return [*self.journal.notes, *self._checks.notes()]
 
-    async def _completions(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        completions = await self._backend.complete(request, samples)
-        if not completions:
-            raise Transient("the server sent no choice")
-        return completions
-
-    def _charge(self, request: Request, prompt: int | None, output: int) -> float:
-        """Charge the budget for a reply, whose prompt the server may not have counted, and return
-        the tokens it took.
+    def _learn(self, asked: int, got: int, request: Request) -> None:
+        """Notice what a server makes of n. With seeds a request has one sample, and no server
+        ignored anything.
         """
-        if prompt is None:
-            prompt = round(self.budget.prompt_tokens(request.characters))
-        else:
-            self.budget.learn(request.characters, prompt)
-        self.budget.pay(prompt, output)
-        return float(prompt + output)
+        one_each = self._backend.takes_seed and request.decoding.seed is not None
+        if (note := note_on_number(got, asked)) and not (one_each and got < asked):
+            self.journal.note(note)
+        if got >= asked:
+            self._honours_n |= asked > 1
+            self._short_replies = 0
+            return
+        self._short_replies += 1
+        # one short reply may be a hiccup
+        if (one_each or self._short_replies > 1) and not self._honours_n:
+            self._per_request = min(self._per_request, got)
+
+    def _write(
+        self,
+        lack: Lack,
+        samples: list[int],
+        completions: list[Completion],
+        refused: str | None = None,
+    ) -> None:
+        base = lack.request.decoding.seed if self._backend.takes_seed else None
+        self.journal.add(
+            lack.request,
+            lack.key,
+            samples,
+            completions,
+            recorded_at=self._now(),
+            seeds=base if base is None else [base + n for n in self._numbers(lack, samples)],
+            refused=refused,
+        )
+        for completion in completions:
+            self._checks.see(lack.key, completion, refused=refused is not None)
+            if refused is None and (sentence := self._watch.see(completion)):
+                # Said at once, before more is paid for; the recording keeps it.
+                self.warning = sentence
+                self.journal.note(sentence)
 
 
 async def record_samples(
@@ -149,27 +293,19 @@ async def record_samples(
     clock: Clock | None = None,
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
-    missing: Callable[..., MissingSamples] | None = None,
+    missing: Callable[..., MissingSamples] = MissingSamples,
 ) -> Outcome:
     """Ask the backend, which stays open, for every sample that the journal lacks.
 
     Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in
     flight took `max_tokens`; without `max_tokens`, the longest CoT so far stands in. The backend
     appends sentences to `backend_notes`; they go into the journal. `missing` makes another
-    assignment, of steps.
+    assignment: of steps, turns or probes.
     """
     check_cost_limit(cost_limit_usd, price, "this LLM")
     limits = limits or Limits()
-    samples = (missing or MissingSamples)(
-        plan,
-        backend,
-        journal,
-        Budget(price, cost_limit_usd),
-        limits,
-        backend_notes,
-        now=now,
-        thoughts=thoughts,
-    )
+    budget = Budget(price, cost_limit_usd)
+    samples = missing(plan, backend, journal, budget, limits, backend_notes, now, thoughts)
     samples.require_may_ask()
     return await ask(
         samples,
@@ -195,214 +331,26 @@ def estimate_samples(
     `max_tokens`.
     """
     per_request = (limits or Limits()).samples_per_request or plan.samples
-    cots = calls = words = 0
-    for lack in _lacks(plan, journal):
-        requests = -(-len(lack.samples) // per_request)
-        cots += len(lack.samples)
-        calls += requests
-        words += requests * sum(count_words(message.content) for message in lack.request.messages)
+    cots = calls = prompt = 0
+    for key, request in plan.by_key.items():
+        lacking = len(plan.missing(key, journal))
+        requests = -(-lacking // per_request)
+        cots, calls, prompt = cots + lacking, calls + requests, prompt + requests * request.words
     totals = journal.totals if journal is not None and journal.totals.replies else None
-    prompt_tokens = (
-        round(calls * totals.prompt_tokens / totals.replies)
-        if totals and totals.prompt_tokens
-        else words
-    )
-    recorded = None if totals is None else totals.output_tokens / totals.cots
-    length, basis, at_most = _expected_length(plan, recorded, output_tokens_per_cot)
-    output_tokens = None if length is None else round(cots * length)
-    cost = (
-        None if price is None or output_tokens is None else usd(price, prompt_tokens, output_tokens)
-    )
-    return CostEstimate(cots, calls, prompt_tokens, output_tokens, cost, basis, at_most)
-
-
-def _expected_length(
-    plan: SamplePlan, recorded: float | None, earlier: float | None
-) -> tuple[float | None, str, bool]:
-    if recorded is not None:
-        return recorded, "the mean length of the CoTs in the journal", False
-    if earlier is not None:
-        return earlier, "the mean length of CoTs recorded before", False
-    limit = plan.requests[0].decoding.max_tokens if plan.requests else None
-    if limit is not None:
-        return (
-            float(limit),
-            f"an upper bound: the limit of {limit} output tokens for every CoT",
-            True,
-        )
-    return None, "nothing: no CoT was recorded yet, and there is no limit on output tokens", False
-
-
-def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[Lack]:
-    """What a journal lacks of a plan, request by request; without a journal, all of it."""
-    requests: dict[str, Request] = {}
-    for key, request in zip(plan.keys, plan.requests, strict=True):
-        requests.setdefault(key, request)
-    for key, request in requests.items():
-        samples = (
-            list(range(plan.samples)) if journal is None else journal.missing(key, plan.samples)
-        )
-        if samples:
-            yield Lack(request, key, samples)
-
-
-class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
-    """The samples of a plan that a journal lacks."""
-
-    ACTIVITY, DONE = "Recording", "recorded"
-
-    def __init__(
-        self,
-        plan: SamplePlan,
-        backend: Backend,
-        journal: Journal,
-        budget: Budget,
-        limits: Limits,
-        backend_notes: MutableSequence[str] | None,
-        *,
-        now: Callable[[], str],
-        thoughts: Thoughts | None,
-    ) -> None:
-        super().__init__(backend, journal, budget, limits, backend_notes, now)
-        self.total = plan.total
-        self._lacks = deque(self._lacking(plan))
-        missing = sum(len(lack.samples) for lack in self._lacks)
-        # of other requests or further samples
-        self._cots_elsewhere = journal.totals.cots - (self.total - missing)
-        self.has_replies = journal.totals.replies > 0
-        self._cots, self._output_tokens = journal.totals.cots, journal.totals.output_tokens
-        self._longest = 0
-        self._per_request = limits.samples_per_request or plan.samples
-        self._honours_n = False
-        self._short_replies = 0
-        decoding = plan.requests[0].decoding if plan.requests else None
-        self._max_tokens = decoding.max_tokens if decoding else None
-        self._checks = ReplyChecks(decoding) if decoding else None
-        self._watch = LimitWatch(decoding, thoughts, missing) if decoding else None
-
-    def _lacking(self, plan: SamplePlan) -> Iterator[Lack]:
-        return _lacks(plan, self.journal)
-
-    def _numbers(self, lack: Lack, samples: Sequence[int]) -> Sequence[int]:  # noqa: ARG002  of trees alone
-        """Return what the seeds of some samples add to the base seed."""
-        return samples
-
-    @property
-    def done(self) -> int:
-        return self.journal.totals.cots - self._cots_elsewhere
-
-    def next_batch(self) -> SampleBatch | None:
-        while self._lacks and not self._lacks[0].samples:
-            self._lacks.popleft()
-        if not self._lacks:
-            return None
-        lack = self._lacks[0]
-        batch = SampleBatch(lack, lack.samples[: self._per_request])
-        del lack.samples[: self._per_request]
-        return batch
-
-    def put_back(self, batch: SampleBatch) -> None:
-        self._return(batch, batch.samples)
-
-    def _return(self, batch: SampleBatch, samples: list[int]) -> None:
-        batch.lack.samples[:0] = samples
-        if samples and not (self._lacks and self._lacks[0] is batch.lack):
-            self._lacks.appendleft(batch.lack)
-
-    def withdraw(self, batch: SampleBatch) -> None:
-        batch.samples += batch.lack.samples
-        batch.lack.samples = []
-
-    def label(self, batch: SampleBatch) -> str:
-        return f"{batch.lack.key}:{batch.samples[0]}"
-
-    def estimate(self, batch: SampleBatch) -> TokenEstimate:
-        mean = (
-            self._output_tokens / self._cots
-            if self._cots
-            else float(self._max_tokens or _OUTPUT_UNKNOWN)
-        )
-        longest = float(self._max_tokens or max(self._longest, _OUTPUT_UNKNOWN))
-        number = len(batch.samples)
-        return TokenEstimate(
-            self.budget.prompt_tokens(batch.request.characters), mean * number, longest * number
-        )
-
-    async def send(self, batch: SampleBatch) -> list[Completion]:
-        return await self._completions(batch.request, self._numbers(batch.lack, batch.samples))
-
-    def pay(self, batch: SampleBatch, reply: list[Completion]) -> float:
-        outputs = [
-            count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply
-        ]
-        self._longest = max(self._longest, *outputs)
-        self._cots += len(outputs)
-        self._output_tokens += sum(outputs)
-        return self._charge(batch.request, reply[0].prompt_tokens, sum(outputs))
-
-    def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
-        self._learn(len(batch.samples), len(reply), batch.request)
-        samples = batch.samples[: len(reply)]
-        self._write(batch, samples, reply[: len(samples)])
-        self._return(batch, batch.samples[len(samples) :])
-
-    def refuse(self, batch: SampleBatch, error: Refused) -> None:
-        reply = Completion("", error.finish_reason, output_tokens=0)
-        self._write(batch, batch.samples, [reply] * len(batch.samples), error.reason)
-
-    def notes(self) -> list[str]:
-        return [*super().notes(), *(self._checks.notes() if self._checks else ())]
-
-    def _learn(self, asked: int, got: int, request: Request) -> None:
-        """Notice what a server makes of n. With seeds a request has one sample, and no server
-        ignored anything.
-        """
-        one_each = self._backend.takes_seed and request.decoding.seed is not None
-        if (note := note_on_number(got, asked)) and not (one_each and got < asked):
-            self.journal.note(note)
-        if got >= asked:
-            self._honours_n |= asked > 1
-            self._short_replies = 0
-            return
-        self._short_replies += 1
-        # one short reply may be a hiccup
-        if (one_each or self._short_replies > 1) and not self._honours_n:
-            self._per_request = min(self._per_request, got)
-
-    def _write(
-        self,
-        batch: SampleBatch,
-        samples: list[int],
-        completions: list[Completion],
-        refused: str | None = None,
-    ) -> None:
-        request, key = batch.request, batch.lack.key
-        base = request.decoding.seed if self._backend.takes_seed else None
-        seeds = (
-            None
-            if base is None
-            else [base + number for number in self._numbers(batch.lack, samples)]
-        )
-        self.journal.add(
-            request,
-            key,
-            samples,
-            completions,
-            recorded_at=self._now(),
-            seeds=seeds,
-            refused=refused,
-        )
-        if self._checks is not None:
-            for completion in completions:
-                self._checks.see(key, completion, refused=refused is not None)
-        if self._watch is not None and refused is None:
-            self._warn(filter(None, map(self._watch.see, completions)))
-
-    def _warn(self, sentences: Iterable[str]) -> None:
-        """Report at once what should be known before more is paid for; the recording keeps it."""
-        for sentence in sentences:
-            self.warning = sentence
-            self.journal.note(sentence)
+    if totals and totals.prompt_tokens:
+        prompt = round(calls * totals.prompt_tokens / totals.replies)
+    length, limit, at_most = output_tokens_per_cot, plan.decoding.max_tokens, False
+    basis = "the mean length of CoTs recorded before"
+    if totals is not None:
+        length = totals.output_tokens / totals.cots
+        basis = "the mean length of the CoTs in the journal"
+    elif length is None and limit is not None:
+        length, at_most = float(limit), True
+        basis = f"an upper bound: the limit of {limit} output tokens for every CoT"
+    elif length is None:
+        basis = "nothing: no CoT was recorded yet, and there is no limit on output tokens"
+    output = None if length is None else round(cots * length)
+    return CostEstimate(cots, calls, prompt, output, cost(price, prompt, output), basis, at_most)
 
 
 _LOOKS = (20, 100)  # after so many CoTs, check whether too many end at the limit

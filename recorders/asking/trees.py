@@ -19,18 +19,17 @@ from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, cast
 
 from feval.answers.thoughts import Thoughts, split_columns
-from feval.cards.billing import Price, usd
+from feval.appendlog import clean
+from feval.cards.billing import Price
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
-from recorders.asking.budget import CostEstimate
+from recorders.asking.budget import CostEstimate, cost
 from recorders.asking.probing import prefix
 from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan
 from recorders.errors import Fatal, Refused
-from recorders.journal.appendlog import clean
-from recorders.journal.journal import Journal
-from recorders.journal.places import Places
+from recorders.journal import Journal
 from recorders.request import Completion, Message, Prefill, Request, require_template
 
 # ruff: noqa: D102  the methods of an `Assignment` and of `Levels` are described there
@@ -284,8 +283,8 @@ def child_seed(path: Sequence[int], child: int) -> int:
 class _Children(Lack):
     """Steps behind one that are not asked for yet."""
 
-    before: Place
-    question: Request
+    before: Place = field(kw_only=True)
+    question: Request = field(kw_only=True)
 
 
 class MissingSteps(MissingSamples):
@@ -293,30 +292,42 @@ class MissingSteps(MissingSamples):
     full tree.
     """
 
-    def __init__(
-        self,
-        tree: Levels,
-        plan: SamplePlan,
-        *arguments: Any,
-        thoughts: Thoughts | None,
-        **options: Any,
-    ) -> None:
-        self._tree, self._thoughts, self._recorded, self.unit = tree, thoughts, 0, tree.unit
-        super().__init__(plan, *arguments, thoughts=thoughts, **options)
-        self._cots_elsewhere = self.journal.totals.cots - self._recorded
+    def __init__(self, tree: Levels, plan: SamplePlan, *arguments: Any) -> None:
+        self._tree, self.unit = tree, tree.unit
+        super().__init__(plan, *arguments)
+
+    def _find(self) -> tuple[int, int]:
+        total, _ = super()._find()
+        recorded, lacks = 0, list[Lack]()
+        for key, request in self._plan.by_key.items():
+            going_on = [root(request)]
+            for _, place, ends in self._tree.places(
+                request, self.journal.cots(key), self._thoughts
+            ):
+                recorded += 1
+                if ends:
+                    total -= self._tree.below(place.level)
+                else:
+                    going_on.append(place)
+            lacks += [self._children(key, request, place) for place in going_on]
+        self._lacks = iter(lacks)
+        return total, total - recorded
 
     def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         super().accept(batch, reply)
+        parent = _of(batch.lack)
         for sample, completion in zip(batch.samples, reply, strict=False):
-            self._go_on(
-                batch.lack,
-                asdict(completion) | {"sample": sample, "messages": batch.request.said()},
-            )
+            record = asdict(completion) | {"sample": sample, "messages": batch.request.said()}
+            place, ends = self._tree.behind(parent.before, record, self._thoughts)
+            if ends:
+                self.total -= self._tree.below(place.level)
+            else:
+                self._waiting.appendleft(self._children(parent.key, parent.question, place))
 
     def refuse(self, batch: SampleBatch, error: Refused) -> None:
         super().refuse(batch, error)
-        for _ in batch.samples:
-            self.total -= self._tree.below(_of(batch.lack).before.level + 1)
+        level = _of(batch.lack).before.level + 1
+        self.total -= self._tree.below(level) * len(batch.samples)
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         replies = await super().send(batch)
@@ -330,40 +341,11 @@ class MissingSteps(MissingSamples):
         first = self._tree.children(_of(lack).before.step).start
         return [child_seed(path, sample - first) for sample in samples]
 
-    def _lacking(self, plan: SamplePlan) -> Iterator[Lack]:
-        places, lacks = Places(), list[Lack]()
-        for entry in self.journal.entries():
-            if entry.kind == "cot":
-                places.add(entry.record["key"], entry.record["sample"], entry.offset)
-        for key, request in dict(zip(plan.keys, plan.requests, strict=True)).items():
-            going_on = [root(request)]
-            records = self.journal.read_many(places.offsets(key))
-            for _, place, ends in self._tree.places(request, records, self._thoughts):
-                self._recorded += 1
-                if ends:
-                    self.total -= self._tree.below(place.level)
-                else:
-                    going_on.append(place)
-            lacks += [
-                lack for place in going_on if (lack := self._children(key, request, place)).samples
-            ]
-        return iter(lacks)
-
     def _children(self, key: str, question: Request, before: Place) -> _Children:
-        steps = [
-            step for step in self._tree.children(before.step) if not self.journal.has(key, step)
-        ]
-        return _Children(
-            self._tree.continued(question, before, self._thoughts), key, steps, before, question
-        )
-
-    def _go_on(self, lack: Lack, record: Record) -> None:
-        parent = _of(lack)
-        place, ends = self._tree.behind(parent.before, record, self._thoughts)
-        if ends:
-            self.total -= self._tree.below(place.level)
-        else:
-            self._lacks.appendleft(self._children(parent.key, parent.question, place))
+        steps = self._tree.children(before.step)
+        lacking = [step for step in steps if not self.journal.has(key, step)]
+        request = self._tree.continued(question, before, self._thoughts)
+        return _Children(request, key, lacking, before=before, question=question)
 
 
 def _of(lack: Lack) -> _Children:
@@ -378,17 +360,13 @@ def estimate_tree(
     The leaves bound the output, each with a whole path; the prompt tokens leave out the paths,
     which servers cache.
     """
-    keys = set(plan.keys)
+    keys, limit = set(plan.keys), plan.decoding.max_tokens
     recorded = 0 if journal is None else sum(map(journal.count, keys))
     steps = max(plan.total - recorded, 0)
     leaves = len(keys) * tree.first * tree.branch ** (tree.depth - 1)
-    limit = plan.requests[0].decoding.max_tokens
-    words = sum(
-        sum(count_words(m.content) for m in request.messages) for request in plan.requests
-    ) / len(plan.requests)
     calls = -(-steps // tree.branch)
-    prompt, output = round(calls * words), None if limit is None else leaves * limit
-    cost = None if price is None or output is None else usd(price, prompt, output)
+    prompt = round(calls * (sum(request.words for request in plan.requests) / len(plan.requests)))
+    output = None if limit is None else leaves * limit
     shape = f"full trees of {tree.steps:,} steps per question"
     basis = f"{shape}, without a limit on output tokens"
     if limit is not None:
@@ -396,10 +374,7 @@ def estimate_tree(
             f"an upper bound: {shape}, whose paths all take {limit:,} tokens; the paths sent count"
             " as cached"
         )
-    return CostEstimate(steps, calls, prompt, output, cost, basis, at_most=True)
-
-
-# ruff: noqa: D102  the methods of `Levels` are described there
+    return CostEstimate(steps, calls, prompt, output, cost(price, prompt, output), basis, True)
 
 
 _PLACES = re.compile(r"\{(question|answer)\}")
@@ -557,13 +532,9 @@ def estimate_turns(
 
     Replies are as long as the journal's, else they take all tokens they may.
     """
-    requests = dict(zip(plan.keys, plan.requests, strict=True))
-    limit, basis, at_most = (
-        plan.requests[0].decoding.max_tokens,
-        "nothing: there is no limit on output tokens",
-        True,
-    )
+    limit, at_most = plan.decoding.max_tokens, True
     length: float | None = limit
+    basis = "nothing: there is no limit on output tokens"
     if journal is not None and journal.totals.cots:
         length = journal.totals.output_tokens / journal.totals.cots
         basis, at_most = "the mean length of the replies in the journal", False
@@ -571,31 +542,25 @@ def estimate_turns(
         basis = f"an upper bound: the limit of {limit:,} output tokens for every turn"
     texts = [turns.protocol.text(turn) for turn in range(1, turns.depth)]
     cots, calls, fresh, again = 0, 0, 0.0, 0.0
-    for key, request in requests.items():
-        lacking = range(plan.samples) if journal is None else journal.missing(key, plan.samples)
-        levels = [turn // turns.first for turn in lacking]
-        words = sum(count_words(message.content) for message in request.messages)
+    for key, request in plan.by_key.items():
+        levels = [turn // turns.first for turn in plan.missing(key, journal)]
+        later = [level for level in levels if level]
+        words = request.words
         said = [count_words(text) + text.count("{question}") * words for text in texts]
         begins = 0 in levels
-        cots, calls = cots + len(levels), calls + begins + len(levels) - levels.count(0)
-        fresh += begins * words + sum(said[level - 1] for level in levels if level)
-        again += sum(
-            words + sum(said[: level - 1]) + level * (length or 0) for level in levels if level
-        )
-    if length is None:
-        return CostEstimate(cots, calls, round(fresh + again), None, None, basis, at_most=at_most)
-    prompt, output = round(fresh + again), round(cots * length)
-    costs = [
-        None if price is None else usd(price, tokens, output) for tokens in (prompt, round(fresh))
-    ]
+        cots, calls = cots + len(levels), calls + begins + len(later)
+        fresh += begins * words + sum(said[level - 1] for level in later)
+        again += sum(words + sum(said[: level - 1]) + level * (length or 0) for level in later)
+    prompt, new = round(fresh + again), round(fresh)
+    output = None if length is None else round(cots * length)
     return CostEstimate(
         cots,
         calls,
         prompt,
         output,
-        costs[0],
+        cost(price, prompt, output),
         basis,
         at_most,
-        uncached_prompt_tokens=round(fresh),
-        usd_cached=costs[1],
+        uncached_prompt_tokens=None if output is None else new,
+        usd_cached=cost(price, new, output),
     )

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,13 @@ from feval.recording import Question, RecordingWriter
 from feval.recording.verify import Steps
 from recorders.asking.trees import Played
 from recorders.errors import RecorderError
-from recorders.journal.journal import Journal, journal_folder, never_empty, utc_now
-from recorders.journal.places import Places
+from recorders.journal import COMPLETION_FIELDS, Journal, journal_folder, never_empty, utc_now
 from recorders.live.llm import LiveLLM, live
 from recorders.live.source import Ask, Numbered
 from recorders.request import Backend, Completion, Request
 from recorders.work.seal import add_pools, gold_questions, require_sound
 from recorders.work.task import RecordingTask
 
-_FIELDS = tuple(field.name for field in fields(Completion))
 _Waiting = dict[tuple[int | None, bytes], deque[dict[str, Any]]]
 
 
@@ -251,10 +249,6 @@ class Tape:
         self._disk = ThreadPoolExecutor(1, "tape")
         self._waiting: dict[str, _Waiting] = {}
         self._next: dict[str, int] = {}
-        self._places = Places()
-        for entry in journal.entries():
-            if entry.kind == "cot":
-                self._places.add(entry.record["key"], entry.record["sample"], entry.offset)
 
     async def replies(
         self, request: Request, parent: int | None, seeds: Sequence[int], ask: Ask
@@ -270,7 +264,9 @@ class Tape:
         replies: Numbered = []
         while recorded and len(replies) < len(seeds):
             record = recorded.popleft()
-            completion = Completion(**{name: record[name] for name in _FIELDS if name in record})
+            completion = Completion(
+                **{name: record[name] for name in COMPLETION_FIELDS if name in record}
+            )
             replies.append((record["sample"], completion))
         base = request.decoding.seed if self._takes_seed else None
         # Numbered before anything comes, so that a run that goes on hands out the replies in the
@@ -296,7 +292,7 @@ class Tape:
 
     def _recorded(self, key: str) -> _Waiting:
         waiting: _Waiting = {}
-        for record in self._journal.read_many(self._places.offsets(key)):
+        for record in self._journal.cots(key):
             where = record.get("parent"), orjson.dumps(record.get("messages", []))
             waiting.setdefault(where, deque()).append(record)
         return waiting

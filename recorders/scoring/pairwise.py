@@ -271,7 +271,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                 f"{source.path} holds no texts of the CoTs that were to be compared, and a judge"
                 " reads texts. Import or record it with its texts."
             )
-        replies, states = journal.replies(), Counter[str]()
+        replies, states = journal.scores, Counter[str]()
         scorers: dict[str, ScorerInfo] = {}
         rows: dict[str, dict[tuple[str, str], Iterator[ScoreRows]]] = {}
         for match in self.matches:

@@ -1,19 +1,29 @@
-"""The protocol of a scorer, what it is given, and how a score from outside is read."""
+"""Scores: the protocol of a scorer, what it is given and returns, and the journal of a scoring run,
+where every score is on the disk before it counts.
+
+The journal is an append-only file (`feval.appendlog`) of JSON lines:
+
+    {"v":1,"scores":{...},"crc":"..."}                      which scorer, on which recording
+    {"v":1,"dataset":...,"llm":...,"question_id":...,"sample":0,"score":0.5,...}     one score
+
+A CoT is identified by dataset, LLM, question and sample index, and by what it is compared with in a
+pairwise comparison; the first line pins the recording by its hash. A CoT that was refused may occur
+again: the later line counts.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
+from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.recording import Question, ScorerInfo
-from recorders.journal.appendlog import VERSION, AppendLog, Line, clean
-from recorders.journal.places import Places
+from recorders.errors import JournalError, LockedJournalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,44 +174,26 @@ class Score:
 
 KeyedScore = tuple[CoTKey, Score]
 Replies = Callable[[CoTKey], dict[int, Score]]
-
-
-class CoTSet:
-    """A set of CoTs, which takes one bit for each."""
-
-    def __init__(self) -> None:
-        self._masks: defaultdict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __contains__(self, key: CoTKey) -> bool:
-        return bool(
-            self._masks[key.dataset, key.llm, key.against].get(key.question_id, 0) >> key.sample & 1
-        )
-
-    def add(self, key: CoTKey) -> None:
-        """Add a CoT."""
-        masks = self._masks[key.dataset, key.llm, key.against]
-        self._length += key not in self
-        masks[key.question_id] = masks.get(key.question_id, 0) | 1 << key.sample
+_SCORE_FIELDS = tuple(field.name for field in fields(Score))
 
 
 class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
     """The journal in one folder, locked for this process; made by `ScoreJournal.open`, used as a
     context manager.
 
-    The token counts are of the replies that came with them; `without_usage` has the CoTs of the
-    others.
+    The token counts are of the replies that came with them.
     """
 
-    NAME, HEADER, WORKER = "scores.jsonl", "scores", "process"
+    NAME = "scores.jsonl"
+    HEADER = "scores"
     ELSEWHERE, ANEW = "name another --out", "delete that folder, with the scores in it"
+    DAMAGED, OTHER, LOCKED = JournalError, JournalError, LockedJournalError
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._scored, self.without_usage = CoTSet(), CoTSet()
+        super().__init__(folder / self.NAME)
+        self._scored = LineIndex[CoTKey]()
+        self._masks: dict[CoTKey, int] = {}
+        self._length = 0
         self.refused: set[CoTKey] = set()
         self.prompt_tokens = self.output_tokens = self.replies_with_usage = 0
 
@@ -211,90 +203,57 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
         (`identity`) is refused.
         """
         journal = cls(Path(folder))
-        try:
-            with journal._storage_errors("opened"):
-                journal._open(dict(identity), journal._take)
-        except BaseException:
-            journal.close()
-            raise
+        journal._open(dict(identity))
         return journal
 
     def __len__(self) -> int:
         """Number of CoTs in it."""
-        return len(self._scored)
+        return self._length
 
     def __contains__(self, key: CoTKey) -> bool:
-        return key in self._scored
+        return bool(self._masks.get(key._replace(sample=0), 0) >> key.sample & 1)
 
     def add(self, scores: Sequence[KeyedScore]) -> None:
         """Collect some scores; they count after the next `commit`."""
+        lines = []
+        for key, score in scores:
+            values = key._asdict() | asdict(score)
+            values["verdict"] = score.verdict and clean(score.verdict)
+            lines.append(self._line({n: v for n, v in values.items() if v not in (None, "")}))
         with self._collecting:
-            self._refuse_after_failure()
-            self._collect([self._line(_record(key, score)) for key, score in scores], scores)
+            self._collect(lines, scores)
 
-    def replies(self) -> Replies:
-        """Return a function that reads the scores of what a key has but for its sample: sample
-        index -> score.
-        """
-        places = Places()
-        for line in self._committed_lines():
-            key, _ = self._entry(line)
-            places.add(key._replace(sample=0), key.sample, line.offset)
-
-        def scores(key: CoTKey) -> dict[int, Score]:
-            entries = map(self._entry, self._lines_at(places.offsets(key._replace(sample=0))))
-            return {each.sample: score for each, score in entries}
-
-        return scores
+    def scores(self, key: CoTKey) -> dict[int, Score]:
+        """Read the scores of what a key has but for its sample: sample index -> score."""
+        entries = map(self._entry, self._lines_at(self._scored.offsets(key._replace(sample=0))))
+        return {each.sample: score for each, score in entries}
 
     def _take(self, line: Line) -> None:
         key, score = self._entry(line)
         if key in self and key not in self.refused:
             raise self._damaged(line.number, "repeats a CoT")
-        self._count((key, score))
+        self._count((key, score), line.offset)
 
-    def _count(self, record: KeyedScore) -> CoTKey:
+    def _count(self, record: KeyedScore, offset: int) -> CoTKey:
         key, score = record
-        self._scored.add(key)
+        group = key._replace(sample=0)
+        self._length += key not in self
+        self._masks[group] = self._masks.get(group, 0) | 1 << key.sample
+        self._scored.add(group, key.sample, offset)
         (self.refused.add if score.problem == "refused" else self.refused.discard)(key)
         if score.prompt_tokens is not None and score.output_tokens is not None:
             self.prompt_tokens += score.prompt_tokens
             self.output_tokens += score.output_tokens
             self.replies_with_usage += 1
-        elif score.problem != "refused":
-            self.without_usage.add(key)
         return key
 
     def _entry(self, line: Line) -> KeyedScore:
         record = self._parse(line.number, line.data)
         try:
             where = record["dataset"], record["llm"], record["question_id"], record["sample"]
-            key = CoTKey(*where, record.get("against", ""))
-            steps = record.get("steps")
-            return key, Score(
-                record.get("score"),
-                None if steps is None else tuple(steps),
-                *(
-                    record.get(name)
-                    for name in ("verdict", "prompt_tokens", "output_tokens", "problem")
-                ),
-            )
+            values = {name: record.get(name) for name in _SCORE_FIELDS}
+            steps = values["step_scores"]
+            values["step_scores"] = None if steps is None else tuple(steps)
         except (KeyError, TypeError) as error:
             raise self._damaged(line.number, "lacks a field") from error
-
-
-def _record(key: CoTKey, score: Score) -> dict[str, Any]:
-    values = {
-        "score": score.score,
-        "steps": None if score.step_scores is None else list(score.step_scores),
-        "verdict": None if score.verdict is None else clean(score.verdict),
-        "prompt_tokens": score.prompt_tokens,
-        "output_tokens": score.output_tokens,
-        "problem": score.problem,
-    }
-    where = {name: value for name, value in key._asdict().items() if name != "against" or value}
-    return {
-        "v": VERSION,
-        **where,
-        **{name: value for name, value in values.items() if value is not None},
-    }
+        return CoTKey(*where, record.get("against", "")), Score(**values)

@@ -37,7 +37,7 @@ from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Limits
 from recorders.errors import InterruptedByUser, Refused
-from recorders.journal.journal import journal_folder
+from recorders.journal import journal_folder
 from recorders.scoring.scorers import LOCAL
 from recorders.scoring.scores import REFUSED, CoTKey, Item, Replies, Score, ScoreJournal, Scorer
 
@@ -131,13 +131,16 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         self._returned: deque[ScoreBatch] = deque()
         self._batches = task.batches(journal, self._count_without_text)
         budget.pay(journal.prompt_tokens, journal.output_tokens)
-        if budget.is_limited and journal.without_usage:
+        if budget.is_limited and journal.replies_with_usage < len(journal):
             for question in task.items():
-                self._pay_longest(
-                    item
-                    for key, item in question
-                    if item is not None and key in journal.without_usage
-                )
+                scores = {
+                    group: journal.scores(group)
+                    for group in {key._replace(sample=0) for key, _ in question}
+                }
+                for key, item in question:
+                    score = scores[key._replace(sample=0)].get(key.sample)
+                    if item is not None and score is not None:
+                        self._pay_if_uncounted(item, score)
 
     @property
     def done(self) -> int:
@@ -163,13 +166,13 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
     def pay(self, batch: ScoreBatch, reply: list[Score]) -> float:
         tokens = 0.0
         for (_, item), score in zip(batch, reply, strict=True):
-            if score.prompt_tokens is None or score.output_tokens is None:
-                self._pay_longest([item] if score.problem != "refused" else [])
+            if self._pay_if_uncounted(item, score):
                 continue
-            tokens += score.prompt_tokens + score.output_tokens
-            self.budget.pay(score.prompt_tokens, score.output_tokens)
+            prompt, output = score.prompt_tokens or 0, score.output_tokens or 0
+            tokens += prompt + output
+            self.budget.pay(prompt, output)
             if self._scorer.request_cost is not None:
-                self.budget.learn(len(self._scorer.request_cost.text(item)), score.prompt_tokens)
+                self.budget.learn(len(self._scorer.request_cost.text(item)), prompt)
         return tokens
 
     def accept(self, batch: ScoreBatch, reply: list[Score]) -> None:
@@ -187,12 +190,16 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         cost = self._scorer.request_cost
         return 0.0 if cost is None else self.budget.prompt_tokens(len(cost.text(item)))
 
-    def _pay_longest(self, items: Iterator[Item] | Sequence[Item]) -> None:
-        """Charge for replies without token counts as if they were as long as possible."""
+    def _pay_if_uncounted(self, item: Item, score: Score) -> bool:
+        """Charge for a reply without token counts as if it were as long as possible; return whether
+        it was one.
+        """
+        if score.prompt_tokens is not None and score.output_tokens is not None:
+            return False
         cost = self._scorer.request_cost
-        if cost is not None:
-            for item in items:
-                self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
+        if cost is not None and score.problem != "refused":
+            self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
+        return True
 
 
 @reports("scoring", RunBar)
@@ -505,7 +512,7 @@ class CoTScoring(ScoringTask[ScoringResult]):
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> ScoringResult:
         """Write the derived recording."""
         source, scorer = self.source, self.scorer
-        replies, states = journal.replies(), Counter[str]()
+        replies, states = journal.scores, Counter[str]()
         rows = {pair: self._rows(pair, replies, states) for pair in self.pairs}
         if is_written(out):
             deque(chain.from_iterable(rows.values()), maxlen=0)  # counts

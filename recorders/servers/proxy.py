@@ -58,7 +58,7 @@ from feval.serving.wire.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
-from recorders.journal.journal import Journal, utc_now
+from recorders.journal import Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.seal import seal
 
@@ -793,7 +793,7 @@ def _seal(
         llm=LLMInfo(
             name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | extra
         ),
-        operation={"name": "proxy", **journal.identity},
+        operation={"name": "proxy", **journal.header},
         prices=prices,
         counter=counter,
     )

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from feval.appendlog import difference
 from feval.cards.billing import Price
 from feval.cards.cards import thoughts_of
 from feval.cards.prices import price_list
@@ -37,19 +38,11 @@ from feval.recording.verify import open_sound
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.engine import Control, Outcome, Progress, RunBar, run
 from recorders.asking.pace import Limits
-from recorders.asking.probing import Probing, estimate_probes, record_probes
-from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
+from recorders.asking.probing import MissingProbes, Probing, estimate_probes
+from recorders.asking.samples import MissingSamples, SamplePlan, estimate_samples, record_samples
 from recorders.asking.trees import MissingSteps, Tree, Turns, estimate_tree, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
-from recorders.journal.journal import (
-    JOURNAL,
-    MODES,
-    Journal,
-    difference,
-    journal_folder,
-    never_empty,
-    utc_now,
-)
+from recorders.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
 from recorders.request import Backend, Completion, Request
 from recorders.work.seal import seal, start_probes
 from recorders.work.task import RecordingTask
@@ -87,7 +80,7 @@ def record_dataset(
         task: what is to be recorded.
         backend: asked, and closed at the end.
         out: folder of the recording to make.
-        mode: a key of `recorders.journal.journal.MODES`.
+        mode: a key of `recorders.journal.MODES`.
         limits: how fast to ask.
         prices: price list of the recording, by id, or "none".
         cost_limit_usd: most dollars for the recording, earlier runs included.
@@ -158,19 +151,20 @@ def record_dataset(
         }  # fmt: skip
 
         async def everything() -> Outcome:
-            missing = None if task.tree is None else partial_of(MissingSteps, task.tree)
-            outcome = await record_samples(
-                plan, backend, opened, acknowledged=acknowledged, missing=missing, **options
-            )
+            ask = partial_of(record_samples, plan, backend, opened, **options)
+            missing: Callable[..., MissingSamples] = MissingSamples
+            if task.tree is not None:
+                missing = partial_of(MissingSteps, task.tree)
+            outcome = await ask(acknowledged=acknowledged, missing=missing)
             if task.probing is None or outcome.error is not None:
                 return outcome
-            return await record_probes(task.probing, plan, backend, opened, **options)
+            return await ask(missing=partial_of(MissingProbes, task.probing))
 
         error: RecorderError | None
         try:
             error = run(everything(), control, backend.aclose).error
-        except MissingError as missing:
-            error = missing
+        except MissingError as lacking:
+            error = lacking
         if error is not None and not (
             partial and len(opened) and not isinstance(error, InterruptedByUser)
         ):

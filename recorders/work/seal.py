@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -44,11 +44,9 @@ from recorders.asking.probing import Probing
 from recorders.asking.samples import ReplyChecks
 from recorders.asking.trees import Levels, Played, Tree, reply_of
 from recorders.errors import JournalError
-from recorders.journal.journal import Journal
-from recorders.journal.places import Places
+from recorders.journal import COMPLETION_FIELDS, Journal
 from recorders.request import Completion, Decoding, Request
 
-_COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 _PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
 
 
@@ -149,10 +147,9 @@ class _Contents:
     """
 
     def __init__(self, journal: Journal, thoughts: Thoughts | None) -> None:
-        self._places = Places()
-        priced: set[int] = set()
-        unpriced: set[int] = set()
-        unpriced_turns: set[int] = set()  # each is a prompt of its own
+        priced, unpriced = set[str](), set[str]()
+        unpriced_turns = set[str]()  # each is a prompt of its own
+        self._keys = set[str]()
         self._uncounted, self._cots, self.split, self.has_turns, self.opens = (
             0,
             0,
@@ -164,7 +161,7 @@ class _Contents:
             if entry.kind != "cot":
                 continue
             record = entry.record
-            number = self._places.add(record["key"], record["sample"], entry.offset)
+            self._keys.add(record["key"])
             self.has_turns |= "messages" in record
             self.opens = self.opens or opened_by_template(record.get("text"), thoughts)
             if "refused" not in record:
@@ -172,11 +169,10 @@ class _Contents:
                 self._uncounted += record.get("output_tokens") is None
                 self.split |= bool(record.get("tokens_split"))
                 if record.get("prompt_tokens") is None:
-                    (unpriced_turns if "messages" in record else unpriced).add(number)
+                    (unpriced_turns if "messages" in record else unpriced).add(record["key"])
                 elif "messages" not in record:
-                    priced.add(number)
+                    priced.add(record["key"])
         self._unpriced = len(unpriced - priced | unpriced_turns)
-        self.offsets = self._places.offsets
 
     def counter(self, other: str) -> str:
         """Return the name of the provider's counter; `other` if its counts are not complete."""
@@ -186,9 +182,7 @@ class _Contents:
 
     def why_not_usage(self) -> str:
         """Return what the provider did not count, in words."""
-        prompts = (
-            f"the prompts of {self._unpriced} of {counted(len(self._places.numbers), 'request')}"
-        )
+        prompts = f"the prompts of {self._unpriced} of {counted(len(self._keys), 'request')}"
         cots = f"the output of {self._uncounted} of {counted(self._cots, 'CoT')}"
         return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
 
@@ -224,7 +218,7 @@ class _Sealing:
         """Yield one pool per question, in order."""
         for question, request in zip(questions, requests, strict=True):
             key = request.key()
-            records = self._journal.read_many(self._contents.offsets(key))
+            records = self._journal.cots(key)
             self._notice(key, records)
             yield self._pool(question, request, records)
 
@@ -269,7 +263,7 @@ class _Sealing:
         self._keys.add(key)
         for record in records:
             completion = Completion(
-                **{name: record[name] for name in _COMPLETION_FIELDS if name in record}
+                **{name: record[name] for name in COMPLETION_FIELDS if name in record}
             )
             self._checks.see(key, completion, refused="refused" in record)
         ids = [
@@ -394,21 +388,13 @@ def sealed_probes(
     """Yield the probes of every question that a journal has, made in this way and at these
     intervals.
     """
-    way, places = probing.key(), Places()
-    for entry in journal.entries():
-        record = entry.record
-        if (
-            entry.kind == "probe"
-            and record["probing"] == way
-            and record["offset"] % probing.every == 0
-        ):
-            places.add((record["key"], record["sample"]), record["offset"], entry.offset)
     for question, request in zip(questions, requests, strict=True):
         key = request.key()
         found = [
             (row, record)
             for row, sample in enumerate(journal.samples(key))
-            for record in journal.read_many(places.offsets((key, sample)))
+            for record in journal.probes(probing.key(), key, sample)
+            if record["offset"] % probing.every == 0
         ]
         if found:
             rows, records = zip(*found, strict=True)

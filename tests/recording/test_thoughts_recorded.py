@@ -41,7 +41,7 @@ from recorders.asking.pace import Limits
 from recorders.asking.samples import LimitWatch
 from recorders.backends import replies
 from recorders.backends.local import decoded
-from recorders.journal.journal import Journal, journal_folder
+from recorders.journal import Journal, journal_folder
 from recorders.live import live
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import record_dataset

@@ -26,7 +26,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from feval.serving import serve
 from recorders.backends.endpoint import Endpoint
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server
 from recorders.servers.tiny_server import tiny_server
 

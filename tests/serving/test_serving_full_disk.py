@@ -35,9 +35,9 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room, self._write = 1 << 40, os.write
-        monkeypatch.setattr(ledger.os, "write", self.write)
+        monkeypatch.setattr(os, "write", self.write)
 
-    def write(self, file: int, data: bytes) -> int:
+    def write(self, file: int, data: memoryview) -> int:
         if not self.room:
             raise OSError(errno.ENOSPC, "No space left on device")
         written = self._write(file, data[: self.room])
@@ -67,7 +67,7 @@ def flush(app: Application) -> None:
     """What the ledger's thread does at a tick."""
     file: Any = app._file
     with suppress(StorageError):
-        file._write()
+        file._flush()
 
 
 def ask(app: Application, number: int, question: int = 0, **fields: Any) -> list[Reply]:
@@ -84,7 +84,7 @@ def test_what_was_answered_is_written_when_there_is_room_again(
         flush(app)
         refused = ask(app, 5)
         assert {reply.status for reply in refused} == {507}
-        assert "No space left on device). Make room" in error(refused[0])["message"]
+        assert "the disk is full. Make room" in error(refused[0])["message"]
         assert counted(app)["default"]["cots"] == 5
         disk.room = 1 << 20
         replies += ask(app, 5)
@@ -135,7 +135,7 @@ def test_what_the_end_cannot_write_is_said(
     disk.room = 0
     flush(app)
     flush(app)
-    with pytest.raises(StorageError, match=r"No space left.*answered and are not in it: 3"):
+    with pytest.raises(StorageError, match=r"the disk is full.*answered and are not in it: 3"):
         app.close()
     assert caplog.text.count("cannot be written") == 1
     assert ask(app, 1)[0].status == 507
@@ -150,7 +150,7 @@ def test_a_disk_that_is_far_behind_is_waited_for(
         file: Any = app._file
         for _ in range(50):
             assert ask(app, 1)[0].status == 200
-            assert len(file._waiting) < 1500
+            assert len(file._pending) < 1500
         assert len(read_ledger(file.path)[1]) > 40
 
 

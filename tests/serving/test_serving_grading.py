@@ -335,23 +335,6 @@ def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> N
     assert (result.questions, result.to_dict()["samples"], result.as_drawn) == (1, 2, True)
 
 
-def test_a_ledger_of_an_older_feval_is_graded(
-    served: Application, toy: Path, tmp_path: Path
-) -> None:
-    ask(served, 0, 2)
-    served.close()
-    path = tmp_path / "ledger.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text(
-        "".join(
-            json.dumps({n: v for n, v in x.items() if n not in {"match", "template"}}) + "\n"
-            for x in lines
-        )
-    )
-    graded = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
-    assert (graded.grade.accuracy, list(graded.prompts)) == (1.0, [])
-
-
 def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     ask(served, 0, 1)
     ask(served, 0, 1, run="yours")

@@ -31,7 +31,7 @@ from recorders.errors import (
     Transient,
     Unreachable,
 )
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.request import Completion, Decoding, note_on_number
 
 NOW = "2026-01-01T00:00:00Z"

@@ -24,7 +24,7 @@ from feval.errors import (
 from feval.recording import open_recording, verify_recording
 from feval.recording.steps import path_texts
 from recorders.errors import RecorderError
-from recorders.journal.journal import journal_folder
+from recorders.journal import journal_folder
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import Score, read_score
 

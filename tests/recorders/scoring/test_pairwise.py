@@ -47,7 +47,7 @@ from feval.report import pictures
 from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
-from recorders.journal.journal import journal_folder
+from recorders.journal import journal_folder
 from recorders.scoring import scorers
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
 from recorders.scoring.scorers import make_scorer

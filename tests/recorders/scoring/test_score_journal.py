@@ -20,7 +20,7 @@ from feval.errors import NotRecordedError, StorageError
 from feval.recording import open_recording
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, LockedJournalError, StoppedError, Transient
-from recorders.journal.journal import journal_folder
+from recorders.journal import journal_folder
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 
@@ -68,7 +68,7 @@ def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
         with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as again:
             assert "Line 4" in (again.recovered or "")
             assert [key in again for key in keys] == [True, True, False]
-            read = again.replies()
+            read = again.scores
             assert [read(key) for key in keys] == [{0: scored}, {0: Score(problem="refused")}, {}]
             again.add([(keys[2], Score(1.0))])
             again.commit()
@@ -89,12 +89,12 @@ def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused
         for entry in written:
             journal.add([entry])
             journal.commit()
-        read = journal.replies()
+        read = journal.scores
         assert list(read(one).items()) == [(0, Score(0.5)), (2, Score(1.0))]
         assert read(other) == {0: Score(0.25)}
         assert read(one._replace(question_id="none")) == {}
         assert len(journal) == 4
-        assert len(journal.without_usage) == 4
+        assert journal.replies_with_usage == 0
 
 
 def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path) -> None:

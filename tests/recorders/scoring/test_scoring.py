@@ -14,7 +14,7 @@ from feval.errors import StorageError
 from feval.recording import open_recording, verify_recording
 from recorders.asking.pace import Limits
 from recorders.errors import Fatal
-from recorders.journal.journal import journal_folder
+from recorders.journal import journal_folder
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 from recorders.scoring.scoring import CoTScoring

@@ -35,7 +35,7 @@ from feval.recording import Question, open_recording, verify_recording
 from feval.serving.server import Server
 from feval.serving.web import METHODS
 from recorders.backends.endpoint import Endpoint
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, match, proxy_server, seal_proxied
 from recorders.servers.tiny_server import TinyModels
 from recorders.tiny import test_questions as problems

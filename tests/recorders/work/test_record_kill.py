@@ -18,7 +18,7 @@ from faulty_server import FaultyServer
 from places import ROOT, SUPPORT
 
 from feval.recording import open_recording
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 
 KILLS = 200
 CONCURRENCY = 8
@@ -35,7 +35,7 @@ from pathlib import Path
 from recording_doubles import FakeBackend, request
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, record_samples
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 
 folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))

@@ -26,7 +26,7 @@ from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.probing import Probing, prefix
 from recorders.errors import CostLimitReached, MissingError
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 from recorders.tiny.tokenizer import ANSWER, END, QUESTION
 from recorders.work.settings import RecordingSettings, load_questions, make_task

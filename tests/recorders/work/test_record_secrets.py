@@ -35,7 +35,7 @@ from feval.serving.server import Server
 from feval.serving.web import METHODS
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 from recorders.servers.proxy import seal_proxied
 from recorders.work.record import record_dataset
@@ -185,7 +185,7 @@ def test_journals_hold_no_known_key_and_are_their_owners_alone(
                 scores.add([(CoTKey("d", "m", "q", len(scores)), Score(verdict=KEY))])
                 scores.commit()
             files = [path for path in tmp_path.rglob("*") if path.is_file()]
-            assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 4
+            assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 2
             for path in files:
                 path.chmod(0o644)
         with Journal.open(tmp_path / "j", {"a": 1}, mode="all"):

@@ -33,7 +33,7 @@ from feval.errors import (
 from feval.recording import PoolRows, Question, open_recording, select, verify_recording
 from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
-from recorders.journal.journal import Journal, journal_folder
+from recorders.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.task import RecordingTask
@@ -282,10 +282,9 @@ def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-def test_a_lock_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
+def test_a_folder_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
     go(tmp_path / "r")
     journal_folder(tmp_path / "r").mkdir()
-    (journal_folder(tmp_path / "r") / "lock").touch()
     go(tmp_path / "r")
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
 

@@ -20,7 +20,7 @@ from recording_doubles import reply, request
 
 from feval.errors import FevalError, StorageError, UnknownNameError
 from recorders.errors import JournalError, LockedJournalError
-from recorders.journal.journal import JOURNAL, Journal, journal_folder
+from recorders.journal import JOURNAL, Journal, journal_folder
 from recorders.request import Completion, Message, Request
 
 IDENTITY = {"dataset": "toy", "llm": "alpha", "decoding": {"temperature": 0.7}}
@@ -38,7 +38,7 @@ def test_new_folders_are_synced_where_they_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("recorders.journal.appendlog.sync_folder", synced.append)
+    monkeypatch.setattr("feval.appendlog.sync_folder", synced.append)
     opened(tmp_path / "a" / "r.journal").close()
     assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "r.journal"]
     opened(tmp_path / "a" / "r.journal").close()
@@ -206,8 +206,7 @@ def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
         with pytest.raises(LockedJournalError, match="Another recorder is working"):
             opened(folder)
         other = (
-            f"from recorders.journal.journal import Journal; Journal.open({str(folder)!r},"
-            f" {IDENTITY!r})"
+            f"from recorders.journal import Journal; Journal.open({str(folder)!r}, {IDENTITY!r})"
         )
         done = subprocess.run(
             [sys.executable, "-c", other], capture_output=True, text=True, check=False
@@ -279,7 +278,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     """
     program = f"""
 import resource
-from recorders.journal.journal import Journal
+from recorders.journal import Journal
 from feval.errors import FevalError
 import sys; sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
 from test_journal import add, IDENTITY
@@ -316,7 +315,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="could not be opened"):
+    with pytest.raises(StorageError, match="cannot be opened"):
         opened(tmp_path / "file" / "j")
 
     def refuse(*_: object, **__: object) -> int:

@@ -1,20 +1,20 @@
 """The journal of a recording: every reply is on the disk before it counts.
 
-An append-only file (`recorders.journal.appendlog`) of JSON lines. The first identifies the
-recording; then follow, in the order in which things happened:
+An append-only file (`feval.appendlog`) of JSON lines. The first identifies the recording; then
+follow, in the order in which things happened:
 
-    {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the
-    circumstances {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per
-    distinct request {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT;
-    a turn has the "messages" it replies to
-    {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}  one probe of a CoT
-    that is there {"v":1,"note":"..."}                                                   anything
-    unusual
+    {"v":1,"journal":{...},"about":{...},"crc":"..."}    what is recorded, and the circumstances
+    {"v":1,"request":KEY,"question_id":...,"messages":[...],...}    once per distinct request
+    {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}   one CoT; a turn has the
+                                                                    "messages" it replies to
+    {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}   one probe of a CoT
+                                                                                 that is there
+    {"v":1,"note":"..."}                                            anything unusual
 
 PROBING is the hash of how probes are made (`recorders.asking.probing.Probing.key`). KEY is the
 content key of a request (`recorders.request.Request.key`); key and sample index together identify a
-CoT. Texts are not kept in memory; the index takes one bit per CoT. Nothing from the environment is
-written, only what the caller hands in.
+CoT. Texts are not kept in memory. Nothing from the environment is written, only what the caller
+hands in.
 """
 
 from __future__ import annotations
@@ -28,28 +28,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import orjson
-
+from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.tokens import count_words
 from feval.errors import FevalError, UnknownNameError
 from feval.publish.secrets import make_private
-from recorders.errors import JournalError
-from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, difference
+from recorders.errors import JournalError, LockedJournalError
 from recorders.request import Completion, Request
-
-__all__ = [
-    "JOURNAL",
-    "MODES",
-    "MOST_SAMPLES",
-    "Journal",
-    "JournalEntry",
-    "Totals",
-    "difference",
-    "journal_folder",
-    "never_empty",
-    "utc_now",
-]
 
 JOURNAL = "journal.jsonl"
 _VERY_UNLIKELY = 9999.0
@@ -69,30 +54,27 @@ MODES: Mapping[str, str] = {
 
 # kind of line -> the field that only it has
 _KINDS = {"request": "request", "note": "note", "probe": "probing"}
-_COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "question_id": (str,),
-    "text": (str,),
-    "finish_reason": (str,),
-    "reasoning": (str, type(None)),
-    "output_tokens": (int, type(None)),
-    "reasoning_tokens": (int, type(None)),
-    "prompt_tokens": (int, type(None)),
-    "cached_tokens": (int, type(None)),
-    "response_id": (str, type(None)),
-    "served_model": (str, type(None)),
-    "system_fingerprint": (str, type(None)),
-    "token_logprobs": (list, type(None)),
-    "token_confidences": (list, type(None)),
-    "token_lengths": (list, type(None)),
+COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("question_id", "text", "finish_reason", "recorded_at"), str),
+    **dict.fromkeys(
+        (
+            "reasoning", "response_id", "served_model", "system_fingerprint", "stop_text",
+            "usage_doubt",
+        ),
+        (str, type(None)),
+    ),
+    **dict.fromkeys(
+        ("output_tokens", "reasoning_tokens", "prompt_tokens", "cached_tokens", "seed"),
+        (int, type(None)),
+    ),
+    **dict.fromkeys(
+        ("token_logprobs", "token_confidences", "token_lengths"), (list, type(None))
+    ),
     "sequence_logprob": (float, type(None)),
     "tokens_split": (bool, type(None)),
-    "stop_text": (str, type(None)),
-    "usage_doubt": (str, type(None)),
     "duration_s": (float, int, type(None)),
-    "seed": (int, type(None)),
-    "recorded_at": (str,),
-}
+}  # fmt: skip
 
 
 def journal_folder(out: str | Path) -> Path:
@@ -153,16 +135,17 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     manager.
     """
 
-    NAME, HEADER, WORKER = JOURNAL, "journal", "recorder"
+    HEADER, WORKER = "journal", "recorder"
     ELSEWHERE, ANEW = "record into another folder", "start over with the mode 'all'"
+    DAMAGED, OTHER, LOCKED = JournalError, JournalError, LockedJournalError
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], mode: str) -> None:
-        super().__init__(folder)
-        self.identity = dict(identity)
+    def __init__(self, folder: Path, mode: str) -> None:
+        super().__init__(folder / JOURNAL)
         self.mode = mode
         self.totals = Totals()
         self._masks: dict[str, int] = {}
-        self._offsets: dict[tuple[str, str, int], array[int]] = {}
+        self._cots = LineIndex[str]()
+        self._probes = LineIndex[tuple[str, str, int]]()
         self._notes: set[str] = set()
 
     @classmethod
@@ -181,13 +164,13 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         """
         if mode not in MODES:
             raise UnknownNameError.of("record mode", mode, MODES)
-        journal = cls(Path(folder), orjson.loads(orjson.dumps(dict(identity))), mode)
-        try:
-            with journal._storage_errors("opened"):
-                journal._begin(dict(about or {}))
-        except BaseException:
-            journal.close()
-            raise
+        journal = cls(Path(folder), mode)
+        if mode == "none" and not journal.path.exists():
+            raise JournalError(
+                f"There is no journal in {folder}, and the mode 'none' asks for nothing. Name the"
+                " folder of a journal, or record with the mode 'new_episodes'."
+            )
+        journal._open(dict(identity), about={**(about or {}), "created": utc_now()})
         return journal
 
     def __len__(self) -> int:
@@ -214,24 +197,27 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
 
     def missing(self, key: str, samples: int) -> list[int]:
         """Return the sample indices below `samples` that a request lacks, ascending."""
-        lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
-        return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
+        return _bits(~self._masks.get(key, 0) & ((1 << samples) - 1))
 
     def samples(self, key: str) -> list[int]:
         """Return the sample indices of a request that count, ascending."""
-        return [
-            sample
-            for sample, bit in enumerate(reversed(f"{self._masks.get(key, 0):b}"))
-            if bit == "1"
-        ]
-
-    def probed(self, probing: str, key: str, sample: int) -> Sequence[int]:
-        """Return the offsets at which a CoT was probed in one way."""
-        return self._offsets.get((probing, key, sample), ())
+        return _bits(self._masks.get(key, 0))
 
     def next_sample(self, key: str) -> int:
         """Return the index after the highest that counts; 0 if there is none."""
         return self._masks.get(key, 0).bit_length()
+
+    def probed(self, probing: str, key: str, sample: int) -> array[int]:
+        """Return the offsets at which a CoT was probed in one way."""
+        return self._probes.numbers((probing, key, sample))
+
+    def cots(self, key: str) -> list[dict[str, Any]]:
+        """Read the CoTs of a request that count, by sample."""
+        return self.read_many(self._cots.offsets(key))
+
+    def probes(self, probing: str, key: str, sample: int) -> list[dict[str, Any]]:
+        """Read the probes of a CoT that were made in one way, by offset."""
+        return self.read_many(self._probes.offsets((probing, key, sample)))
 
     def add(
         self,
@@ -253,28 +239,37 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         sealed.
         """
         records = [
-            _cot_record(
-                request,
-                key,
-                sample,
+            _record(
                 completion,
-                recorded_at,
-                seeds[place] if seeds else None,
-                refused,
-                place,
+                key=key,
+                sample=sample,
+                dataset=request.dataset,
+                question_id=request.question_id,
+                messages=_cleaned(request.said()) if request.conversation else None,
+                seed=seeds and seeds[place],
+                refused=refused,
+                first_of_reply=(refused is None and place == 0) or None,
+                recorded_at=recorded_at,
+                choice=choices and choices[place],
+                parent=parent,
             )
             for place, (sample, completion) in enumerate(zip(samples, completions, strict=True))
         ]
-        for record, choice in zip(records, choices or (), strict=False):
-            record["choice"] = choice
-        for record in records if parent is not None else ():
-            record["parent"] = parent
         lines = [self._line(record) for record in records]
         with self._collecting:
-            self._refuse_after_failure()
             if key not in self._masks:
                 self._masks[key] = 0
-                lines.insert(0, self._line(_request_record(request, key)))
+                sent = {
+                    "request": key,
+                    "dataset": request.dataset,
+                    "question_id": request.question_id,
+                    "model": request.model,
+                    "decoding": request.decoding.content(),
+                    "messages": _cleaned(
+                        {"role": each.role, "content": each.content} for each in request.messages
+                    ),
+                }
+                lines.insert(0, self._line(sent))
             self._collect(lines, records)
 
     def add_probe(
@@ -292,102 +287,91 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         """Collect one probe of a CoT, made in the way that `probing` names; it counts after the
         next `commit`.
         """
-        where = {"v": VERSION, "probing": probing, "key": key, "sample": sample, "offset": offset}
-        record = where | _completion_record(completion) | {"recorded_at": recorded_at}
-        record |= {} if confidence is None else {"confidence": confidence}
-        record |= {} if refused is None else {"refused": clean(refused)}
+        record = _record(
+            completion,
+            probing=probing,
+            key=key,
+            sample=sample,
+            offset=offset,
+            recorded_at=recorded_at,
+            confidence=confidence,
+            refused=refused,
+        )
         with self._collecting:
-            self._refuse_after_failure()
             self._collect([self._line(record)], [record])
 
     def note(self, sentence: str) -> None:
         """Collect a sentence about something unusual; equal sentences are written once."""
         with self._collecting:
-            self._refuse_after_failure()
             if sentence not in self._notes:
                 self._notes.add(sentence)
-                self._collect([self._line({"v": VERSION, "note": clean(sentence)})])
+                self._collect([self._line({"note": clean(sentence)})])
 
     def entries(self) -> Iterator[JournalEntry]:
         """Read the committed lines again, without the header."""
-        for committed in self._committed_lines():
-            yield self._entry(*committed)
+        return map(self._entry, self._committed_lines())
 
     def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
         """Read the CoTs or probes whose lines begin at some offsets (of `entries`), in that
         order.
         """
-        return [self._entry(*line).record for line in self._lines_at(offsets)]
+        return [self._entry(line).record for line in self._lines_at(offsets)]
 
-    def _begin(self, about: dict[str, Any]) -> None:
-        if self.mode == "none" and not self.path.exists():
-            raise JournalError(
-                f"There is no journal in {self.folder}, and the mode 'none' asks for nothing. Name"
-                " the folder of a journal, or record with the mode 'new_episodes'."
-            )
-        set_aside = self._set_aside if self.mode == "all" else lambda: None
-        about = {"about": about | {"created": utc_now()}}
-        self._open(self.identity, self._take, about=about, locked=set_aside)
-
-    def _check_may_begin(self) -> None:
-        if self.mode == "none":
+    def _admit(self, size: int) -> None:
+        if self.mode == "none" and not size:
             raise JournalError(
                 f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing."
                 " Record with the mode 'new_episodes'."
             )
-
-    def _set_aside(self) -> None:
-        if self.path.exists():
+        if self.mode == "all" and size:
             number = 1
             while (aside := self.folder / f"journal-{number}.jsonl").exists():
                 number += 1
             make_private(self.path)
             self.path.rename(aside)
+            self.close()
+            self._file = self._locked()
 
-    def _count(self, record: dict[str, Any]) -> tuple[str, int]:
+    def _count(self, record: dict[str, Any], offset: int) -> tuple[str, int]:
         key, sample = record["key"], record["sample"]
         if "probing" in record:
-            self._offsets.setdefault((record["probing"], key, sample), array("I")).append(
-                record["offset"]
-            )
+            self._probes.add((record["probing"], key, sample), record["offset"], offset)
         else:
             self._masks[key] |= 1 << sample
+            self._cots.add(key, sample, offset)
         self.totals.count(record)
         return key, sample
 
     def _take(self, line: Line) -> None:
-        entry = self._entry(*line)
-        record = entry.record
-        if entry.kind == "note":
+        number, offset, kind, record = self._entry(line)
+        if kind == "note":
             self._notes.add(record["note"])
-        elif entry.kind == "request":
+            return
+        if kind == "request":
             self._masks.setdefault(record["request"], 0)
-        else:
-            key, sample = record["key"], record["sample"]
-            mask = self._masks.get(key)
-            if entry.kind == "probe":
-                if not self.has(key, sample) or record["offset"] in self.probed(
-                    record["probing"], key, sample
-                ):
-                    raise self._damaged(
-                        entry.number,
-                        "is a probe of a CoT that is not there, or one that comes again",
-                    )
-            elif mask is None or mask >> sample & 1:
-                what = (
-                    "has no request before it"
-                    if mask is None
-                    else f"repeats sample {sample} of its request"
+            return
+        key, sample = record["key"], record["sample"]
+        if kind == "probe":
+            if not self.has(key, sample) or record["offset"] in self.probed(
+                record["probing"], key, sample
+            ):
+                raise self._damaged(
+                    number, "is a probe of a CoT that is not there, or one that comes again"
                 )
-                raise self._damaged(entry.number, what)
-            self._count(record)
+        elif key not in self._masks:
+            raise self._damaged(number, "has no request before it")
+        elif self.has(key, sample):
+            raise self._damaged(number, f"repeats sample {sample} of its request")
+        self._count(record, offset)
 
-    def _entry(self, number: int, offset: int, line: bytes) -> JournalEntry:
-        record = self._parse(number, line)
+    def _entry(self, line: Line) -> JournalEntry:
+        record = self._parse(line.number, line.data)
         kind = next((kind for kind, name in _KINDS.items() if name in record), "cot")
         if (wrong := _wrong_field(kind, record)) is not None:
-            raise self._damaged(number, f"lacks the field {wrong!r}, or has it with a wrong type")
-        return JournalEntry(number, offset, kind, record)
+            raise self._damaged(
+                line.number, f"lacks the field {wrong!r}, or has it with a wrong type"
+            )
+        return JournalEntry(line.number, line.offset, kind, record)
 
 
 @contextmanager
@@ -401,82 +385,40 @@ def never_empty(journal: Journal) -> Iterator[None]:
         raise
 
 
-def _cot_record(
-    request: Request,
-    key: str,
-    sample: int,
-    completion: Completion,
-    recorded_at: str,
-    seed: int | None,
-    refused: str | None,
-    place: int,
-) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "v": VERSION,
-        "key": key,
-        "sample": sample,
-        "dataset": request.dataset,
-        "question_id": request.question_id,
-    }
-    record |= _completion_record(completion)
-    if request.conversation:
-        record["messages"] = [
-            {name: clean(value) for name, value in said.items()} for said in request.said()
-        ]
-    if seed is not None:
-        record["seed"] = seed
-    if refused is not None:
-        record["refused"] = clean(refused)
-    elif place == 0:
-        record["first_of_reply"] = True
-    record["recorded_at"] = recorded_at
-    return record
+def _bits(mask: int) -> list[int]:
+    return [place for place, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
 
 
-def _completion_record(completion: Completion) -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    for name in _COMPLETION_FIELDS:
-        value = getattr(completion, name)
-        if value is not None:
-            record[name] = clean(value) if type(value) is str else value
+def _cleaned(messages: Any) -> list[dict[str, str]]:
+    return [{name: clean(text) for name, text in message.items()} for message in messages]
+
+
+def _record(completion: Completion, **others: Any) -> dict[str, Any]:
+    """Return a reply as the journal holds it, with other fields; what is `None` is left out."""
+    values = others | {name: getattr(completion, name) for name in COMPLETION_FIELDS}
     for name in ("token_logprobs", "token_confidences"):
-        if name in record:
-            record[name] = _finite(record[name])
-            if record[name] is None:
-                del record[name]
+        values[name] = _finite(values[name])
     if completion.finish_reason not in FINISH_REASONS:
-        record["finish_reason"] = "unknown"
-    return record
+        values["finish_reason"] = "unknown"
+    return {
+        name: clean(value) if type(value) is str else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
-def _finite(values: Sequence[float]) -> list[float] | None:
+def _finite(values: Sequence[float] | None) -> list[float] | None:
     """Return log-probabilities as JSON can hold them: -9999, as OpenAI writes it, for minus
     infinity; `None` if any is NaN.
     """
+    if values is None or any(map(math.isnan, values)):
+        return None
     if all(map(math.isfinite, values)):
         return list(values)
-    if any(math.isnan(value) for value in values):
-        return None
     return [min(max(value, -_VERY_UNLIKELY), _VERY_UNLIKELY) for value in values]
 
 
-def _request_record(request: Request, key: str) -> dict[str, Any]:
-    messages = [
-        {"role": message.role, "content": clean(message.content)} for message in request.messages
-    ]
-    return {
-        "v": VERSION,
-        "request": key,
-        "dataset": request.dataset,
-        "question_id": request.question_id,
-        "model": request.model,
-        "decoding": request.decoding.content(),
-        "messages": messages,
-    }
-
-
 def _are_messages(value: object) -> bool:
-    """Return whether a value is a list of messages."""
     return isinstance(value, list) and all(
         isinstance(m, dict)
         and m.keys() == {"role", "content"}
@@ -492,23 +434,18 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
         if not isinstance(record.get("messages"), list):
             return "messages"
         return None if isinstance(record["request"], str) else "request"
-    if not isinstance(record.get("key"), str):
-        return "key"
-    sample = record.get("sample")
-    if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
-        return "sample"
-    if kind == "probe":
-        if not isinstance(record["probing"], str):
-            return "probing"
-        if type(record.get("offset")) is not int or not 0 < record["offset"] < 1 << 31:
-            return "offset"
-    if "messages" in record and not _are_messages(record["messages"]):
-        return "messages"
-    if type(record.get("parent", 0)) is not int:
-        return "parent"
+    sample, offset = record.get("sample"), record.get("offset", 1)
+    wrong = {
+        "key": not isinstance(record.get("key"), str),
+        "sample": type(sample) is not int or not 0 <= sample < MOST_SAMPLES,
+        "probing": not isinstance(record.get("probing", ""), str),
+        "offset": type(offset) is not int or not 0 < offset < 1 << 31,
+        "messages": not _are_messages(record.get("messages", [])),
+        "parent": type(record.get("parent", 0)) is not int,
+    }
+    wrong["offset"] |= kind == "probe" and "offset" not in record
     for name, kinds in _TYPES.items():
-        if kind == "probe" and name == "question_id":
-            continue
-        if not isinstance(record.get(name), kinds):
-            return name
-    return None if record["finish_reason"] in FINISH_REASONS else "finish_reason"
+        if not (kind == "probe" and name == "question_id"):
+            wrong[name] = not isinstance(record.get(name), kinds)
+    wrong["finish_reason"] = wrong["finish_reason"] or record["finish_reason"] not in FINISH_REASONS
+    return next((name for name, is_wrong in wrong.items() if is_wrong), None)

@@ -1,1 +1,0 @@
-"""The append-only journal of a recording in progress."""
