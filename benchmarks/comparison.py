@@ -65,9 +65,8 @@ def paired_differences(
         values: [Q, 2 P] values per question, the one curve's columns before the other's.
         resamples: of the bootstrap.
     """
-    from feval.estimators.inference.bootstrap import bootstrap_means
-    from feval.estimators.inference.intervals import difference_test
-    from feval.estimators.inference.paired import flip_probability
+    from feval.estimators.comparisons import flip_probability
+    from feval.estimators.intervals import bootstrap_means, difference_test
 
     points = values.shape[1] // 2
     means = bootstrap_means(values, resamples=resamples)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Goal, Workspace, cpu_ms
-from feval.estimators.coupling.recorded_pairs import estimation_error
+from feval.estimators.coupling import estimation_error
 from feval.forecast.coupled import couple
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay import load

@@ -35,7 +35,7 @@ REPLICATES = 100
 MILLION_QUESTIONS = """
 import json, sys, time
 import numpy as np
-import feval.estimators.counts, feval.estimators.cost, feval.estimators.votes.plurality
+import feval.estimators.per_question, feval.estimators.per_question, feval.estimators.plurality
 from benchmarks.curve import exact_curve
 from benchmarks.open import resident_mb
 
@@ -58,8 +58,8 @@ import json, sys, time
 import numpy as np
 from benchmarks.curve import votes_only
 from benchmarks.open import resident_mb
-from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
-from feval.estimators.inference.frontier import hull_area
+from feval.estimators.intervals import bootstrap_interval, bootstrap_means
+from feval.estimators.comparisons import hull_area
 from feval.evaluation.curves import exact_values, self_consistency_curve
 
 dataset, llm = votes_only(*sys.argv[1:3])
@@ -91,7 +91,7 @@ assert 0 < numbers["accuracy"] < 1 and abs(sum(numbers["errors"].values()) - 1 +
 INTERVALS = """
 import json, sys
 import numpy as np
-from feval.estimators.inference.bootstrap import bootstrap_interval
+from feval.estimators.intervals import bootstrap_interval
 from benchmarks.curve import synthetic_values
 from benchmarks.open import resident_mb
 
@@ -139,9 +139,8 @@ def exact_curve(
     """Codes and tokens to mean accuracy, pass@k and tokens per sample, every n; and the number of
     distinct questions.
     """
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
+    from feval.estimators.per_question import mean_output_tokens, vote_counts
+    from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 
     draws = range(1, codes.shape[1] + 1)
     counts = vote_counts(codes, np.zeros(len(codes), np.int8))
@@ -269,8 +268,7 @@ def intervals() -> list[Goal]:
     """Bootstrap of two curves of 40 points against a loop that gathers each resample; the intervals
     that curves have.
     """
-    from feval.estimators.inference.bootstrap import bootstrap_interval
-    from feval.estimators.inference.intervals import accuracy_interval
+    from feval.estimators.intervals import accuracy_interval, bootstrap_interval
 
     values = synthetic_values()
     rng = np.random.default_rng(0)

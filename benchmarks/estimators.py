@@ -51,8 +51,8 @@ def simulated_in_a_loop(counts: Counts, rng: np.random.Generator) -> float:
 
 def goals(_: Workspace) -> list[Goal]:
     """Exact curves, the Gaussian estimate and the simulations they replace."""
-    from feval.estimators.votes.gaussian import gaussian_estimate
-    from feval.estimators.votes.multinomial import plugin_plurality_accuracy
+    from feval.estimators.approximations import gaussian_estimate
+    from feval.estimators.multinomial import plugin_plurality_accuracy
 
     counts = synthetic_counts()
     gold, rivals, no_answer = counts[:, 0], counts[:, 1:-1], counts[:, -1]

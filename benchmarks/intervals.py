@@ -136,8 +136,7 @@ def coverage(questions: int) -> tuple[dict[str, float], float]:
     """Share of intervals that hold the truth, of every law; and of the Beta laws by the bootstrap,
     the worst.
     """
-    from feval.estimators.inference.bootstrap import bootstrap_interval
-    from feval.estimators.inference.intervals import accuracy_interval
+    from feval.estimators.intervals import accuracy_interval, bootstrap_interval
 
     rng, resampled = np.random.default_rng(questions), []
     laws = {f"Beta({a:g}, {b:g})": (beta(a, b), a / (a + b)) for a, b in BETAS}
@@ -163,7 +162,7 @@ def clustered(clusters: int) -> tuple[dict[str, float], dict[str, float]]:
 
     Half of the clusters have one question and half nine, or one in ten has 20 and the others one.
     """
-    from feval.estimators.inference.intervals import accuracy_interval, difference_test
+    from feval.estimators.intervals import accuracy_interval, difference_test
 
     covered, found = {}, {}
     laws = {
@@ -217,7 +216,7 @@ def least_coverage(
 
 def accuracy_ends(values: Floats) -> tuple[Floats, Floats]:
     """Ends of the intervals of accuracies."""
-    from feval.estimators.inference.intervals import accuracy_interval
+    from feval.estimators.intervals import accuracy_interval
 
     ends = accuracy_interval(values)
     return ends.low, ends.high
@@ -225,7 +224,7 @@ def accuracy_ends(values: Floats) -> tuple[Floats, Floats]:
 
 def difference_ends(values: Floats) -> tuple[Floats, Floats]:
     """Ends of the intervals of differences."""
-    from feval.estimators.inference.intervals import difference_test
+    from feval.estimators.intervals import difference_test
 
     test = difference_test(values)
     return test.low, test.high
@@ -233,7 +232,7 @@ def difference_ends(values: Floats) -> tuple[Floats, Floats]:
 
 def false_positives(null: Law, questions: int) -> float:
     """Share of pairs whose difference has a p-value of 0.05 at most."""
-    from feval.estimators.inference.intervals import difference_test
+    from feval.estimators.intervals import difference_test
 
     rng = np.random.default_rng(questions)
     return float((difference_test(null(rng, (questions, RUNS))).p_value <= 0.05).mean())
@@ -245,7 +244,7 @@ def enumerated_false_positives(questions: int, level: float = 0.05) -> tuple[flo
     """
     from scipy.stats import binom
 
-    from feval.estimators.inference.intervals import difference_test
+    from feval.estimators.intervals import difference_test
 
     counts, worst = np.arange(questions + 1), (0.0, "")
     for worse in (-1.0, -0.5, -0.25):

@@ -86,7 +86,7 @@ def all_prefixes(codes: Codes) -> npt.NDArray[np.bool_]:
     """[samples, questions] the same from the table of whole numbers, no question dropped."""
     from fractions import Fraction
 
-    from feval.estimators.stopping.criteria import Criterion
+    from feval.estimators.stopping_criteria import Criterion
 
     rule = Criterion("beta", Fraction(19, 20), codes.shape[1])
     width = int(codes.max()) + 1

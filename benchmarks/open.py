@@ -21,7 +21,7 @@ SCAN_RUNS = 21
 MEMORY = """
 import json, sys
 import numpy
-import feval.replay, feval.evaluation.curves, feval.cards.prices, feval.estimators.votes.plurality
+import feval.replay, feval.evaluation.curves, feval.cards.prices, feval.estimators.plurality
 from benchmarks.open import ready_to_vote, resident_mb
 
 folder, llms = sys.argv[1], int(sys.argv[2])

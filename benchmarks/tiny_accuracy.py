@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from feval import answers
-from feval.estimators.counts import vote_counts
-from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 from recorders.tiny import (
     FAMILY,
     Completion,

@@ -26,15 +26,14 @@ LAWS = 2_000
 
 def goals(_workspace: Workspace) -> Iterator[Goal]:
     """Measure the two-call estimators."""
-    from feval.estimators.self_consistency_error import multiclass_plugin_expectation
-    from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-    from feval.estimators.two_call.moments import Moments
-    from feval.estimators.two_call.pair_table import PairTable
-    from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-    from feval.estimators.two_call.vote_intervals import vote_interval
-    from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
+    from feval.estimators.completions import ldgp_completion, maxent_completion
+    from feval.estimators.moments import Moments, PairTable
+    from feval.estimators.multinomial import plugin_expectation
+    from feval.estimators.polynomial_objectives import polynomial_objective_interval
+    from feval.estimators.self_consistency import multiclass_plugin_expectation
+    from feval.estimators.vote_intervals import vote_interval
     from feval.estimators.vote_polynomials import majority_polynomial
-    from feval.estimators.votes.plugin import plugin_expectation
+    from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     rng = np.random.default_rng(0)
     table = Moments.from_correlation(rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS))

@@ -17,9 +17,9 @@ import numpy as np
 
 from feval.cli.options import parse_counts
 from feval.errors import FevalError
-from feval.estimators.counts import vote_counts
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.vote_intervals import certified_three_vote_gain
+from feval.estimators.moments import Moments
+from feval.estimators.per_question import vote_counts
+from feval.estimators.vote_intervals import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
 from feval.replay import LLM, Dataset, load

@@ -47,7 +47,7 @@ SEAMS: dict[str, set[str]] = {
         *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
     },
     "feval.cli.recordings.score": {"feval.importers.scores.import_scores"},
-    "feval.estimators.inference.intervals": {"scipy"},
+    "feval.estimators.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},
@@ -376,7 +376,7 @@ def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
         (
             "feval.evaluation.curves",
             (
-                "from feval.estimators.votes.plurality import x\nfrom feval.replay import LLM\nfrom"
+                "from feval.estimators.plurality import x\nfrom feval.replay import LLM\nfrom"
                 " feval import errors"
             ),
         ),

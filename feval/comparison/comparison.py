@@ -31,7 +31,7 @@ from feval.comparison.runner import (
 )
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import FevalError, UsageError
-from feval.estimators.inference.intervals import difference_test
+from feval.estimators.intervals import difference_test
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clusters, read_clusters

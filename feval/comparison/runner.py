@@ -19,7 +19,7 @@ import numpy as np
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.statistics import by_key
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
-from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import ClusterSizes, LeftOut, Rows, cluster_sizes, question_set
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile

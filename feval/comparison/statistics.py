@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.estimators.inference.bootstrap import Clusters, bootstrap_means
-from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
-from feval.estimators.inference.frontier import hull_area, pareto
-from feval.estimators.inference.intervals import DifferenceTest, difference_test
-from feval.estimators.inference.paired import (
+from feval.estimators.comparisons import (
     accuracy_at,
+    bradley_terry,
     cost_to_reach,
     flip_probability,
     holm,
+    hull_area,
+    pairwise_wins,
+    pareto,
     percentiles,
 )
+from feval.estimators.intervals import Clusters, DifferenceTest, bootstrap_means, difference_test
 from feval.methods.protocol import Floats, Integers, Rows
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.errors import OutOfRangeError
+
 Bools = npt.NDArray[np.bool_]
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
@@ -15,3 +17,113 @@ Int64 = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
 UInt64 = npt.NDArray[np.uint64]
+
+
+_SUM_TOLERANCE = 1e-9
+
+
+def is_whole(number: object) -> bool:
+    """Return whether a number is an integer (Python's or NumPy's) and not a bool."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def at_index(place: tuple[int, ...]) -> str:
+    """Return an index for an error message, such as " at index [3]"; "" for a scalar."""
+    return f" at index {[int(i) for i in place]}" if place else ""
+
+
+def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
+    """Broadcast arrays to a common shape; OutOfRangeError names them if their rows are ragged or
+    their shapes do not match.
+    """
+    try:
+        return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
+    except ValueError as error:
+        raise OutOfRangeError(f"The shapes of {', '.join(arrays)} do not match: {error}") from error
+
+
+def checked_probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
+    """Return probabilities as floats; OutOfRangeError names the first value outside [0, 1] or NaN,
+    with its index.
+    """
+    try:
+        checked: Floats = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise OutOfRangeError(
+            f"Probabilities are numbers in rows of equal length; {name} is {values!r}."
+        ) from error
+    wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        raise OutOfRangeError(
+            f"Probabilities lie in [0, 1]; {name} is {float(checked[place])!r}{at_index(place)}."
+            " Correct it or leave it out."
+        )
+    return checked
+
+
+def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
+    """Return distributions [..., K] divided by their sums; OutOfRangeError without answers, or for
+    sums off by more than 1e-9.
+    """
+    shares = checked_probabilities(values, name)
+    if not shares.ndim or not shares.shape[-1]:
+        raise OutOfRangeError(
+            f"{name} takes the probabilities of one answer or more, [..., answers]; the shape is"
+            f" {shares.shape}."
+        )
+    total = shares.sum(axis=-1)
+    if len(wrong := np.argwhere(~(np.abs(total - 1.0) <= _SUM_TOLERANCE))):
+        place = tuple(wrong[0].tolist())
+        raise OutOfRangeError(
+            "The probabilities of all answers, no answer included, sum to 1; those of"
+            f" {name}{at_index(place)} sum to {float(total[place])!r}. Give what is missing to an"
+            " answer of its own, or divide by the sum."
+        )
+    normalised: Floats = shares / total[..., None]
+    return normalised
+
+
+def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold integers
+    from 0.
+    """
+    for name, array in arrays.items():
+        if array.size and array.dtype.kind not in "iu":
+            raise OutOfRangeError(
+                f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
+            )
+        if len(wrong := np.argwhere(array < 0)):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"{what} takes counts of samples from 0; question {place[0]} has {array[place]} in"
+                f" {name}."
+            )
+
+
+def require_confidence(confidence: float) -> None:
+    """Raise OutOfRangeError unless a confidence lies between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise OutOfRangeError(
+            f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given."
+        )
+
+
+Texts = npt.NDArray[np.str_]
+
+ONE_QUESTION = (
+    "A single question shows no spread, so there is no standard error; label two or more."
+)
+"""Why a standard error is NaN."""
+
+
+def missing_reasons(*causes: tuple[Any, str]) -> Texts:
+    """Join the sentences that hold for each entry; a cause is ([...] where it holds, its sentence).
+    "" where none holds.
+    """
+    texts: npt.NDArray[Any] = np.array("", dtype=np.str_)
+    for where, sentence in causes:
+        sentences = np.where(where, sentence, "")
+        gap = np.where((np.char.str_len(texts) > 0) & np.asarray(where), " ", "")
+        texts = np.char.add(np.char.add(texts, gap), sentences)
+    return np.asarray(texts, np.str_)

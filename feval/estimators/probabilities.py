@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Int64, Integers
-from feval.estimators.checks import require_counts
+from feval.errors import OutOfRangeError, UnknownNameError
+from feval.estimators.arrays import Floats, Int64, Integers, require_counts
 from feval.estimators.per_question import distinct
 
 MOST_VOTES = 10_000
@@ -160,3 +160,36 @@ def _ordered(rivals: Any) -> Any:
     """Rivals in descending order, without the columns that are zero for every question."""
     ordered = np.sort(rivals, axis=1)[:, ::-1]
     return ordered[:, : int(np.count_nonzero(ordered.any(axis=0)))]
+
+
+TIES = ("uniform", "strict", "lenient")
+"""The tie rules by name."""
+
+
+def check_ties(ties: str) -> None:
+    """Raise UnknownNameError unless the name is one of `TIES`."""
+    if ties not in TIES:
+        raise UnknownNameError.of("rule for ties", str(ties), TIES)
+
+
+def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
+    """Quadrature nodes and weights for the credit of a tie with up to so many rivals, the degree of
+    the polynomial in y.
+
+    floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise; exact.
+    """
+    check_ties(ties)
+    if ties == "uniform":
+        return _gauss_legendre(rivals // 2 + 1)
+    return np.array([float(ties == "lenient")]), np.ones(1)
+
+
+@cache
+def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
+    """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues
+    of the Jacobi matrix).
+    """
+    i = np.arange(1, count)
+    off_diagonal = i / np.sqrt(4.0 * i * i - 1.0)
+    nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
+    return (nodes + 1.0) / 2.0, vectors[0] ** 2

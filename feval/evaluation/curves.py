@@ -20,11 +20,9 @@ import numpy as np
 from feval import executors
 from feval.arguments import checked
 from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import distinct_vote_counts
-from feval.estimators.inference.intervals import accuracy_interval
-from feval.estimators.per_question import PerQuestion
-from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.intervals import accuracy_interval
+from feval.estimators.per_question import PerQuestion, distinct_vote_counts, mean_output_tokens
+from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models
 from feval.evaluation.evaluation import Result, budgets, evaluate, rests_on
 from feval.evaluation.ledger import QuestionLedger
@@ -131,7 +129,7 @@ def self_consistency_curve(
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
         clusters: which questions are one piece of evidence, as for `evaluate`.
-        confidence: of the interval over questions (`feval.estimators.inference.intervals`); `None`
+        confidence: of the interval over questions (`feval.estimators.intervals`); `None`
             leaves intervals out.
         workers: processes that share the questions, for "seeded"; the numbers are the same for any
             number.

@@ -20,7 +20,7 @@ from feval import cards, executors, methods
 from feval.arguments import checked
 from feval.errors import NotExactError, UnknownNameError, UsageError
 from feval.estimators.arrays import Integers
-from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.cautions import (
     billed_once,
     few_questions,
@@ -353,7 +353,7 @@ def evaluate(
         time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in
             its own process; `None` for no limit. A callable given in Python runs in this process
             and is trusted to come to an end.
-        confidence: level of the interval over questions (`estimators.inference.intervals`); `None`
+        confidence: level of the interval over questions (`estimators.intervals`); `None`
             for no interval.
         progress: called with (questions done, questions in all) of a seeded or recorded evaluation.
 

@@ -5,7 +5,7 @@ A trace that has ended within t tokens votes with its final answer, any other wi
 or before t, and one without such a probe does not vote (truncation, arXiv 2501.19393, "budget
 forcing" without the word *Wait*). At one t a trace has one answer and one cost, so that the exact
 expectation over all draws of n traces is that of self-consistency on these answers
-(`feval.estimators.votes.plurality`): no draw is simulated.
+(`feval.estimators.plurality`): no draw is simulated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import OutOfRangeError
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import distinct_vote_counts
-from feval.estimators.inference.frontier import pareto
-from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
-from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
+from feval.estimators.comparisons import pareto
+from feval.estimators.per_question import (
+    QUESTIONS_AT_ONCE,
+    PerQuestion,
+    distinct_vote_counts,
+    mean_output_tokens,
+)
+from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
 from feval.evaluation.curves import CurvePoint, interval_columns
 from feval.evaluation.evaluation import Result, rests_on

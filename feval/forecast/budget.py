@@ -5,19 +5,33 @@ what cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from feval.arguments import checked
-from feval.errors import OutOfRangeError
-from feval.estimators.two_call.vote_intervals import vote_interval
+from feval.cards.billing import Price, billed_prompts, usd
+from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.estimators.arrays import Floats
+from feval.estimators.intervals import accuracy_interval
+from feval.estimators.multinomial import plugin_plurality_accuracy
+from feval.estimators.per_question import PerQuestion, VoteCounts, mean_output_tokens, vote_counts
+from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.self_consistency import self_consistency_bound
+from feval.estimators.vote_intervals import vote_interval
+from feval.estimators.wald_regions import simultaneous_gains
 from feval.evaluation.cautions import mixed_parties
-from feval.evaluation.questions import question_set
+from feval.evaluation.questions import Rows, question_set
 from feval.executors.progress import reports
-from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOption
-from feval.forecast.evidence import moments_of, ordered_by_key
-from feval.forecast.pilot import Pilot, plan_warnings
-from feval.forecast.question_costs import QuestionCosts, estimation_split
+from feval.forecast.budget_plan import BudgetPlan, EstimationSplit, PlanBudget, Purchase, VoteOption
+from feval.forecast.estimators import (
+    SampleMoments,
+    moments_of,
+    ordered_by_key,
+    rare_pairs,
+    sample_moments,
+)
 from feval.replay import LLM, Dataset
 
 _AS_GOOD = 1e-3
@@ -212,3 +226,255 @@ def _bought(option: VoteOption, questions: int, costs: QuestionCosts, why: str) 
         questions * costs.tokens(option.votes),
         why,
     )
+
+
+_MOST_CALLS = 100_000  # per question, in the split for estimating
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCosts:
+    """Mean costs of a question; `price` is `None` if USD are neither known nor needed."""
+
+    budget: PlanBudget
+    billing: str
+    prompt_tokens: float
+    output_tokens: float
+    price: Price | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: PlanBudget) -> Self:
+        """Take the means over some questions of a pilot.
+
+        Raises:
+            PriceNotFoundError: a budget in USD without a price, or unknown prompt tokens.
+        """
+        if budget.unit == "usd" and llm.price is None:
+            if llm.prices is not None:
+                llm.prices.price(llm.name)  # says which price list, and what to do
+            raise PriceNotFoundError(
+                f"A budget in USD needs prices, and {llm.name} was loaded without a price list."
+                " Give one (`--prices`), or a budget in tokens."
+            )
+        pool = llm.pool.rows(rows)
+        unknown = rows[pool.prompt_tokens < 0]
+        if len(unknown):
+            name = dataset.question_ids[int(unknown[0])]
+            raise PriceNotFoundError(
+                "A plan needs prompt tokens, and the recording does not say how many the prompts"
+                f" of {llm.name} have on {len(unknown)} of {len(rows)} questions of {dataset.id},"
+                f" {name!r} first. Import or record it with a token counter."
+            )
+        output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
+        return cls(budget, llm.billing, float(pool.prompt_tokens.mean()), output, llm.price)
+
+    def tokens(self, calls: int) -> float:
+        """Mean tokens of a question with so many calls in one request."""
+        return self._prompts(calls) + calls * self.output_tokens
+
+    def usd(self, calls: int) -> float | None:
+        """Mean USD; `None` without a price."""
+        return (
+            None
+            if self.price is None
+            else usd(self.price, self._prompts(calls), calls * self.output_tokens)
+        )
+
+    def cost(self, calls: int) -> float:
+        """Mean cost in the budget's unit."""
+        dollars = self.usd(calls)
+        return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
+
+    def _prompts(self, calls: int) -> float:
+        return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
+
+    def paid(self, calls: int) -> int:
+        """Number of questions that the budget pays for, with so many calls each."""
+        return int(self.budget.amount / self.cost(calls) * (1.0 + 1e-12))
+
+    def require(self, calls: int) -> None:
+        """Refuse a budget that pays no question, or any number of them.
+
+        Raises:
+            OutOfRangeError: either of these.
+        """
+        if not self.cost(calls) > 0.0:
+            raise OutOfRangeError(
+                f"Calls cost nothing in {self.budget.unit} at these prices, so"
+                f" {self.budget.amount:g} {self.budget.unit} pay any number of them. Give a budget"
+                " in tokens."
+            )
+        if self.paid(calls) < 1:
+            unit = self.budget.unit
+            raise OutOfRangeError(
+                f"A budget of {_plain(self.budget.amount)} {unit} does not pay a single call: one"
+                f" on a mean question costs {_plain(self.cost(calls))} {unit}. Raise the budget."
+            )
+
+
+def estimation_split(costs: QuestionCosts) -> EstimationSplit:
+    """Return the integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest
+    calls among equals.
+    """
+    candidates: list[tuple[int, int]] = []
+    for calls in range(1, _MOST_CALLS + 1):
+        questions = costs.paid(calls)
+        if questions < 1:
+            break
+        candidates.append((questions, calls))
+    m, n = np.array(candidates, np.float64).T
+    bounds = self_consistency_bound(m, n)
+    best = int(bounds.argmin())
+    questions, calls = candidates[best]
+    return EstimationSplit(questions, calls, float(bounds[best]), questions * costs.cost(calls))
+
+
+def _plain(amount: float) -> str:
+    """An amount with at most three significant digits and no exponent."""
+    return np.format_float_positional(amount, precision=3, fractional=False, trim="-")
+
+
+_MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
+_FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """A pilot's votes and moments, and the settings of the plan."""
+
+    counts: VoteCounts
+    moments: SampleMoments
+    pool: int
+    rare: str | None
+    confidence: float
+    family: int
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int
+    ) -> Self:
+        """Count the pilot's calls on some questions."""
+        counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
+        draws = min(resamples, _MOMENT_RESAMPLES)
+        moments = sample_moments(
+            counts.gold, counts.size, resamples=draws, seed=llm.seed % (1 << 64)
+        )
+        rare = rare_pairs(counts.gold, counts.size)
+        return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, confidence, family)
+
+    @property
+    def can_certify(self) -> bool:
+        """Whether there are enough questions for the resampled limit to prove a gain."""
+        return self.rare is None and len(self.counts.gold) >= _FEWEST_QUESTIONS
+
+    def gains_together(self, votes: Sequence[int]) -> list[float | None]:
+        """Least gains of all votes together; `None` where nothing can be certified."""
+        if not self.can_certify:
+            return [None] * len(votes)
+        level = 1.0 - (1.0 - self.confidence) / self.family
+        gains = simultaneous_gains(
+            self.counts.gold, self.counts.size, [m // 2 for m in votes], level
+        )
+        return [None if np.isnan(gain) else gain for gain in gains.tolist()]
+
+    def pluralities(self, votes: Sequence[int]) -> Floats:
+        """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at
+        its shares beyond.
+        """
+        within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
+        values = (
+            self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
+        )
+        ends = accuracy_interval(values, self.confidence)
+        return np.stack([values.mean(), ends.low, ends.high])
+
+    def seam(self, votes: int) -> tuple[float, float]:
+        """Accuracy of a vote within the pool over subsets, and as predicted from the pool's
+        shares.
+        """
+        return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
+
+    def _subsets(self, votes: Sequence[int]) -> PerQuestion:
+        return subset_plurality_accuracy(
+            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
+        )
+
+    def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
+        return plugin_plurality_accuracy(
+            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
+        )
+
+
+def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> list[str]:
+    """Return the warnings of a plan for so many questions."""
+    sentences, number = [], len(pilot.counts.gold)
+    if options[-1].plurality_kind == "plug-in":
+        sentences.append(_beyond(options, pilot))
+    if pilot.moments.clipped:
+        sentences.append(
+            "The pilot's calls on a question disagree more often than independent calls would,"
+            " which happens by chance on few questions; the bounds assume that all questions are"
+            " equally hard."
+        )
+    if not pilot.can_certify:
+        why = f"{number} question{'s' if number > 1 else ''}"
+        if pilot.rare is not None:
+            why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
+        sentences.append(
+            f"The pilot has {why}: resampling them would look too certain, so no vote is certified,"
+            " and intervals may be too narrow. Record more questions."
+        )
+    sentences += _family(options, pilot)
+    if questions != number:
+        sentences.append(
+            f"The intervals are for the pilot's {number} questions; the {questions:,} to answer are"
+            " assumed to be like them."
+        )
+    return sentences
+
+
+def _beyond(options: Sequence[VoteOption], pilot: Pilot) -> str:
+    """Say what is wrong with pluralities beyond the pool, and by how much where that is visible."""
+    last = max(option.votes for option in options if option.plurality_kind == "subsets")
+    measured, predicted = pilot.seam(last)
+    beyond = [option for option in options if option.plurality_kind == "plug-in"]
+    over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
+    instead = (
+        f" At M = {over[0]} even the lower bound of a majority exceeds them: use that."
+        if over
+        else ""
+    )
+    alike = int(pilot.counts.size.max()) == pilot.pool
+    pool = "the pilot's pool" if alike else "the pilot's smallest pool"
+    vote = f"the {pilot.pool}-call vote" if alike else "the vote of all calls that a question has"
+    return (
+        f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's"
+        f" shares: they level off at {vote}, whatever more votes would do, and their intervals do"
+        f" not cover that bias. At M = {last} the pilot measures {100 * measured:.2f} %, and the"
+        f" shares predict {100 * predicted:.2f} %.{instead} Record more calls to measure them."
+    )
+
+
+def _family(options: Sequence[VoteOption], pilot: Pilot) -> list[str]:
+    """Say how certain the certificates are, taken together."""
+    certified = sum(option.certified for option in options)
+    together = sum(option.certified_together for option in options)
+    if certified < 2 and not (certified and pilot.family > 1):
+        return []
+    level = f"{100 * pilot.confidence:g} %"
+    plans = f" in all {pilot.family} plans of the family" if pilot.family > 1 else ""
+    which = (
+        "none of them is"
+        if not together
+        else "all of them are"
+        if together == certified
+        else f"{together} of them are"
+    )
+    alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
+    if options[-1].majority_gain_low_together is None:
+        how = (
+            "the questions show no spread in some direction, so there is no region of mu and nu to"
+            " prove it with."
+        )
+    else:
+        how = f"by one region of mu and nu for every vote, at {level} for all together."
+    return [f"{alone} certified alone, at {level}. Together{plans}, {which}: {how}"]

@@ -11,7 +11,9 @@ otherwise from the coupled recordings, by pairing call s of one LLM with call s 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -19,26 +21,26 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, UsageError
-from feval.estimators.arrays import Rows
+from feval.estimators.arrays import Floats, Rows
 from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import (
+    SCHEMES,
+    CoupledPair,
+    ErrorCurve,
     LLMCalls,
     PairOfLLMs,
+    RankedLLM,
     calls_of,
     independent_pair,
-    require_equal_sizes,
-)
-from feval.forecast.coupled_winrates import (
-    SCHEMES,
     judge_name,
     judged_outcomes,
     outcomes_of_calls,
     ranked_llms,
     ranking_warnings,
+    require_equal_sizes,
 )
-from feval.forecast.coupling_results import CoupledPair, Coupling
 from feval.replay import LLM, Dataset
 
 _FEW_QUESTIONS = 10
@@ -247,3 +249,64 @@ def _areas(
             )
         places[area] = at
     return places
+
+
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """The result of `couple`.
+
+    Attributes:
+        noise: scheme and seed of the shared noise.
+        independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the
+            coupled ones.
+        compared_by: what win-rates compare: "correctness", a scorer or a judge.
+        ranked_questions: number of questions that win-rates are averaged over.
+        pairs: every pair of LLMs, over all questions and in each area.
+        curves: (first, second) -> error against samples, over all questions.
+        covariances: (first, second) -> [Q] within-question covariances.
+        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled
+            and independent.
+        ranking: every LLM under both schemes.
+        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with
+            Holm-adjusted p.
+        warnings: what a reader must know in order not to be misled.
+    """
+
+    dataset: str
+    llms: tuple[str, ...]
+    noise: tuple[str, int]
+    independent_from: str
+    compared_by: str
+    ranked_questions: int
+    pairs: tuple[CoupledPair, ...]
+    curves: Mapping[tuple[str, str], ErrorCurve]
+    covariances: Mapping[tuple[str, str], Floats]
+    variances: Mapping[tuple[str, str], Floats]
+    ranking: tuple[RankedLLM, ...]
+    changes: tuple[tuple[str, str, float], ...]
+    confidence: float
+    resamples: int
+    seed: int
+    recording_hashes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON values, without the values per question."""
+        left_out = {"curves", "covariances", "variances", "pairs", "ranking", "changes"}
+        values = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in left_out
+        }
+        curves = [
+            {"first": first, "second": second, **dataclasses.asdict(curve)}
+            for (first, second), curve in self.curves.items()
+        ]
+        changes = [{"first": first, "second": second, "p": p} for first, second, p in self.changes]
+        return values | {
+            "noise": {"scheme": self.noise[0], "seed": self.noise[1]},
+            "pairs": [dataclasses.asdict(pair) for pair in self.pairs],
+            "curves": curves,
+            "ranking": [dataclasses.asdict(entry) for entry in self.ranking],
+            "changes": changes,
+        }

@@ -14,12 +14,11 @@ from pydantic import Field
 
 from feval.errors import UsageError
 from feval.estimators.arrays import Int64
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import answered_counts, distinct_vote_counts
-from feval.estimators.stopping.criteria import Criterion
-from feval.estimators.stopping.ends import AnswerCounts, Ending, Ends, ending_of_rule, ends_of_rule
-from feval.estimators.stopping.subpools import wrong_ends
-from feval.estimators.votes.plurality import pass_at_k
+from feval.estimators.per_question import answered_counts, distinct_vote_counts, mean_output_tokens
+from feval.estimators.plurality import pass_at_k
+from feval.estimators.stopping_criteria import Criterion
+from feval.estimators.stopping_ends import AnswerCounts, Ending, Ends, ending_of_rule, ends_of_rule
+from feval.estimators.stopping_orders import wrong_ends
 from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
 from feval.methods.protocol import (
@@ -88,7 +87,7 @@ class AdaptiveConsistency:
     the vote looks settled.
 
     The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy,
-    majority and random; their formulas are in `feval.estimators.stopping.criteria`. Shares and
+    majority and random; their formulas are in `feval.estimators.stopping_criteria`. Shares and
     probabilities are compared with the threshold exactly. Of tied answers the one seen first wins,
     which over all draws is a uniform tie-break.
 

@@ -38,7 +38,7 @@ class AutoMix:
     an answer is not verified, and one without a score is not trusted: both go to the large LLM.
 
     This is the paper's threshold rule. Its POMDP router needs a policy fitted to distributions of
-    v; the benefit per cost that the paper reports (IBC) is in `estimators.benefit`.
+    v; the benefit per cost that it reports (IBC) is (P - P_small) / (C - C_small).
 
     Aggarwal, Madaan et al., "AutoMix: Automatically Mixing Language Models", sections 3 and 4.
     https://arxiv.org/abs/2310.12963

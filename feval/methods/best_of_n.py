@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feval.estimators.per_question import by_blocks
-from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.estimators.plurality import subset_best_accuracy
 from feval.methods.expectation import OneRequest, no_answer_probability
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.cost import mean_output_tokens
+from feval.estimators.per_question import mean_output_tokens
 from feval.methods.expectation import longest_of_draws
 from feval.methods.protocol import (
     Bools,

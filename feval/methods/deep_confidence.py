@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.stopping.traces import (
+from feval.estimators.trace_confidence import (
     known_percentiles,
     low_groups,
     tokens_until_below,

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping.early_plurality import early_plurality
-from feval.estimators.stopping.early_stopping import (
+from feval.estimators.early_stopping import (
     MOST_WINDOWS_IN_FLOATS,
     EarlyStops,
+    early_plurality,
     early_stops,
     window_ends,
 )
-from feval.estimators.stopping.ends import AnswerCounts
-from feval.estimators.stopping.orders import expected_votes
-from feval.estimators.stopping.subpools import wrong_ends
+from feval.estimators.per_question import question_blocks
+from feval.estimators.stopping_ends import AnswerCounts
+from feval.estimators.stopping_orders import expected_votes, wrong_ends
 from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (

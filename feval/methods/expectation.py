@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import answered_counts
-from feval.estimators.per_question import by_blocks
-from feval.estimators.votes.best_of_n import subset_largest
-from feval.estimators.votes.plurality import pass_at_k
+from feval.estimators.per_question import answered_counts, by_blocks, mean_output_tokens
+from feval.estimators.plurality import pass_at_k, subset_largest
 from feval.methods.protocol import Bools, ErrorShares, Expectation, Floats, Integers, require_pool
 from feval.methods.vote import share_of_lead
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from feval.estimators.counts import distinct_vote_counts
-from feval.estimators.votes.plurality import pass_at_k
+from feval.estimators.per_question import distinct_vote_counts
+from feval.estimators.plurality import pass_at_k
 from feval.methods.expectation import OneRequest
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Floats, Integers, one_llm

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from feval.estimators.stopping.criteria import Criterion
+from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import Capabilities, Decisions, Integers, Orders, one_llm
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches, along_paths

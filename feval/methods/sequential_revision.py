@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from feval.errors import NotExactError, OutOfRangeError, UsageError
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.per_question import by_blocks
-from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.estimators.per_question import by_blocks, mean_output_tokens
+from feval.estimators.plurality import subset_best_accuracy
 from feval.methods.expectation import longest_of_draws
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import (

@@ -11,12 +11,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.estimators.per_question import distinct, question_blocks
-from feval.estimators.stopping.by_partition import (
-    MOST_PARTITIONS,
-    number_of_partitions,
-    over_partitions,
-)
-from feval.estimators.stopping.ends import (
+from feval.estimators.stopping_ends import (
     LARGEST_BUDGET,
     AnswerCounts,
     Ends,
@@ -26,15 +21,16 @@ from feval.estimators.stopping.ends import (
     partitions,
     require_budget,
 )
-from feval.estimators.stopping.orders import (
+from feval.estimators.stopping_orders import (
+    MOST_PARTITIONS,
     MOST_STATES,
+    MOST_SUBPOOLS,
     OverOrders,
     expected_votes,
-    require_few_states,
-)
-from feval.estimators.stopping.subpools import (
-    MOST_SUBPOOLS,
+    number_of_partitions,
     number_of_subpools,
+    over_partitions,
+    require_few_states,
     votes_over_subpools,
 )
 from feval.methods.expectation import split_errors

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from feval.errors import UsageError
-from feval.estimators.counts import VoteCounts, distinct_vote_counts
-from feval.estimators.per_question import PerQuestion
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import PerQuestion, VoteCounts, distinct_vote_counts
+from feval.estimators.plurality import subset_plurality_accuracy
 from feval.methods.protocol import Floats, Integers, Rows
 
 if TYPE_CHECKING:

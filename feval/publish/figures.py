@@ -15,7 +15,7 @@ import numpy as np
 from feval.cards.cards import price_ids
 from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
 from feval.cards.prices import PriceList, price_list
-from feval.estimators.votes.plurality import LARGEST_POOL
+from feval.estimators.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surface import coarse_surface
 from feval.publish.markdown import code, folded, plain, share, table

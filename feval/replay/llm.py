@@ -25,7 +25,7 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
-from feval.estimators.counts import vote_counts
+from feval.estimators.per_question import vote_counts
 from feval.lazy import Drawn
 from feval.recording.served import served_models
 from feval.recording.steps import conversation

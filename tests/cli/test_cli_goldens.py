@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from feval import load
 from feval.cli import app
-from feval.estimators.counts import vote_counts
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import subset_plurality_accuracy
 from feval.evaluation.replicates import drawn_orders
 from feval.methods import SelfConsistency
 

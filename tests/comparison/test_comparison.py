@@ -32,8 +32,8 @@ from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.comparison.statistics import BestPoint
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.inference.intervals import difference_test
-from feval.estimators.inference.paired import accuracy_at, holm
+from feval.estimators.comparisons import accuracy_at, holm
+from feval.estimators.intervals import difference_test
 from feval.methods import SelfConsistency
 from feval.publish.shown_results import result_block
 from feval.receipts.document import comparison_receipt

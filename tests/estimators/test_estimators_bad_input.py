@@ -14,69 +14,68 @@ import numpy as np
 import pytest
 
 from feval.errors import FevalError, OutOfRangeError, ShortPoolError, UnknownNameError
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import vote_counts
-from feval.estimators.coupling.gumbel_coupling import (
+from feval.estimators.approximations import (
+    empirical_plurality_accuracy,
+    gaussian_estimate,
+    monte_carlo_plurality_accuracy,
+)
+from feval.estimators.comparisons import accuracy_at, bradley_terry, hull_area
+from feval.estimators.coupling import (
     coupled_correctness,
+    coupled_statistics,
+    equal_error_samples,
+    estimation_error,
     gumbel_coupling_joint,
     laws_of_counts,
     score_difference_variance,
 )
-from feval.estimators.coupling.recorded_pairs import (
-    coupled_statistics,
-    equal_error_samples,
-    estimation_error,
+from feval.estimators.diagnostics import difficulty_strata, mass_by_rank, strata_difference
+from feval.estimators.drift import drift
+from feval.estimators.intervals import (
+    accuracy_interval,
+    bootstrap_interval,
+    bootstrap_means,
+    difference_test,
 )
-from feval.estimators.coupling.winrates import (
+from feval.estimators.mixtures import best_mixture, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.moments import Moments, PairTable, pair_table
+from feval.estimators.multinomial import (
+    plugin_expectation,
+    plugin_plurality_accuracy,
+    plurality_accuracy,
+    unbiased_plurality_accuracy,
+)
+from feval.estimators.per_question import PerQuestion, mean_output_tokens, vote_counts
+from feval.estimators.plurality import (
+    empirical_vote_accuracy,
+    hypergeometric_majority,
+    pass_at_k,
+    subset_plurality_accuracy,
+)
+from feval.estimators.probabilities import MOST_VOTES
+from feval.estimators.self_consistency import (
+    average_error,
+    best_integer_split,
+    budget_split,
+    high_probability_bound,
+    icc_variance_phat,
+    multiclass_error,
+    multiclass_plugin_error,
+    multiclass_plugin_expectation,
+    self_consistency_bias,
+    self_consistency_bound,
+    self_consistency_error,
+    self_consistency_mse_exact,
+)
+from feval.estimators.vote_intervals import vote_interval
+from feval.estimators.vote_polynomials import budget_index
+from feval.estimators.wald_regions import simultaneous_gains, wald_projection
+from feval.estimators.winrates import (
     average_winrates,
     ranked_winrates,
     sampled_winrates,
     scored_winrates,
     two_token_winrates,
-)
-from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
-from feval.estimators.inference.bradley_terry import bradley_terry
-from feval.estimators.inference.drift import drift
-from feval.estimators.inference.frontier import hull_area
-from feval.estimators.inference.intervals import accuracy_interval, difference_test
-from feval.estimators.inference.paired import accuracy_at
-from feval.estimators.per_question import PerQuestion
-from feval.estimators.probabilities import MOST_VOTES
-from feval.estimators.self_consistency_bounds import (
-    best_integer_split,
-    budget_split,
-    high_probability_bound,
-    icc_variance_phat,
-    self_consistency_bound,
-)
-from feval.estimators.self_consistency_error import (
-    average_error,
-    multiclass_error,
-    multiclass_plugin_error,
-    multiclass_plugin_expectation,
-    self_consistency_bias,
-    self_consistency_error,
-    self_consistency_mse_exact,
-)
-from feval.estimators.two_call.mixtures import (
-    best_mixture,
-    mixture_from_counts,
-    mixture_from_probabilities,
-)
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.pair_table import PairTable, pair_table
-from feval.estimators.two_call.vote_intervals import vote_interval
-from feval.estimators.two_call.wald_regions import simultaneous_gains, wald_projection
-from feval.estimators.vote_polynomials import budget_index
-from feval.estimators.votes.diagnostics import difficulty_strata, mass_by_rank, strata_difference
-from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
-from feval.estimators.votes.gaussian import gaussian_estimate
-from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.votes.plugin import plugin_expectation, unbiased_plurality_accuracy
-from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
-from feval.estimators.votes.sampling import (
-    empirical_plurality_accuracy,
-    monte_carlo_plurality_accuracy,
 )
 
 A: Any = np.array

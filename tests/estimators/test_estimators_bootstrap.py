@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from feval.estimators.inference import bootstrap
-from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
+from feval.estimators import intervals as bootstrap
+from feval.estimators.intervals import bootstrap_interval, bootstrap_means
 from feval.estimators.per_question import PerQuestion
 
 Floats = npt.NDArray[np.float64]

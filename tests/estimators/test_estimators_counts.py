@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.estimators import per_question
-from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import answered_counts, distinct_vote_counts, vote_counts
-from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import (
+    PerQuestion,
+    answered_counts,
+    distinct,
+    distinct_vote_counts,
+    mean_output_tokens,
+    vote_counts,
+)
+from feval.estimators.plurality import subset_plurality_accuracy
 
 
 @given(

@@ -14,17 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
-from feval.estimators.coupling.gumbel_coupling import (
+from feval.estimators.coupling import (
     coupled_correctness,
-    gumbel_coupling_joint,
-    score_difference_variance,
-)
-from feval.estimators.coupling.recorded_pairs import (
     coupled_statistics,
     equal_error_samples,
     estimation_error,
+    gumbel_coupling_joint,
+    score_difference_variance,
 )
-from feval.estimators.coupling.winrates import (
+from feval.estimators.winrates import (
     average_winrates,
     ranked_winrates,
     ranking_change,

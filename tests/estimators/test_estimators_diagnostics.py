@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.estimators.votes.diagnostics import (
+from feval.estimators.diagnostics import (
     QUARTERS,
     answer_entropy,
     difficulty_strata,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, rankdata
 
-from feval.estimators.inference.drift import Drift, drift
-from feval.estimators.inference.paired import holm
+from feval.estimators.comparisons import holm
+from feval.estimators.drift import Drift, drift
 
 Cots = list[tuple[int, int, int, bool]]  # question, answer, tokens, new
 

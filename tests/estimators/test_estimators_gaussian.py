@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.votes.gaussian import MODES, gaussian_estimate
-from feval.estimators.votes.multinomial import plurality_accuracy
+from feval.estimators.approximations import MODES, gaussian_estimate
+from feval.estimators.multinomial import plurality_accuracy
 
 PHI = NormalDist().cdf
 

@@ -10,11 +10,7 @@ import pytest
 from scipy import stats
 
 from feval.errors import OutOfRangeError
-from feval.estimators.inference.intervals import (
-    IMAGINARY_DIFFERENCE,
-    accuracy_interval,
-    difference_test,
-)
+from feval.estimators.intervals import IMAGINARY_DIFFERENCE, accuracy_interval, difference_test
 from feval.estimators.per_question import PerQuestion
 
 Floats = npt.NDArray[np.float64]

@@ -14,11 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.poissonised import circles
-from feval.estimators.probabilities import MOST_VOTES
-from feval.estimators.ties import TIES
-from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
+from feval.estimators.approximations import monte_carlo_plurality_accuracy
+from feval.estimators.multinomial import circles, plugin_plurality_accuracy, plurality_accuracy
+from feval.estimators.probabilities import MOST_VOTES, TIES
 
 POOLS = st.tuples(
     st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 4)

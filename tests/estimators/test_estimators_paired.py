@@ -14,16 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import interpolate, optimize, spatial
 
-from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
-from feval.estimators.inference.bradley_terry import MAX_STRENGTH, bradley_terry, pairwise_wins
-from feval.estimators.inference.frontier import hull_area, pareto
-from feval.estimators.inference.paired import (
+from feval.estimators.comparisons import (
+    MAX_STRENGTH,
     accuracy_at,
+    bradley_terry,
     cost_to_reach,
     flip_probability,
     holm,
+    hull_area,
+    pairwise_wins,
+    pareto,
     percentiles,
 )
+from feval.estimators.intervals import bootstrap_interval, bootstrap_means
 
 SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.probabilities import compositions
-from feval.estimators.ties import TIES
-from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.votes.plugin import plugin_expectation, unbiased_plurality_accuracy
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.multinomial import (
+    plugin_expectation,
+    plugin_plurality_accuracy,
+    plurality_accuracy,
+    unbiased_plurality_accuracy,
+)
+from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.probabilities import TIES, compositions
 
 LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
 

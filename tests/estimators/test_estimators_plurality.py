@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from real_files import golden, real_codes
 
 from feval.errors import OutOfRangeError
-from feval.estimators.counts import vote_counts
-from feval.estimators.votes.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
+from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
 
 SMALL_POOLS = st.tuples(
     st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)

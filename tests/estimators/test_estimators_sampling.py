@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.ties import TIES
-from feval.estimators.votes.sampling import (
+from feval.estimators.approximations import (
     empirical_plurality_accuracy,
     monte_carlo_plurality_accuracy,
     plurality_credit,
 )
+from feval.estimators.probabilities import TIES
 
 ONE = np.array([0.5]), np.array([[0.3, 0.1]]), np.array([0.1])
 

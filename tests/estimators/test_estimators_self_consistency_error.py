@@ -14,19 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.self_consistency_bounds import (
+from feval.estimators.self_consistency import (
+    average_error,
     best_integer_split,
     budget_split,
     high_probability_bound,
     icc_variance_phat,
-    self_consistency_bound,
-)
-from feval.estimators.self_consistency_error import (
-    average_error,
     multiclass_error,
     multiclass_plugin_error,
     multiclass_plugin_expectation,
     self_consistency_bias,
+    self_consistency_bound,
     self_consistency_error,
     self_consistency_mse_exact,
 )

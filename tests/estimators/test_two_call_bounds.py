@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_call_cases import BUDGETS, PROBABILITY, table_of_moments
 
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.pair_table import PairTable
-from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-from feval.estimators.two_call.vote_intervals import (
+from feval.estimators.moments import Moments, PairTable
+from feval.estimators.polynomial_objectives import polynomial_objective_interval
+from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
     one_call_envelope,

@@ -18,22 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_call_cases import PROBABILITY
 
-from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import mixture_from_counts
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.pair_table import PairTable, pair_table, pair_table_summary
-from feval.estimators.two_call.polynomial_minima import least_distances
-from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-from feval.estimators.two_call.wald_regions import wald_projection
+from feval.estimators.completions import ldgp_completion, maxent_completion
+from feval.estimators.mixtures import mixture_from_counts
+from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
+from feval.estimators.plurality import hypergeometric_majority
+from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
     budget_index,
     even_vote_accuracy,
+    least_distances,
     least_value,
     majority_accuracy,
     majority_polynomial,
 )
-from feval.estimators.votes.empirical_votes import hypergeometric_majority
+from feval.estimators.wald_regions import wald_projection
 
 
 @pytest.fixture(scope="module")

@@ -13,23 +13,18 @@ import numpy as np
 import pytest
 from two_call_cases import table_of_moments
 
-from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import (
+from feval.estimators.completions import ldgp_completion, maxent_completion
+from feval.estimators.mixtures import (
     best_mixture,
     mixture_from_counts,
     mixture_from_probabilities,
     overtaking_pairs,
 )
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_interval
-from feval.estimators.two_call.wald_regions import (
-    likelihood_projection,
-    simultaneous_gains,
-    wald_projection,
-)
+from feval.estimators.moments import Moments, PairTable, pair_table_summary
+from feval.estimators.plurality import empirical_vote_accuracy
+from feval.estimators.vote_intervals import infinite_vote_interval, vote_interval
 from feval.estimators.vote_polynomials import majority_accuracy
-from feval.estimators.votes.empirical_votes import empirical_vote_accuracy
+from feval.estimators.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
 
 
 @pytest.mark.parametrize(

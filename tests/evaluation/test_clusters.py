@@ -19,7 +19,7 @@ from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import NotRecordedError, UsageError
-from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.questions import ClusterSizes, question_clusters, read_clusters
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from feval import compare, evaluate, load
 from feval.cli import app
 from feval.comparison.plan import Plan
-from feval.estimators.stopping.ends import number_of_counts, partitions
+from feval.estimators.stopping_ends import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.expectation import split_errors
 from feval.methods.oracle import Oracle

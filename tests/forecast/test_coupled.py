@@ -31,7 +31,7 @@ from feval.errors import (
     UnlabelledError,
     UsageError,
 )
-from feval.estimators.coupling.recorded_pairs import estimation_error
+from feval.estimators.coupling import estimation_error
 from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
 from feval.importers import import_recording

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from small import pool, write_rows
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.vote_intervals import vote_interval
+from feval.estimators.moments import Moments
+from feval.estimators.vote_intervals import vote_interval
 from feval.forecast import METHODS, Forecast, estimate, plan
 from feval.replay import LLM, Dataset, load
 from feval.report.tables.forecasts import forecast_csv, plan_tables

@@ -16,9 +16,9 @@ from small import pool, write_rows, write_toy
 from feval.cards.billing import Price
 from feval.cards.prices import PriceList
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.vote_intervals import vote_interval
-from feval.estimators.two_call.wald_regions import simultaneous_gains
+from feval.estimators.moments import Moments
+from feval.estimators.vote_intervals import vote_interval
+from feval.estimators.wald_regions import simultaneous_gains
 from feval.forecast import PlanBudget, plan
 from feval.replay import LLM, Dataset, load
 from feval.report.tables.forecasts import plan_tables

@@ -1,11 +1,10 @@
-"""AutoMix's threshold rule, the cost of verification, and the benefit per cost of a cascade."""
+"""AutoMix's threshold rule, and the cost of verification."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from golden_confidence import scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.estimators.benefit import incremental_benefit_per_cost
+from feval.errors import NotRecordedError, UsageError
 from feval.methods import AutoMix
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -112,28 +110,3 @@ def test_it_takes_two_llms() -> None:
     for llms in (1, 3):
         with pytest.raises(UsageError):
             AutoMix().draws(llms)
-
-
-Point = tuple[Fraction, Fraction]
-NUMBERS = st.fractions(0, 1, max_denominator=50)
-
-
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4), st.tuples(NUMBERS, NUMBERS))
-def test_benefit_per_cost_is_the_papers(cascades: list[Point], small: Point) -> None:
-    def benefit(one: Point) -> Fraction | None:
-        return (one[0] - small[0]) / (one[1] - small[1]) if one[1] > small[1] else None
-
-    performance, cost = np.array(cascades, np.float64).T
-    own = incremental_benefit_per_cost(performance, cost, float(small[0]), float(small[1]))
-    for cascade, result in zip(cascades, own, strict=True):
-        expected = benefit(cascade)
-        if expected is None:
-            assert math.isnan(result)
-        else:
-            assert result == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
-
-
-def test_benefits_have_the_shape_of_the_cascades_and_negative_costs_are_refused() -> None:
-    assert incremental_benefit_per_cost([[0.8], [0.5]], [[61.0], [1.0]], 0.5, 1.0).shape == (2, 1)
-    with pytest.raises(OutOfRangeError):
-        incremental_benefit_per_cost(0.5, -1.0, 0.4, 0.0)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, UsageError
-from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.estimators.plurality import subset_best_accuracy
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
 from feval.replay.pools import ArrayChannels, Pool
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, UsageError
-from feval.estimators.stopping.traces import (
+from feval.estimators.trace_confidence import (
     known_percentiles,
     low_groups,
     tokens_until_below,

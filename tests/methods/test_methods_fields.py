@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.stopping.traces import MEASURES
+from feval.estimators.trace_confidence import MEASURES
 from feval.methods import (
     AdaptiveConsistency,
     AutoMix,

@@ -18,21 +18,21 @@ from hypothesis import strategies as st
 from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.stopping import orders
-from feval.estimators.stopping.by_partition import over_partitions
-from feval.estimators.stopping.criteria import (
+from feval.estimators import stopping_orders as orders
+from feval.estimators.early_stopping import early_plurality, early_stops, expected_samples
+from feval.estimators.stopping_criteria import (
     Criterion,
     beta_confidence,
     crp_confidence,
     dirichlet_confidence,
 )
-from feval.estimators.stopping.early_plurality import early_plurality
-from feval.estimators.stopping.early_stopping import early_stops, expected_samples
-from feval.estimators.stopping.ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
-from feval.estimators.stopping.orders import expected_votes, require_few_states
-from feval.estimators.stopping.subpools import (
+from feval.estimators.stopping_ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
+from feval.estimators.stopping_orders import (
     MOST_SUBPOOLS,
+    expected_votes,
     number_of_subpools,
+    over_partitions,
+    require_few_states,
     votes_over_subpools,
 )
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
@@ -151,7 +151,7 @@ def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]])
 
 
 def test_partitions_are_counted() -> None:
-    from feval.estimators.stopping.by_partition import number_of_partitions
+    from feval.estimators.stopping_orders import number_of_partitions
 
     for budget in (0, 1, 5, 12):
         bounds = np.array([0, *[budget] * budget])
@@ -471,7 +471,7 @@ def test_stops_are_the_same_in_fractions(
         return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
 
     fast = result()
-    monkeypatch.setattr("feval.estimators.stopping.early_stopping._TOLERANCE", -1.0)
+    monkeypatch.setattr("feval.estimators.early_stopping._TOLERANCE", -1.0)
     exact = result()
     assert fast.gold_window == pytest.approx(exact.gold_window, abs=1e-12)
     assert fast.no_stop == pytest.approx(exact.no_stop, abs=1e-12)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, OutOfRangeError, UsageError
-from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
+from feval.estimators.coupling import gumbel_coupling_joint
 from feval.forecast.coupled import couple
 from feval.recording import Recording, merge, open_recording, select
 from feval.replay import load

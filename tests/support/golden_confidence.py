@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.stopping.traces import known_percentiles
+from feval.estimators.trace_confidence import known_percentiles
 from feval.methods import (
     BestOfN,
     ConfidenceWeighted,

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from golden_plurality import Inputs, integer, number, numbers
 
-from feval.estimators.coupling.gumbel_coupling import (
+from feval.estimators.coupling import (
     coupled_correctness,
     gumbel_coupling_joint,
     score_difference_variance,
 )
-from feval.estimators.coupling.winrates import average_winrates, scored_winrates, two_token_winrates
+from feval.estimators.winrates import average_winrates, scored_winrates, two_token_winrates
 
 
 def among(correct: Sequence[Any], size: int) -> npt.NDArray[np.bool_]:

@@ -31,8 +31,8 @@ from golden_difficulty import dsc
 from golden_votes import VOTES
 from real_files import letters
 
-from feval.estimators.counts import vote_counts
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import subset_plurality_accuracy
 from feval.methods import SelfConsistency
 from feval.methods.protocol import Decisions
 from feval.replay.pools import Pool

@@ -11,21 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.self_consistency_bounds import (
+from feval.estimators.approximations import gaussian_estimate
+from feval.estimators.multinomial import plugin_expectation, plurality_accuracy
+from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.self_consistency import (
     best_integer_split,
     budget_split,
     icc_variance_phat,
-    self_consistency_bound,
-)
-from feval.estimators.self_consistency_error import (
     multiclass_plugin_expectation,
     self_consistency_bias,
+    self_consistency_bound,
     self_consistency_mse_exact,
 )
-from feval.estimators.votes.gaussian import gaussian_estimate
-from feval.estimators.votes.multinomial import plurality_accuracy
-from feval.estimators.votes.plugin import plugin_expectation
-from feval.estimators.votes.plurality import subset_plurality_accuracy
 
 Inputs = dict[str, Any]
 Floats = npt.NDArray[np.float64]

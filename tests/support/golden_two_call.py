@@ -14,31 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from feval.estimators.two_call.certificates import QuadraticBound
-from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import (
-    MixtureCurve,
-    mixture_from_counts,
-    mixture_from_probabilities,
-)
-from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-from feval.estimators.two_call.vote_intervals import (
+from feval.estimators.completions import ldgp_completion, maxent_completion
+from feval.estimators.mixtures import MixtureCurve, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.moments import Moments, PairTable, pair_table_summary
+from feval.estimators.plurality import empirical_vote_accuracy, hypergeometric_majority
+from feval.estimators.polynomial_objectives import polynomial_objective_interval
+from feval.estimators.vote_intervals import (
+    QuadraticBound,
     certified_three_vote_gain,
     infinite_vote_interval,
     one_call_envelope,
     three_vote_interval,
     vote_interval,
 )
-from feval.estimators.two_call.wald_regions import wald_projection
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
     even_vote_accuracy,
     majority_accuracy,
     majority_polynomial,
 )
-from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
+from feval.estimators.wald_regions import wald_projection
 
 Inputs = dict[str, Any]
 

@@ -20,8 +20,8 @@ from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.names import LLMType
 from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
-from feval.estimators.stopping import criteria
-from feval.estimators.stopping.early_stopping import expected_samples
+from feval.estimators import stopping_criteria as criteria
+from feval.estimators.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.protocol import Decisions, drawn
 from feval.replay.pools import Pool

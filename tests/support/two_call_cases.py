@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from feval.estimators.two_call.moments import Moments
+from feval.estimators.moments import Moments
 
 PROBABILITY = st.floats(0.0, 1.0)
 BUDGETS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 10, 25, 50, 100, 500])

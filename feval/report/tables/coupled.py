@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from feval.forecast.coupling_results import CoupledPair, Coupling, RankedLLM
+from feval.forecast.coupled import Coupling
+from feval.forecast.coupled_pairs import CoupledPair, RankedLLM
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, fixed, percent, percents

@@ -29,9 +29,8 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.estimators.coupling.winrates import preference_cycle
-from feval.forecast.coupled import couple
-from feval.forecast.coupling_results import Coupling
+from feval.estimators.winrates import preference_cycle
+from feval.forecast.coupled import Coupling, couple
 from feval.recording import (
     LLMInfo,
     PoolRows,

@@ -1,0 +1,320 @@
+"""Voting accuracy from recorded or simulated votes.
+
+The empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") needs K
+M recorded calls per question and splits them into K ensembles of M. The Monte-Carlo estimator
+(section 4.1) simulates the K ensembles from answer probabilities. Both are noisy versions of exact
+quantities: the mean over all subsets of the recorded calls (`plurality`) and the exact plurality
+accuracy (`multinomial`). Both assume calls that are independent given the question, each with the
+same probabilities.
+
+The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For
+comparison only.
+
+"Compute-efficient evaluation of LLM voting accuracy", section 4.2, treats the votes of all answers
+as independent normal variables with the binomial's mean M p_y and variance M p_y (1 - p_y) (eq. 8),
+and asks that the gold answer beat each rival (eqs. 9-10):
+
+    p*(M) ~ prod_{y != y*} Phi( sqrt(M) (p* - p_y) / s_y ),      s_y^2 = p* (1 - p*) + p_y (1 - p_y)
+
+The paper leaves zero variance open: s_y = 0 where p* and p_y are each 0 or 1. The event is then
+certain: (1, 0) gives 1, (0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Only
+missing answers give 0 for the same reason.
+
+Three modes, because the formula as printed has absurd values:
+
+    literal     as printed. The product runs over every listed rival: one with p_y = 0 multiplies by
+                Phi(sqrt(M p* / (1 - p*))) < 1, so the value depends on how many rivals without
+                samples are listed; and p* = 0 can be "right" with positive probability (rivals 1/2,
+                1/2 and M = 1: 0.025)
+    guarded     rivals with p_y = 0 are dropped, and p* = 0 gives 0; the default
+    paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2
+                p* p_y. Not in the paper
+
+Counts are not independent: the difference varies more than s_y says, and the events "more votes
+than y" are positively dependent. The two errors have opposite signs; with many rivals the second is
+larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use
+`multinomial`, which is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
+from feval.estimators.arrays import Floats, Int64, Integers, is_whole
+from feval.estimators.per_question import ABSENT, PerQuestion, distinct, vote_counts
+from feval.estimators.probabilities import (
+    NORMALISED,
+    check_ties,
+    checked_votes,
+    require_shares,
+    signatures_of_probabilities,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Empirical:
+    """Shares [Q, D] of a question's disjoint ensembles of M calls that were right (eq. 6), and
+    their numbers K [D].
+
+    The mean over questions is eq. 5.
+    """
+
+    values: Floats
+    ensembles: Int64
+
+
+def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
+    """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the
+    credit of a tie.
+
+    Eq. (3), with ties by `ties`; eq. (7) is the strict rule.
+
+    Args:
+        gold, rivals: [N] and [N, K] votes of the gold answer and of the rivals; zeros pad rows.
+        ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for
+            "strict", 1 for "lenient".
+
+    Returns:
+        [N] credits; 0 for an empty vote.
+
+    Raises:
+        UnknownNameError: an unknown rule for ties.
+    """
+    check_ties(ties)
+    top = rivals.max(axis=1, initial=0)
+    level = (rivals == gold[:, None]).sum(axis=1)
+    worth = {"uniform": 1.0 / (level + 1.0), "strict": 0.0, "lenient": 1.0}[ties]
+    return np.where(gold > top, 1.0, np.where((gold == top) & (gold > 0), worth, 0.0))
+
+
+def empirical_plurality_accuracy(
+    codes: Integers, gold: Integers, votes: Sequence[int] | Integers, *, ties: str = "uniform"
+) -> Empirical:
+    """The empirical estimator: K = floor(S / M) disjoint ensembles of M recorded calls, in recorded
+    order (eqs. 5-6).
+
+    Unbiased for p*(M); its standard deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean
+    over all subsets, `subset_plurality_accuracy`, is unbiased too and varies less.
+
+    Args:
+        codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every
+            question needs all S.
+        gold: [Q] code of the gold answer; negative where no call can have it.
+        votes: D numbers of votes M, each from 1 to S.
+        ties: credit of a tie for the lead.
+
+    Returns:
+        Accuracies, and the number of ensembles for each M.
+
+    Raises:
+        ShortPoolError: an M above S, or a question with fewer than S calls.
+        OutOfRangeError: shapes or codes that do not fit, or an M out of range.
+        UnknownNameError: an unknown rule for ties.
+    """
+    check_ties(ties)
+    numbers = checked_votes(votes)
+    codes, gold = np.asarray(codes), np.asarray(gold)
+    whole = vote_counts(codes, gold)  # checks shapes and codes
+    questions, samples = codes.shape
+    if samples < int(numbers.max()) or (codes == ABSENT).any():
+        short = int(whole.size.argmin()) if len(whole.size) else 0
+        recorded = int(whole.size[short]) if len(whole.size) else samples
+        raise ShortPoolError(
+            f"Ensembles of {int(numbers.max())} out of {samples} calls need {samples} calls of"
+            f" every question, {recorded} were recorded for question {short}. Ask for fewer, or"
+            " leave the question out."
+        )
+    values = np.empty((questions, len(numbers)))
+    for column, size in enumerate(numbers.tolist()):
+        ensembles = samples // size
+        split = codes[:, : ensembles * size].reshape(questions * ensembles, size)
+        votes_of_ensembles = vote_counts(split, np.repeat(gold, ensembles))
+        credit = plurality_credit(
+            votes_of_ensembles.gold.astype(np.int64),
+            votes_of_ensembles.rivals.astype(np.int64),
+            ties=ties,
+        )
+        values[:, column] = credit.reshape(questions, ensembles).mean(axis=1)
+    return Empirical(values, samples // numbers)
+
+
+def monte_carlo_plurality_accuracy(
+    correct: Floats,
+    rivals: Floats,
+    no_answer: Floats,
+    votes: Sequence[int] | Integers,
+    *,
+    replicates: int = 100,
+    seed: int = 0,
+    keys: Integers | None = None,
+    ties: str = "uniform",
+) -> PerQuestion:
+    """The Monte-Carlo estimator (section 4.1): the share of K simulated votes of M calls that the
+    gold answer wins.
+
+    Given the probabilities it is unbiased for `plurality_accuracy`, with a standard deviation per
+    question of at most sqrt(p*(M) (1 - p*(M)) / K). The exact value costs less. One sequence of
+    calls serves all M, as in a vote that is continued. Ties get the rule's credit instead of a
+    random winner.
+
+    Calls come from raw 64-bit outputs of Philox (whose stream NumPy promises to keep) with the key
+    (seed, question's key), two 32-bit halves each; a half is compared with 2^32 times the running
+    sum of the probabilities. So a question's votes do not depend on the other questions.
+
+    Args:
+        correct, rivals, no_answer, votes, ties: as for `plurality_accuracy`.
+        replicates: K, at least 1.
+        seed: 0 to 2^64 - 1.
+        keys: [Q] numbers from 0 that identify the questions; their positions by default.
+
+    Returns:
+        D estimates per question, in the order of `votes`.
+
+    Raises:
+        OutOfRangeError: as `plurality_accuracy`, or a seed, keys or replicates out of range.
+        UnknownNameError: an unknown rule for ties.
+    """
+    check_ties(ties)
+    numbers = checked_votes(votes)
+    signatures = signatures_of_probabilities(correct, rivals, no_answer)
+    names = _checked_keys(keys, len(signatures.rows))
+    if not is_whole(seed) or not is_whole(replicates) or not 0 <= seed < 1 << 64 or replicates < 1:
+        raise OutOfRangeError(
+            f"A simulation takes a seed from 0 to 2^64 - 1 and 1 replicate or more; seed={seed} and"
+            f" replicates={replicates} were given."
+        )
+    ends, columns = np.unique(numbers, return_inverse=True)
+    values = np.empty((len(names), len(numbers)))
+    for question, row in enumerate(signatures.rows.tolist()):
+        shares = np.array(
+            [signatures.correct[row], *signatures.rivals[row][signatures.rivals[row] > 0.0]]
+        )
+        codes = _calls(shares, int(ends[-1]), replicates, (seed, int(names[question])))
+        values[question] = _credits(codes, len(shares), ends, ties)[columns]
+    return PerQuestion(values, np.arange(len(values)))
+
+
+def _checked_keys(keys: Integers | None, questions: int) -> Integers:
+    names = np.arange(questions) if keys is None else np.asarray(keys)
+    if (
+        names.shape != (questions,)
+        or names.dtype.kind not in "iu"
+        or (names.size and int(names.min()) < 0)
+    ):
+        raise OutOfRangeError(
+            f"Keys are one integer from 0 for each of the {questions} questions; {keys} were given."
+        )
+    return names
+
+
+def _calls(
+    shares: Floats, votes: int, replicates: int, key: tuple[int, int]
+) -> npt.NDArray[np.intp]:
+    """[replicates, votes] index of the answer in `shares`; one past the last for no answer."""
+    bits = np.random.Philox(key=np.array(key, np.uint64))
+    raw = bits.random_raw(replicates * ((votes + 1) // 2))
+    halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]
+    edges = np.rint(np.cumsum(shares) * 2.0**32).astype(np.uint64)
+    return np.searchsorted(edges, halves.astype(np.uint64), side="right")
+
+
+def _credits(codes: npt.NDArray[np.intp], answers: int, ends: Integers, ties: str) -> Floats:
+    """[D] mean credit of the votes after `ends` calls."""
+    replicates = len(codes)
+    counts = np.zeros((replicates, answers + 1), np.int64)
+    credit = np.empty(len(ends))
+    start = 0
+    for place, end in enumerate(ends.tolist()):
+        part = codes[:, start:end] + np.arange(replicates)[:, None] * (answers + 1)
+        counts += np.bincount(part.ravel(), minlength=counts.size).reshape(counts.shape)
+        credit[place] = plurality_credit(counts[:, 0], counts[:, 1:answers], ties=ties).mean()
+        start = end
+    return credit
+
+
+MODES = ("literal", "guarded", "paircov")
+"""Readings of eq. (9)."""
+
+_CHUNK_NUMBERS = 1 << 18
+
+
+def gaussian_estimate(
+    correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
+) -> PerQuestion:
+    """The Gaussian estimate of p*(M) for many M (eqs. (8)-(10)). See the module for formula, modes
+    and errors.
+
+    Assumes calls that are independent given the question, each with the same probabilities.
+
+    Args:
+        correct, rivals: [Q] and [Q, K] probabilities of the gold answer and of each listed rival,
+            usually c / G. With "literal" and "paircov" zeros count, including padding.
+        votes: D numbers of votes M.
+        mode: one of `MODES`.
+
+    Returns:
+        D estimates per question, in the order of `votes`.
+
+    Raises:
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more
+            than 1, or an M out of range.
+        UnknownNameError: an unknown mode.
+    """
+    if mode not in MODES:
+        raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)
+    numbers = checked_votes(votes)
+    right, others = _checked(correct, rivals)
+    others = np.sort(others, axis=1)[:, ::-1]
+    if mode == "guarded":
+        others = others[:, : int(np.count_nonzero(others.any(axis=0)))]
+    first, rows = distinct(
+        [np.unique(column, return_inverse=True)[1] for column in (right, *others.T)]
+    )
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers)))
+    for start in range(0, len(first), step):
+        chunk = first[start : start + step]
+        values[start : start + step] = _estimate(right[chunk], others[chunk], numbers, mode)
+    return PerQuestion(values, rows)
+
+
+def _estimate(correct: Floats, rivals: Floats, votes: Int64, mode: str) -> Floats:
+    """[G, D] the products."""
+    gold, theirs = correct[:, None], rivals
+    variance = gold * (1.0 - gold) + theirs * (1.0 - theirs)
+    if mode == "paircov":
+        variance = variance + 2.0 * gold * theirs
+    certain = variance <= 0.0
+    slope = np.where(certain, 0.0, gold - theirs) / np.sqrt(np.where(certain, 1.0, variance))
+    beaten: Floats = scipy.special.ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
+    beaten[certain] = (gold > theirs)[certain][:, None]
+    if mode == "guarded":
+        beaten[theirs == 0.0] = 1.0
+    values: Floats = beaten.prod(axis=1)
+    impossible = correct == 0.0
+    if mode == "guarded" or not rivals.shape[1]:
+        values[impossible] = 0.0
+    return values
+
+
+def _checked(correct: Floats, rivals: Floats) -> tuple[Floats, Floats]:
+    right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
+    if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):
+        raise OutOfRangeError(
+            "The Gaussian estimator takes correct [questions] and rivals [questions, candidates];"
+            f" the shapes are {right.shape} and {others.shape}."
+        )
+    require_shares(correct=right, rivals=others)
+    total = right + others.sum(axis=1)
+    if len(over := np.flatnonzero(total > 1.0 + NORMALISED)):
+        raise OutOfRangeError(
+            f"The probabilities of a question sum to at most 1; those of question {over[0]} sum to "
+            f"{float(total[over[0]])!r}. Divide the counts by the number of samples."
+        )
+    return np.minimum(right, 1.0), np.minimum(others, 1.0)

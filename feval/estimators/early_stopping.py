@@ -1,0 +1,616 @@
+"""Early stopping (ESC, Li et al., arXiv 2401.10480) over all orders of a pool, in closed form, and
+its control scheme.
+
+A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn
+without replacement, up to I of them. With (n)_k = n (n - 1) ... (n - k + 1), the probability that i
+given windows are unanimous is
+
+    f(i) = i! [z^i]  prod_a sum_t (n_a)_{wt} z^t / t!  /  (S)_{wi}
+
+because candidates can be assigned to the windows in i! / prod t_a! ways, each with ordered draws of
+w t_a samples of candidate a. By inclusion and exclusion, none of j given windows is unanimous with
+probability N_j = sum_i (-1)^i C(j, i) f(i). So
+
+    E[windows] = sum_{j < I} N_j
+    P[the stop is at window j + 1, and unanimous for the gold] = sum_i (-1)^i C(j, i) g(i)
+
+where g(i) has one more given window, unanimous for the gold: (n_gold)_{w (t + 1)} in its factor and
+(S)_{w (i + 1)} in the denominator. One more given sample of candidate a, (n_a)_{wt + 1} in its
+factor, weighted with the mean tokens of a, gives the tokens of the next window. Only candidates
+with w samples or more have a factor other than 1.
+
+The signs alternate: up to `_MOST_WINDOWS_IN_DOUBLES` windows a double loses at most 2^I of its
+2^53; beyond, extended precision is used. The same sums without signs bound the error; where the
+bound is too large, fractions are used. Windows that hardly any order reaches (N_j <= 1e-15) are
+skipped, since cancellation is worst there. The closed forms are feval's own. Assumes only that a
+question's recorded samples are exchangeable: every order of them is equally likely.
+
+Exact accuracy over all orders of early stopping (ESC, Li et al., arXiv 2401.10480) that votes
+over all drawn samples.
+
+A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn
+without replacement, up to L of them, and the plurality of what was drawn answers, ties broken
+uniformly. G(j, i) is the probability that i given windows of the first j are unanimous and the
+plurality of the jw samples is the gold answer. By inclusion and exclusion
+
+    P[right] = sum_{j < L} sum_i (-1)^i C(j - 1, i) G(j, i + 1)  +  sum_i (-1)^i C(L - 1, i) G(L, i)
+
+where the second sum holds the stops at window L together with the orders that never stop. For G, v
+votes for a candidate of which w t lie in t of the given windows can be drawn in C(n, v) (v)_{wt} /
+t! ways, with (v)_k = v (v - 1) ... (v - k + 1), up to the factor i! ((j - i) w)! that orders the
+windows and the other samples:
+
+    G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]  sum_{k >= 1} A(n_gold, k) x^k  int_0^1
+    prod_a ( ... ) dy  (1 + x)^z A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t,        ... = sum_{v < k}
+    A(n_a, v) x^v + y A(n_a, k) x^k
+
+with k, y and the bands of k as in `plurality`. A rival with fewer than k samples is not bound
+by k, and sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge
+into one polynomial R(u x^w) of their own and a power of 1 + x. The formula is feval's own (no paper
+states it); `tests/methods/test_methods_stopping.py` holds it against the enumeration of all orders,
+in fractions.
+
+Within G every term is positive; between the G the signs alternate. The same sum with all signs
+positive bounds the rounding error, which is returned. Windows that hardly any order reaches are
+skipped, since cancellation is worst there. Extended precision is used where doubles are not enough.
+Assumes only that a question's recorded samples are exchangeable: every order of them is equally
+likely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import comb, factorial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.per_question import distinct
+from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
+from feval.estimators.probabilities import tie_nodes
+from feval.estimators.stopping_ends import Ends, partitions, require_budget
+
+Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
+
+_MOST_WINDOWS_IN_DOUBLES = 8
+MOST_WINDOWS_IN_FLOATS = 14
+"""Most windows of a table of `window_ends` in floats; beyond, fractions are a hundred times
+slower.
+"""
+
+_ROUNDINGS = 128  # most successive roundings of a number
+_TOLERANCE = 1e-11  # error of a probability, a number of windows, or a share of the tokens
+_LEFT = 1e-15  # probability that may be neglected
+_MINUTE = 1e-13  # smaller probabilities are cancellation error or irrelevant
+_LARGEST_POOL_IN_FLOATS = 160  # (160)_160 fits a double easily
+
+
+@dataclass(frozen=True, eq=False)
+class EarlyStops:
+    """Expectations of ESC over all orders of Q pools.
+
+    Attributes:
+        gold_window: [Q] probability to stop at a window that is unanimous for the gold.
+        no_stop: [Q] probability that no window is unanimous.
+        windows, output_tokens: [Q] expected number of windows, and tokens of their samples.
+    """
+
+    gold_window: Floats
+    no_stop: Floats
+    windows: Floats
+    output_tokens: Floats
+
+
+def early_stops(
+    counts: Integers,
+    gold: Integers,
+    size: Integers,
+    tokens: Integers,
+    all_tokens: Integers,
+    *,
+    window: int,
+    windows: int,
+) -> EarlyStops:
+    """Evaluate the module's closed forms; OutOfRangeError for a pool smaller than the windows.
+
+    Args:
+        counts, tokens: [Q, K] samples of every candidate, and their total output tokens.
+        gold: [Q] column of the gold candidate, -1 where there is none.
+        size, all_tokens: [Q] recorded samples and their total output tokens, those without an
+            answer included.
+        window, windows: samples per window, w, and largest number of windows, I.
+    """
+    if size.size and int(size.min()) < window * windows:
+        raise OutOfRangeError(
+            f"{windows} windows of {window} samples were asked for; question {int(size.argmin())}"
+            f" has {int(size.min())} samples."
+        )
+    fits = (
+        windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
+    )
+    kind = np.dtype(np.float64 if fits else np.longdouble)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        results, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
+    few = np.flatnonzero(~(error <= _TOLERANCE))  # NaN compares as false, too
+    if len(few):
+        exactly = np.dtype(object)
+        results[:, few], _ = _closed_form(
+            counts[few],
+            gold[few],
+            size[few],
+            tokens[few],
+            all_tokens[few],
+            window,
+            windows,
+            exactly,
+        )
+    right, no_stop, expected, spent = results
+    return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
+
+
+def _closed_form(
+    counts: Integers,
+    gold: Integers,
+    size: Integers,
+    tokens: Integers,
+    all_tokens: Integers,
+    window: int,
+    windows: int,
+    kind: np.dtype[Any],
+) -> tuple[Floats, Floats]:
+    """[4, Q] the fields of `EarlyStops` in some number type, and [Q] bounds of their errors."""
+    large = min(counts.shape[1], int(size.max(initial=0)) // window)
+    columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
+    largest = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
+    large = int((largest.max(axis=0, initial=0) >= window).sum())  # columns fall
+    columns, largest = columns[:, :large], largest[:, :large]
+    spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
+    is_gold = columns == gold[:, None]
+    plain, marked = _ones(len(size), windows, kind), _zeros(len(size), windows, kind)
+    weighted = marked.copy()
+    weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
+    for column in range(large):
+        n = _number(largest[:, column], kind)
+        falling = _falling(n, window * (windows + 1) + 1)
+        orders = _number(np.ones(windows + 1, np.int64), kind)
+        for t in range(1, windows + 1):
+            orders[t] = orders[t - 1] * t
+        factor = [falling[window * t] / orders[t] for t in range(windows + 1)]
+        more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
+        mean = _number(spent[:, column], kind) / np.maximum(n, 1)
+        extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
+        # The extra gold window or sample belongs to this candidate or to an earlier one.
+        marked = _times_series(marked, factor) + _times_series(plain, more)
+        weighted = _times_series(weighted, factor) + _times_series(plain, extra)
+        plain = _times_series(plain, factor)
+    below = _falling(_number(size, kind), window * windows + 1)
+    return _summed(plain, marked, weighted, below, window, windows)
+
+
+def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
+    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough; UsageError
+    for a budget above 300.
+
+    Given the counts v after j windows, every order is equally likely, so f(i) of the module with v
+    for n and jw for S gives the probability that none of the j windows is unanimous, and that only
+    the last is. `bounds` are those of `ends.AnswerCounts`; `only_unstopped` leaves out ends at a
+    unanimous window.
+    """
+    require_budget(window * windows)
+    ended, chances = [], []
+    for j in range(windows if only_unstopped else 1, windows + 1):
+        counts = partitions(bounds, window * j)
+        f = _unanimous(counts[:, 1:], window, j)
+        none_before, none = _none_of(j - 1, f), _none_of(j, f)
+        stop_here = np.zeros_like(none) if only_unstopped else none_before - none
+        chance = np.asarray(stop_here + none if j == windows else stop_here, np.float64)
+        ended.append(counts)
+        chances.append(np.where(chance < _MINUTE, 0.0, chance))
+    return Ends.of(np.concatenate(ended), np.concatenate(chances), window * windows)
+
+
+def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
+    """f(0) .. f(j) for N counts [N, K] of j windows together."""
+    exactly = windows > MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
+    kind: np.dtype[Any] = np.dtype(object if exactly else np.float64)
+    polynomial = _ones(len(counts), windows, kind)
+    for column in range(min(counts.shape[1], windows)):
+        if int(counts[:, column].max(initial=0)) < window:
+            break
+        falling = _falling(_number(counts[:, column], kind), window * windows + 1)
+        polynomial = _times_series(
+            polynomial, [falling[window * t] / factorial(t) for t in range(windows + 1)]
+        )
+    size = _number(np.full(1, window * windows), kind)
+    below = _falling(size, window * windows + 1)
+    return [factorial(i) * polynomial[i] / below[window * i] for i in range(windows + 1)]
+
+
+def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
+    """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding
+    error.
+    """
+    total: Numbers = sum(
+        ((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)),
+        start=terms[0],
+    )
+    return total
+
+
+def _summed(
+    plain: Numbers, marked: Numbers, weighted: Numbers, below: Numbers, window: int, windows: int
+) -> tuple[Floats, Floats]:
+    """Inclusion-exclusion sums and error bounds; `below` is [wI + 1, Q] the falling factorials of
+    the pools' sizes.
+    """
+    exactly = plain.dtype.kind == "O"
+    orders = _number(np.array([1]), plain.dtype)
+    f, g, h = [plain[0] / below[0]], [marked[0] / below[window]], [weighted[0] / below[1]]
+    for i in range(1, windows + 1):
+        orders = orders * i
+        f.append(orders * plain[i] / below[window * i])
+        if i < windows:
+            g.append(orders * marked[i] / below[window * (i + 1)])
+            h.append(orders * weighted[i] / below[window * i + 1])
+    mean = np.maximum(np.asarray(h[0], np.float64), 1.0)  # tokens per sample
+    results, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
+    rounding = 0.0 if exactly else _ROUNDINGS * float(np.finfo(plain.dtype).eps)
+    reached = np.ones(len(mean), np.bool_)
+    for j in range(windows + 1):
+        none, size = _none_of(j, f), np.asarray(_none_of(j, f, signed=False), np.float64)
+        ending = reached & np.asarray((none <= _LEFT) & (j > 0), np.bool_) & (not exactly)
+        error += ending * (windows - j) * (np.abs(none.astype(np.float64)) + rounding * size)
+        reached &= ~ending
+        if j == windows:
+            results[1] = np.where(reached, none, 0)
+            error += reached * rounding * size
+            break
+        results[0] += np.where(reached, _none_of(j, g), 0)
+        results[2] += np.where(reached, none, 0)
+        results[3] += np.where(reached, window * _none_of(j, h), 0)
+        tokens = np.asarray(_none_of(j, h, signed=False), np.float64) / mean
+        error += reached * rounding * (size + tokens)
+    return results.astype(np.float64), error
+
+
+def _number(values: Integers, kind: np.dtype[Any]) -> Numbers:
+    if kind.kind != "O":
+        return values.astype(kind)
+    return np.array([Fraction(int(value)) for value in values], object)
+
+
+def _zeros(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
+    return np.zeros((windows + 1, questions), kind)
+
+
+def _ones(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
+    """The polynomial 1 in z, [I + 1, Q]."""
+    one = _zeros(questions, windows, kind)
+    one[0] = Fraction(1) if kind.kind == "O" else 1.0
+    return one
+
+
+def _falling(n: Numbers, length: int) -> Numbers:
+    """[length, Q] the falling factorials (n)_0, (n)_1, ..."""
+    result = np.zeros((length, len(n)), n.dtype)
+    result[0] = n * 0 + 1
+    for k in range(1, min(length, int(n.max(initial=0)) + 1)):  # (n)_k = 0 beyond
+        result[k] = result[k - 1] * np.maximum(n - (k - 1), 0)
+    return result
+
+
+def _times_series(polynomial: Numbers, factor: list[Numbers]) -> Numbers:
+    """The product of [I + 1, Q] and a list of coefficients [Q], up to z^I."""
+    result = polynomial * factor[0]
+    for t in range(1, len(factor)):
+        if np.any(factor[t] != 0):
+            result[t:] += polynomial[: len(polynomial) - t] * factor[t]
+    return result
+
+
+def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
+    """ESC's control scheme: expected samples for a window and a budget, from a first window of
+    answers.
+
+    The shares p of the first answers serve as a plug-in for the distribution of all further ones
+    (i.i.d.), so a window is unanimous with probability q = sum_a p_a^w:
+
+        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget /
+        w)
+
+    arXiv 2401.10480, section 3. Assumes calls that are independent given the question.
+
+    Args:
+        first: [Q, K] counts of each answer among the first samples of a question, without a column
+            for no answer.
+        window, budget: samples per window, w, and largest number of samples.
+
+    Returns:
+        [Q] expected samples.
+
+    Raises:
+        OutOfRangeError: a window outside 1..budget, or a question without samples.
+    """
+    if not 1 <= window <= budget or (first.size and int(first.sum(axis=1).min()) < 1):
+        raise OutOfRangeError(
+            "The control scheme takes one answer or more of every question and a window of 1 up to"
+            f" the budget; window={window} and budget={budget} were given."
+        )
+    p = first / first.sum(axis=1, keepdims=True)
+    q = (p**window).sum(axis=1)
+    windows = budget // window
+    stops = sum((q * (1 - q) ** i * (i + 1) for i in range(windows - 1)), start=np.zeros(len(q)))
+    total: Floats = window * (stops + (1 - q) ** (windows - 1) * windows)
+    return total
+
+
+_CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk
+_MOST_WINDOWS_OF_VOTES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class EarlyPlurality:
+    """Accuracy [Q] of ESC's vote over all orders of Q pools, with a bound of its absolute error,
+    infinite on overflow.
+    """
+
+    right: Floats
+    error: Floats
+
+
+def early_plurality(
+    gold: Integers,
+    rivals: Integers,
+    size: Integers,
+    *,
+    window: int,
+    windows: int,
+    only_unstopped: bool = False,
+) -> EarlyPlurality:
+    """Return the module's sum for Q questions, computed once per distinct question.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of every other candidate, in any order.
+        size: [Q] samples of the pool, at least windows * window.
+        window: samples of a window.
+        windows: most windows.
+        only_unstopped: over orders without a unanimous window alone: sum_i (-1)^i C(L, i) G(L, i).
+    """
+    if size.size and int(size.max()) > LARGEST_POOL:
+        return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))
+    counts = Counts.of(gold, rivals, size - gold - rivals.sum(axis=1))
+    first, rows = distinct((counts.gold, counts.size, *counts.rivals))
+    right, error = np.zeros(len(first)), np.zeros(len(first))
+    sum_of = _Sum.of(int(counts.size.max(initial=0)), window, windows, only_unstopped)
+    step = max(1, _CHUNK_NUMBERS // (8 * sum_of.ways[0].size * (window * windows + 1)))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for start in range(0, len(first), step):
+            chunk = slice(start, start + step)
+            right[chunk], error[chunk] = sum_of.over(counts.of_questions(first[chunk]))
+    lost = ~np.isfinite(right) | ~np.isfinite(error)
+    right, error = np.where(lost, 0.0, np.clip(right, 0.0, 1.0)), np.where(lost, np.inf, error)
+    return EarlyPlurality(right[rows], error[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!,
+    `choose` [S + 1, wL + 1] C(n, v).
+    """
+
+    window: int
+    windows: int
+    only_unstopped: bool
+    ways: Numbers
+    choose: Numbers
+
+    @classmethod
+    def of(cls, size: int, window: int, windows: int, only_unstopped: bool) -> _Sum:
+        """Make it with tables for pools up to some size."""
+        fits = windows <= _MOST_WINDOWS_OF_VOTES and size <= _LARGEST_POOL_IN_FLOATS
+        kind: type[np.floating[Any]] = np.float64 if fits else np.longdouble
+        n = np.arange(size + 1, dtype=kind)
+        ways = np.ones((size + 1, windows + 1), kind)
+        for t in range(1, windows + 1):
+            ways[:, t] = ways[:, t - 1] / t
+            for taken in range(window * (t - 1), window * t):
+                ways[:, t] *= np.maximum(n - taken, 0)
+        return cls(
+            window, windows, only_unstopped, ways, binomials(size, window * windows + 1, kind)
+        )
+
+    def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
+        """[G] probabilities of G questions, and their error bounds."""
+        bands = Bands.of(counts, self.window * self.windows)
+        small = self._small_rivals(counts.rivals)
+        last, left = self._last(_product(small[0], self.ways[counts.gold].T), counts.size)
+        polynomials = np.zeros(
+            (self.choose.shape[1], self.windows + 1, len(bands.rank)), self.ways.dtype
+        )
+        for rank in np.unique(bands.rank).tolist():
+            of_rank = np.flatnonzero(bands.rank == rank)
+            for votes in range(
+                int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1
+            ):
+                self._add(polynomials, of_rank, rank, votes, bands, counts)
+        sums = np.zeros((2, len(counts.gold)), self.ways.dtype)
+        keys = (bands.rest, counts.size[bands.question], last[bands.question])
+        order = np.lexsort(keys)
+        starts = np.flatnonzero(
+            np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0)
+        )
+        for start, stop in pairwise([*starts.tolist(), len(order)]):
+            same = order[start:stop]
+            values = _times(
+                self._functional(*(int(key[same[0]]) for key in keys)),
+                polynomials[..., same].reshape(-1, len(same)),
+            )
+            question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
+            weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(
+                axis=1
+            )
+            for one, more in zip(sums, weighted, strict=True):
+                np.add.at(one, question, more)
+        return sums[0], _ROUNDINGS * np.finfo(sums.dtype).eps * sums[1] + left
+
+    def _small_rivals(self, rivals: Integers) -> Numbers:
+        """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a
+        window.
+        """
+        many = int((rivals.max(axis=1, initial=0) >= self.window).sum())
+        result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.ways.dtype)
+        result[many, 0] = 1.0
+        for rank in range(many - 1, -1, -1):
+            result[rank] = _product(result[rank + 1], self.ways[rivals[rank]].T)
+        return result
+
+    def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
+        """[G] the window after which hardly any order continues (else L), and the probability of
+        those that do.
+        """
+        t = np.arange(self.windows + 1)
+        all_unanimous = (
+            unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
+        )
+        subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
+        none = (subsets * np.where(t % 2, -1, 1)) @ all_unanimous
+        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ all_unanimous)
+        few = none <= _LEFT
+        few[0], few[-1] = False, True
+        last = few.argmax(axis=0)
+        column = np.arange(len(size))
+        left = np.where(last < self.windows, np.abs(none[last, column]) + error[last, column], 0.0)
+        return last, left
+
+    def _add(
+        self,
+        polynomials: Numbers,
+        of_rank: npt.NDArray[np.intp],
+        rank: int,
+        votes: int,
+        bands: Bands,
+        counts: Counts,
+    ) -> None:
+        """Add the term of so many gold votes to the bands with some rank."""
+        chosen = of_rank[(bands.low[of_rank] < votes) & (votes <= bands.high[of_rank])]
+        if not len(chosen):
+            return
+        question = bands.question[chosen]
+        product = self._rival_product(votes, counts.rivals[:rank, question])
+        product = product * self.choose[counts.gold[question], votes]
+        for t in range(min(votes // self.window, self.windows) + 1):
+            wide = min(product.shape[1], self.windows + 1 - t)
+            polynomials[votes : votes + len(product), t : t + wide, chosen] += (
+                self.ways[votes, t] * product[:, :wide]
+            )
+
+    def _rival_product(self, votes: int, rivals: Integers) -> Numbers:
+        """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals
+        with k samples or more.
+
+        [degree of x + 1, degree of u + 1, N] coefficients.
+        """
+        if not len(rivals):
+            return np.ones((1, 1, rivals.shape[1]), self.ways.dtype)
+        nodes, weights = (table.astype(self.ways.dtype) for table in tie_nodes(len(rivals)))
+        length, most_given = self.choose.shape[1] - votes, min(votes // self.window, self.windows)
+        product = np.ones((1, 1, len(nodes), rivals.shape[1]), self.ways.dtype)
+        for rival in rivals:
+            choices = np.repeat(
+                self.choose.T[: votes + 1, None].take(rival, axis=2), len(nodes), axis=1
+            )
+            choices[votes] *= nodes[:, None]
+            degrees = (
+                min(length, len(product) + votes),
+                min(self.windows + 1, product.shape[1] + most_given),
+            )
+            longer = np.zeros((*degrees, *product.shape[2:]), self.ways.dtype)
+            for v in range(min(votes, degrees[0] - 1) + 1):
+                terms = product[: degrees[0] - v] * choices[v]
+                for t in range(min(v // self.window, self.windows) + 1):
+                    wide = min(product.shape[1], degrees[1] - t)
+                    longer[v : v + len(terms), t : t + wide] += self.ways[v, t] * terms[:, :wide]
+            product = longer
+        integral: Numbers = (
+            product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
+        )
+        return integral
+
+    def _functional(self, rest: int, size: int, last: int) -> Numbers:
+        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and
+        unsigned, for `last` windows.
+
+        `rest` is the number of samples of the merged rivals and without an answer.
+        """
+        signed = self._signs(last) * self._orders(size)
+        both = np.stack([signed, np.abs(signed)])
+        width, length = self.windows + 1, self.choose.shape[1]
+        result = np.zeros((2, width, length, width), self.ways.dtype)
+        drawn = self.window * np.arange(width)[:, None] - np.arange(length)
+        for t in range(min(rest // self.window, self.windows) + 1):
+            left = drawn - self.window * t  # samples from the power of 1 + x
+            power = np.where(
+                left < 0, 0.0, self.choose[rest - self.window * t].take(np.maximum(left, 0))
+            )
+            result[:, t, :, : width - t] = np.einsum("sji,jd->sdi", both[:, :, t:], power)
+        return result.reshape(2 * width, -1)
+
+    def _signs(self, last: int) -> Numbers:
+        """[L + 1, L + 1] coefficient of G(j, i)."""
+        signs = np.zeros((self.windows + 1, self.windows + 1), self.ways.dtype)
+        for j in range(1, last + 1):
+            for i in range(1, j + 1):
+                signs[j, i] = 0 if self.only_unstopped else (-1) ** (i - 1) * comb(j - 1, i - 1)
+        if last == self.windows:
+            free = last if self.only_unstopped else last - 1
+            signs[last] = [(-1) ** i * comb(free, i) for i in range(last + 1)]
+        return signs
+
+    def _orders(self, size: int) -> Numbers:
+        """[L + 1, L + 1] i! ((j - i) w)! / (S)_{jw}."""
+        factorials, window = self._factorials(), self.window
+        falling = self._falling(np.array([size]))[:, 0]
+        result = np.zeros((self.windows + 1, self.windows + 1), self.ways.dtype)
+        for j in range(self.windows + 1):
+            for i in range(j + 1):
+                result[j, i] = factorials[i] * (factorials[(j - i) * window] / falling[j * window])
+        return result
+
+    def _factorials(self) -> Numbers:
+        """[wL + 1] 0!, 1!, ..."""
+        result: Numbers = np.cumprod(
+            np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1)
+        )
+        return result
+
+    def _falling(self, size: Integers) -> Numbers:
+        """[wL + 1, G] (S)_0, (S)_1, ..."""
+        factors = size - np.arange(-1, self.choose.shape[1] - 1)[:, None].astype(self.ways.dtype)
+        factors[0] = 1
+        result: Numbers = np.cumprod(factors, axis=0)
+        return result
+
+
+def _times(weights: Numbers, values: Numbers) -> Numbers:
+    """The matrix product; in extended precision without the many weights that are 0."""
+    if weights.dtype == np.float64:
+        return weights @ values
+    rows, columns = np.flatnonzero(weights.any(axis=1)), np.flatnonzero(weights.any(axis=0))
+    result = np.zeros((len(weights), values.shape[1]), weights.dtype)
+    result[rows] = weights[np.ix_(rows, columns)] @ values[columns]
+    return result
+
+
+def _product(one: Numbers, other: Numbers) -> Numbers:
+    """[L + 1, G] product of two polynomials, truncated."""
+    result: Numbers = one * other[0]
+    for t in range(1, len(other)):
+        if other[t].any():
+            result[t:] += one[:-t] * other[t]
+    return result

@@ -1,0 +1,547 @@
+"""Exact accuracy of self-consistency: the mean over all draws of n recorded samples, without
+replacement.
+
+Self-consistency (Wang et al., arXiv 2203.11171) answers with the plurality of n samples. Let a pool
+have S samples: g with the gold answer, c_1 >= c_2 >= ... with each rival, the rest without an
+answer. Samples without an answer cast no vote, ties are broken uniformly among the leaders, and an
+empty vote is wrong. Over the C(S, n) equally likely subsets
+
+    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y
+    C(c_j, k) x^k ) dy  (1 + x)^z
+
+where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t +
+1) is the gold answer's share of a tie with t rivals. The formula is feval's own (no paper states
+it), checked against enumeration in the tests. How it is evaluated:
+
+1. A rival with fewer than k samples always loses: its factor is (1 + x)^{c_j}, which joins (1 +
+   x)^z. So for the k in the *band* c_{b+1} < k <= c_b only the b largest rivals need a product, and
+   all k of a band share the power of (1 + x):
+
+       C(S, n) P_n = [x^n]  sum_b (1 + x)^{m_b} W_b(x),      m_b = S - g - c_1 - ... - c_b
+
+   The polynomials of W_b are short (degree (b + 1) k), and the power is one matrix product for all
+   bands with the same m_b.
+2. The integrand has degree b in y: Gauss-Legendre with floor(b / 2) + 1 nodes is exact.
+3. Every term is positive: nothing cancels, and the relative error stays near 1e-15. Binomials fit a
+   double up to S = 1,029.
+4. One pass gives every n; questions with the same (g, sorted c, S) are solved once.
+
+In expectation over random orders this equals a vote in which the answer seen first wins a tie.
+Assumes calls on a question that are exchangeable.
+
+The best and the largest of n CoTs, over all draws without replacement, in closed form.
+
+V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is
+right.
+
+A question with c right calls counts with the hypergeometric probability that m of the K calls,
+drawn without replacement, have a right majority (arXiv 2605.03379, section 6.1). That is unbiased
+for V_n, m = 2n + 1, for every m up to K, assuming that the calls on a question are exchangeable;
+P_n(c / K) is biased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Int64,
+    Integers,
+    at_index,
+    broadcast,
+    is_whole,
+    require_counts,
+)
+from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.probabilities import check_ties, require_shapes, tie_nodes
+
+LARGEST_POOL = 1000
+"""Most samples per question for which binomials and their sums fit a double."""
+
+# numbers in the larger arrays of one chunk of questions, to stay near the caches
+_CHUNK_NUMBERS = 1 << 18
+
+
+def subset_plurality_accuracy(
+    gold: Integers,
+    rivals: Integers,
+    no_answer: Integers,
+    draws: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
+) -> PerQuestion:
+    """Probability that the plurality of n samples, drawn without replacement, is the gold answer;
+    for many n at once.
+
+    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over
+    all subsets, which the empirical estimator (eqs. 5-6 of CEV) samples. See the module for formula
+    and method.
+
+    Args:
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer (0 where there is
+            no gold), with each other one, in any order, and without one, which cast no vote. To
+            reproduce papers that let them vote, pass them as another column of `rivals`. Pools may
+            differ in size.
+        draws: D numbers of samples n, each from 1 to the smallest pool.
+        ties: credit of a tie for the lead, see `ties`.
+
+    Returns:
+        D probabilities per question, in the order of `draws`. Absolute error below 1e-12.
+
+    Raises:
+        UnknownNameError: an unknown rule for ties.
+        ShortPoolError: an n above a question's pool.
+        OutOfRangeError: an n below 1, shapes that do not match, negative counts, or a pool above
+            1,000 samples.
+    """
+    check_ties(ties)
+    counts = Counts.of(gold, rivals, no_answer)
+    numbers = _checked_draws(draws, counts.size)
+    first, rows = distinct((counts.gold, counts.size, *counts.rivals))
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // (int(numbers.max()) + 1))
+    for start in range(0, len(first), step):
+        chunk = first[start : start + step]
+        values[start : start + step] = _accuracy(counts.of_questions(chunk), numbers, ties)
+    return PerQuestion(values, rows)
+
+
+def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -> PerQuestion:
+    """Probability that at least one of n samples, drawn without replacement, has the gold answer;
+    for many n at once.
+
+    1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither
+    overflows nor cancels (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every
+    method that chooses among the samples.
+
+    Args:
+        gold, size: [Q] samples with the gold answer, and all recorded ones.
+        draws: D numbers of samples n, each from 1 to the smallest pool.
+
+    Returns:
+        D probabilities per question, in the order of `draws`.
+
+    Raises:
+        ShortPoolError: an n above a question's pool.
+        OutOfRangeError: an n below 1, shapes that do not match, or a gold count outside 0..size.
+    """
+    gold, size = np.asarray(gold), np.asarray(size)
+    require_counts("pass@k", gold=gold, size=size)
+    if gold.ndim != 1 or size.shape != gold.shape:
+        raise OutOfRangeError(
+            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and"
+            f" {size.shape}."
+        )
+    if len(over := np.flatnonzero(gold > size)):
+        raise OutOfRangeError(
+            f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of"
+            f" {size[over[0]]}."
+        )
+    numbers = _checked_draws(draws, size)
+    first, rows = distinct((gold, size))
+    g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
+    i = np.arange(int(numbers.max()))
+    missed = np.cumprod(np.maximum(s - g - i, 0) / (s - i), axis=1)
+    return PerQuestion(1.0 - missed[:, numbers - 1], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros
+    only.
+    """
+
+    gold: Integers
+    size: Integers
+    rivals: Integers
+
+    @classmethod
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
+        """Check the arrays that a caller gave."""
+        gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
+        require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
+        require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
+        size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
+        if (largest := int(size.max(initial=0))) > LARGEST_POOL:
+            raise OutOfRangeError(
+                f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond"
+                f" {LARGEST_POOL:,} the exact accuracy does not fit double precision. Select fewer"
+                " samples."
+            )
+        kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
+        ordered = np.sort(rivals.T.astype(kind), axis=0)[::-1]
+        used = int(np.count_nonzero(ordered.any(axis=1)))
+        return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
+
+    def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
+        """Select questions, in integers that do not overflow."""
+        selected = [
+            array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)
+        ]
+        return Counts(*selected)
+
+
+def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
+    numbers = np.asarray(draws)
+    if (
+        numbers.ndim != 1
+        or not numbers.size
+        or numbers.dtype.kind not in "iu"
+        or int(numbers.min()) < 1
+    ):
+        raise OutOfRangeError(
+            f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}."
+        )
+    if size.size and (smallest := int(size.min())) < int(numbers.max()):
+        raise ShortPoolError(
+            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of"
+            f" {int(numbers.max())} were asked for. Ask for {smallest} or fewer, or leave the"
+            " question out."
+        )
+    return numbers.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The N non-empty bands of all questions, sorted by `rest`.
+
+    Attributes:
+        question: [N] the band's question.
+        rank: [N] b, number of rivals that can reach the votes of this band.
+        low, high: [N] the band is low < k <= high, with high at most the gold count and the largest
+            n.
+        rest: [N] m_b, samples of the smaller rivals and without an answer.
+    """
+
+    question: Int64
+    rank: Int64
+    low: Int64
+    high: Int64
+    rest: Int64
+
+    @classmethod
+    def of(cls, counts: Counts, most: int) -> Bands:
+        """Bands of counts whose leader has at most `most` votes."""
+        edges = np.vstack(
+            [np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)]
+        )
+        high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
+        rest = (
+            counts.size
+            - counts.gold
+            - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
+        )
+        rank, question = np.nonzero(high > edges[1:])
+        order = np.argsort(rest[rank, question], kind="stable")
+        rank, question = rank[order], question[order]
+        return cls(
+            question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question]
+        )
+
+
+def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
+    """[G, D] exact accuracies of G questions."""
+    length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
+    choose = binomials(int(counts.size.max(initial=0)), length)
+    bands = Bands.of(counts, length - 1)
+    polynomials = np.zeros((len(bands.rank), length))
+    alone = np.flatnonzero(bands.rank == 0)  # no rival reaches k: W_0 has the coefficients C(g, k)
+    above = np.arange(length) > bands.low[alone, None]
+    polynomials[alone] = choose[counts.gold[bands.question[alone]]] * above
+    for rank in range(1, int(bands.rank.max(initial=0)) + 1):
+        _add_contested(polynomials, np.flatnonzero(bands.rank == rank), bands, counts, choose, ties)
+    total = _times_rest(polynomials, bands, len(counts.gold), choose, draws)
+    accuracy: Floats = np.minimum(total / choose[counts.size][:, draws], 1.0)
+    return accuracy
+
+
+def _add_contested(
+    polynomials: Floats,
+    chosen: npt.NDArray[np.intp],
+    bands: Bands,
+    counts: Counts,
+    choose: Floats,
+    ties: str,
+) -> None:
+    """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals'
+    product.
+    """
+    if not len(chosen):
+        return
+    length, rank = polynomials.shape[1], int(bands.rank[chosen[0]])
+    widths = bands.high[chosen] - bands.low[chosen]
+    band = np.repeat(chosen, widths)
+    k = np.arange(len(band)) - np.repeat(np.cumsum(widths) - widths, widths) + bands.low[band] + 1
+    order = np.argsort(-k, kind="stable")
+    band, k = band[order], k[order]
+    step = max(1, _CHUNK_NUMBERS // (length * (rank // 2 + 1)))
+    for start in range(0, len(k), step):
+        rows, votes_of_rows = band[start : start + step], k[start : start + step]
+        question = bands.question[rows]
+        product = _rival_product(
+            votes_of_rows, counts.rivals[:rank, question], choose, length, ties
+        )
+        product *= choose[counts.gold[question], votes_of_rows]
+        for votes, same in _runs(votes_of_rows):  # within a run of equal k no band comes twice
+            degrees = min(len(product), rank * votes + 1, length - votes)
+            polynomials[rows[same], votes : votes + degrees] += product[:degrees, same].T
+
+
+def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
+    """[degree + 1, N] coefficients of int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k
+    ) dy for N tuples of rivals.
+
+    `k` [N] is the gold answer's votes, largest first; `rivals` [b, N] their samples, each at least
+    k; `length` the number of relevant coefficients.
+    """
+    nodes, weights = tie_nodes(len(rivals), ties)
+    powers = np.arange(int(k[0]) + 1)
+    # Shape [k + 1, nodes, N].
+    share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]
+    reaching = np.searchsorted(-k, -powers, side="right").tolist()  # how many of the N have k >= i
+    product = _factor(rivals[0], share, choose)
+    for rival in rivals[1:]:
+        factor = _factor(rival, share, choose)
+        longer = np.zeros((min(length, len(product) + len(powers) - 1), *product.shape[1:]))
+        for i, wide in enumerate(reaching[: len(longer)]):
+            degrees = min(len(product), len(longer) - i)
+            longer[i : i + degrees, :, :wide] += factor[i, :, :wide] * product[:degrees, :, :wide]
+        product = longer
+    if len(weights) == 1:
+        return product[:, 0]
+    integral: Floats = np.tensordot(weights, product, (0, 1))
+    return integral
+
+
+def _factor(rival: Integers, share: Floats, choose: Floats) -> Floats:
+    return choose[:, : len(share)].T.take(rival, axis=1)[:, None] * share
+
+
+def _times_rest(
+    polynomials: Floats, bands: Bands, questions: int, choose: Floats, draws: Int64
+) -> Floats:
+    """[questions, D] the coefficients at `draws` of the sum over bands of (1 + x)^{m_b} W_b(x)."""
+    length = polynomials.shape[1]
+    padded = np.hstack([np.zeros((len(choose), length)), choose])  # C(m, negative) = 0
+    shift = draws - np.arange(length)[:, None] + length
+    products = np.empty((len(polynomials), len(draws)))
+    for rest, same in _runs(bands.rest):
+        np.matmul(polynomials[same], padded[rest].take(shift), out=products[same])
+    order = np.argsort(bands.question, kind="stable")
+    question = bands.question[order]
+    starts = np.flatnonzero(np.diff(question, prepend=-1))
+    total = np.zeros((questions, len(draws)))
+    if len(order):
+        total[question[starts]] = np.add.reduceat(products[order], starts, axis=0)
+    return total
+
+
+def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
+    """Runs of equal values: the value and its slice."""
+    edges = np.flatnonzero(np.diff(ordered)) + 1
+    for start, stop in pairwise([0, *edges.tolist(), len(ordered)]):
+        if stop > start:
+            yield int(ordered[start]), slice(start, stop)
+
+
+def binomials(
+    most: int, length: int, kind: type[np.floating[Any]] = np.float64
+) -> npt.NDArray[Any]:
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded
+    sums beyond.
+    """
+    choose = np.zeros((most + 1, length), kind)
+    choose[:, 0] = 1.0
+    for m in range(1, most + 1):
+        np.add(choose[m - 1, 1:], choose[m - 1, :-1], out=choose[m, 1:])
+    return choose
+
+
+def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], n: int) -> Floats:
+    """Probability that the best-scored of n CoTs is right.
+
+    Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has
+    score v with probability [C(T - |H(v)| + m, n) - C(T - |H(v)|, n)] / C(T, n), and the first
+    drawn of the m is each of them equally often.
+
+    Feval's own closed form. Assumes only that every order of a question's samples is equally
+    likely; unbiased for n fresh calls if calls are independent given the question.
+
+    Args:
+        scores: [Q, S] NaN for CoTs that cannot be chosen.
+        right: [Q, S] whether a CoT is right.
+        sizes: [Q] recorded CoTs of each question, n or more.
+        n: CoTs per draw.
+
+    Returns:
+        [Q] probabilities.
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")  # NaN comes last
+    ordered = np.take_along_axis(scores, order, axis=1)
+    hits = np.take_along_axis(right & ~np.isnan(scores), order, axis=1)
+    length = ordered.shape[1]
+    place = np.arange(length)
+    known = (~np.isnan(ordered)).sum(axis=1, keepdims=True)
+    leads = np.ones(ordered.shape, bool)  # the first of equal scores
+    leads[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.maximum.accumulate(np.where(leads, place, 0), axis=1)
+    following = np.append(
+        np.where(leads, place, length)[:, 1:], np.full((len(scores), 1), length), axis=1
+    )
+    last = np.minimum(np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1], known)
+    missed = _missed(sizes, n, length)
+    chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
+    total: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
+    return total
+
+
+def subset_largest(values: npt.NDArray[Any], sizes: npt.NDArray[Any], n: int) -> Floats:
+    """Expectation of the largest of n values drawn without replacement.
+
+    The i-th largest of T values is that of a draw with probability C(T - i, n - 1) / C(T, n): the
+    draw misses the i - 1 larger ones, and not this one.
+
+    Feval's own closed form. Assumes only that every order of a question's samples is equally
+    likely.
+
+    Args:
+        values: [Q, S] one per sample, 0 or more; 0 where no sample was recorded.
+        sizes: [Q] recorded samples of each question, n or more.
+        n: samples per draw.
+
+    Returns:
+        [Q] expectations.
+    """
+    ordered = np.sort(values, axis=1)[:, ::-1]
+    total: Floats = np.einsum(
+        "qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1)
+    )
+    return total
+
+
+def _missed(sizes: npt.NDArray[Any], n: int, most: int) -> Floats:
+    """[Q, most + 1] probability that a draw of n out of a size misses the k best, for k = 0, 1,
+    ...
+    """
+    k, size = np.arange(most), sizes[:, None]
+    missed = np.ones((len(sizes), most + 1))
+    np.cumprod(np.clip((size - n - k) / np.maximum(size - k, 1), 0, 1), axis=1, out=missed[:, 1:])
+    return missed
+
+
+def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: int) -> Floats:
+    """Probability that most of `votes` calls, drawn without replacement, are right.
+
+        sum_{j > m/2} C(c, j) C(K - c, m - j) / C(K, m)
+
+    From c to c + 1 right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: that call
+    is drawn and decides. So the values for all c are partial sums of positive integers, divided
+    once. An even m with fair ties equals m - 1.
+
+    Args:
+        right, size: [...] c right of K recorded calls; K may be one number for all.
+        votes: m, from 1 to the smallest K.
+
+    Returns:
+        [...] probabilities, correctly rounded.
+
+    Raises:
+        ShortPoolError: more votes than recorded calls.
+        OutOfRangeError: votes below 1, or right calls outside 0..K; the message has the index.
+    """
+    c, k = broadcast(right=_whole(right, "right"), size=_whole(size, "size"))
+    if not is_whole(votes) or votes < 1:
+        raise OutOfRangeError(
+            f"A vote needs 1 call or more, a whole number; {votes!r} were asked for."
+        )
+    wrong = np.argwhere((c < 0) | (c > k))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise OutOfRangeError(
+            f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K."
+        )
+    if k.size and int(k.min()) < votes:
+        at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
+        raise ShortPoolError(
+            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask"
+            " for fewer votes or record more."
+        )
+    accuracy = np.empty(c.shape)
+    for calls in np.unique(k).tolist():
+        accuracy[k == calls] = _table(calls, int(votes) - 1 + int(votes) % 2)[c[k == calls]]
+    return accuracy
+
+
+def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
+    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`;
+    `.mean()` estimates V_n.
+
+    Args:
+        bits: [Q, K] whether call k on question i was right, 0 or 1.
+        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1,
+            V_2, ...
+
+    Returns:
+        One column per number of votes.
+
+    Raises:
+        ShortPoolError: more votes than calls.
+        OutOfRangeError: bits that are not 0 or 1, no calls, or votes below 1.
+    """
+    recorded = checked_bits(bits)
+    calls = recorded.shape[1]
+    right = recorded.sum(axis=1, dtype=np.int64)
+    first, rows = distinct((right,))
+    numbers = range(1, calls + 1, 2) if votes is None else votes
+    columns = [hypergeometric_majority(right[first], calls, m) for m in numbers]
+    return PerQuestion(np.stack(columns, axis=1) if columns else np.empty((len(first), 0)), rows)
+
+
+@cache
+def _table(calls: int, votes: int) -> Floats:
+    """[K + 1] the probability for c = 0..K."""
+    half, all_draws = votes // 2, comb(calls, votes)
+    total, values = 0, [0.0]
+    for c in range(calls):
+        total += comb(c, half) * comb(calls - 1 - c, half)
+        values.append(total / all_draws)
+    return np.array(values)
+
+
+def checked_bits(bits: npt.ArrayLike) -> Integers:
+    """Return right/wrong bits as integers [Q, K]; OutOfRangeError for another shape, no calls, or
+    another value.
+    """
+    [recorded] = broadcast(bits=bits)
+    if recorded.ndim != 2 or not recorded.shape[1]:
+        raise OutOfRangeError(
+            "Right/wrong bits are [questions, calls], with one call or more; the shape is"
+            f" {recorded.shape}."
+        )
+    wrong = np.argwhere((recorded != 0) & (recorded != 1))
+    if len(wrong):
+        i, j = wrong[0].tolist()
+        raise OutOfRangeError(
+            f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j].item()!r}."
+        )
+    return recorded.astype(np.int8)
+
+
+def _whole(values: npt.ArrayLike, name: str) -> Int64:
+    counts = np.asarray(values)
+    if counts.dtype.kind not in "iu":
+        raise OutOfRangeError(
+            f"Calls are counted in whole numbers; {name} has the type {counts.dtype}."
+        )
+    return counts.astype(np.int64)

@@ -1,0 +1,521 @@
+"""The self-consistency error of an LLM: how often a call disagrees with the LLM's own most probable
+answer.
+
+R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489). For a question with two
+answers, p the probability of one of them,
+
+    E(x) = min(p, 1 - p),       E = sum_x q(x) E(x)       (q uniform, or given weights)
+
+and with more answers E(x) = 1 - max_c p_c (the paper's second extension). From n calls per question
+on m questions drawn from q, the plug-in replaces p by the shares k / n. No gold answers are needed.
+Assumes that the n calls are independent given the question, each with the same probability, and
+that the m questions are independent draws from q.
+
+Two points where the paper's text needs care:
+
+* The step "bias <= 1 / sqrt(2 pi n)" of the proof holds for even n only: at p = 1/2 the bias is
+  C(2h, h) / 2^(2h+1) with h = floor(n / 2), which is 0.5 > 0.399 for n = 1, 0.25 > 0.230 for n = 3,
+  and larger than the step for every odd n. Theorem 1 has enough slack to hold for odd n too
+  (checked in `tests/estimators/test_estimators_self_consistency_error.py`).
+* The factor 2 in the proof is not needed: MSE = (mean bias)^2 + Var(plug-in of one random question)
+  / m, exactly; see `self_consistency_mse_exact`.
+
+Bounds on the error of an estimated self-consistency error, and how to split a budget between
+questions and calls.
+
+Theorem 1 of R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489), and its first and
+third extension. Assumes independent questions and calls that are independent given the question,
+unless an intraclass correlation is given.
+
+* m* and n* minimise the first two terms of the bound on m n = B, where the third is the constant 1
+  / (2 B). Rounding both can exceed the budget (B = 7: 2 x 4) and is often not the best pair of
+  integers (B = 50: 5 x 10, not 4 x 11).
+* The paper gives no formula for the intraclass correlation (its third extension). Here calls of one
+  question agree more than p explains: Var(k / n) = p (1 - p) / n (1 + (n - 1) icc), the design
+  effect of cluster samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from feval.errors import OutOfRangeError
+from feval.estimators.arrays import (
+    Floats,
+    Integers,
+    at_index,
+    broadcast,
+    checked_distribution,
+    checked_probabilities,
+    is_whole,
+)
+from feval.estimators.multinomial import circles
+from feval.estimators.probabilities import MOST_VOTES
+
+MOST_CALLS = 100_000
+"""Most calls per question for exact moments."""
+
+_BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
+
+
+def self_consistency_error(p: float | Floats) -> Floats:
+    """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two
+    answers.
+
+    Args:
+        p: [...] probability of one of the answers.
+
+    Returns:
+        [...] errors, 0 to 1/2.
+
+    Raises:
+        OutOfRangeError: a value outside [0, 1].
+    """
+    shares = checked_probabilities(p, "p")
+    return np.minimum(shares, 1.0 - shares)
+
+
+def multiclass_error(p: Floats) -> Floats:
+    """E(x) = 1 - max_c p_c for any number of answers (the second extension); min(p, 1 - p) for two.
+
+    Args:
+        p: [..., C] probabilities of the answers, which sum to 1.
+
+    Returns:
+        [...] errors, 0 to 1 - 1 / C.
+
+    Raises:
+        OutOfRangeError: a value outside [0, 1], or a sum off 1 by more than 1e-9.
+    """
+    errors: Floats = 1.0 - checked_distribution(p).max(axis=-1)
+    return errors
+
+
+def average_error(errors: Floats, weights: Floats | None = None) -> float:
+    """E = sum_x q(x) E(x), with uniform or given weights.
+
+    Args:
+        errors: [Q] E(x), or their estimates.
+        weights: [Q] q(x), from 0, in any unit: they are divided by their sum. `None` for uniform
+            weights.
+
+    Returns:
+        The average.
+
+    Raises:
+        OutOfRangeError: no questions, errors that are not finite, shapes that do not match, or
+            negative or all-zero weights.
+    """
+    values = np.asarray(errors, np.float64)
+    if values.ndim != 1 or not len(values):
+        raise OutOfRangeError(
+            "An average takes errors [questions] of 1 question or more; the shape is"
+            f" {values.shape}."
+        )
+    if len(wrong := np.flatnonzero(~np.isfinite(values))):
+        raise OutOfRangeError(
+            f"Errors are finite numbers; question {wrong[0]} has {values[wrong[0]]}. Leave it out."
+        )
+    return float(_weights(weights, len(values)) @ values)
+
+
+def multiclass_plugin_error(counts: Integers) -> Floats:
+    """The plug-in estimate 1 - max_c k_c / n from the counts of each answer (the second extension).
+
+    Args:
+        counts: [..., C] calls with each answer; n is their sum.
+
+    Returns:
+        [...] estimates.
+
+    Raises:
+        OutOfRangeError: counts that are not integers from 0, or a question without calls.
+    """
+    k = np.asarray(counts)
+    _require_integers(counts=k)
+    if not k.ndim or len(wrong := np.argwhere(k < 0)):
+        place = tuple(wrong[0].tolist()) if k.ndim else ()
+        raise OutOfRangeError(
+            f"Counts are [..., answers] and not negative; {k[place]} was found{at_index(place)}."
+        )
+    n = k.sum(axis=-1)
+    if len(wrong := np.argwhere(n == 0)):
+        where = at_index(tuple(wrong[0].tolist()))
+        raise OutOfRangeError(f"The question{where} has no calls, so no shares; leave it out.")
+    errors: Floats = (n - k.max(axis=-1)) / n
+    return errors
+
+
+def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
+    """E(x) - E[plug-in], exactly: how much the plug-in from n calls underestimates on average.
+
+        bias = (1/n) sum_{k > n/2} (2k - n) C(n, k) a^k (1-a)^(n-k) = 2 a Pr{Bin(n-1, a) >= h} -
+        Pr{Bin(n, a) > h}
+
+    with a = min(p, 1 - p) and h = floor(n / 2): the bias in the proof of Theorem 1 of arXiv
+    2509.19489, for odd n too, as binomial tails. Largest at p = 1/2, where it is C(2h, h) /
+    2^(2h+1). Absolute error below 1e-12.
+
+    Args:
+        p: [...] probability of one of the two answers.
+        n: calls per question, from 1; one for all or [...].
+
+    Returns:
+        [...] biases, 0 to 1/2.
+
+    Raises:
+        OutOfRangeError: a p outside [0, 1], or an n below 1.
+    """
+    a = self_consistency_error(p)
+    calls = np.asarray(n)
+    _require_integers(n=calls)
+    a, calls = broadcast(p=a, n=calls)
+    if len(wrong := np.argwhere(calls < 1)):
+        place = tuple(wrong[0].tolist())
+        raise OutOfRangeError(
+            f"A plug-in takes 1 call or more; n={calls[place]} was found{at_index(place)}."
+        )
+    half = calls // 2
+    # Pr{Bin(n, a) >= k} is betainc(k, n - k + 1, a) for k = 1..n, and 1 for k = 0.
+    inner = np.where(
+        half >= 1, scipy.special.betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0
+    )
+    outer = scipy.special.betainc(half + 1, calls - half, a)
+    bias: Floats = np.maximum(2.0 * a * inner - outer, 0.0)
+    return bias
+
+
+def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
+    """E[1 - max_c k_c / n] over n calls, exactly: the mean of the multi-class plug-in.
+
+    E[max_c k_c] = sum_{j < n} (1 - Pr{max_c k_c <= j}), and Pr{max_c k_c <= j} = n! [x^n] prod_c
+    e_j(p_c x) with e_j(u) = sum_{i <= j} u^i / i!, scaled by Poisson probabilities and evaluated at
+    roots of unity for all j at once (`feval.estimators.multinomial`).
+
+    Args:
+        p: [..., C] probabilities of the answers, which sum to 1.
+        n: calls per question, 1 to 10,000.
+
+    Returns:
+        [...] expectations; `multiclass_error` minus them is the bias. Absolute error below 1e-12.
+
+    Raises:
+        OutOfRangeError: values that are no probabilities, a sum off 1 by more than 1e-9, or an n
+            out of range.
+    """
+    shares = checked_distribution(p)
+    if not is_whole(n) or not 1 <= n <= MOST_VOTES:
+        raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
+    rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
+    distinct, places = np.unique(rows, axis=0, return_inverse=True)
+    most = _expected_most(distinct[:, distinct.any(axis=0)], n)[places.ravel()]
+    errors: Floats = np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
+    return errors
+
+
+def _expected_most(shares: Floats, n: int) -> Floats:
+    """[Q] E[max_c k_c] for the probabilities [Q, C] of questions, largest first: a factor per rank,
+    for blocks of questions.
+    """
+    [circle] = circles(np.array([n]), most=n)
+    step = max(1, _BLOCK_NUMBERS // circle.roots.size)
+    most = np.empty(len(shares))
+    for start in range(0, len(shares), step):
+        block = shares[start : start + step]
+        product = np.ones((len(block), *circle.roots.shape), np.complex128)
+        for rank in block.T:
+            chances, which = np.unique(rank, return_inverse=True)
+            product *= circle.all_at_most(chances)[which]  # a probability of 0 is a factor of 1
+        at_most = np.clip(circle.coefficients(product)[:, :n, 0], 0.0, 1.0)
+        most[start : start + step] = n - at_most.sum(axis=1)
+    most[shares[:, 0] == 1.0] = n
+    return most
+
+
+def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int) -> float:
+    """E[(E - plug-in average)^2] exactly, for m questions drawn from a known population and n calls
+    each.
+
+        MSE = (mean bias)^2 + Var(plug-in of one random question) / m
+
+    It replaces the inequality in the proof of Theorem 1 of arXiv 2509.19489, whose factor 2 is not
+    needed for independent questions.
+
+    Args:
+        p: [Q] probability of one of the two answers, for every question of the population.
+        weights: [Q] q(x), in any unit; `None` for uniform.
+        m, n: questions drawn, with replacement, from 1; calls per question, 1 to 100,000.
+
+    Returns:
+        The mean squared error.
+
+    Raises:
+        OutOfRangeError: a p outside [0, 1], weights that are negative or all zero, or m or n out of
+            range.
+    """
+    shares = np.atleast_1d(checked_probabilities(p, "p"))
+    q = _weights(weights, len(shares))
+    if not is_whole(m) or not is_whole(n) or m < 1 or not 1 <= n <= MOST_CALLS:
+        raise OutOfRangeError(
+            f"A mean squared error takes whole numbers m from 1 and n from 1 to {MOST_CALLS:,};"
+            f" m={m!r} and n={n!r} were given."
+        )
+    first, second = _plugin_moments(shares, n)
+    mean = float(q @ first)
+    return (
+        float(q @ self_consistency_bias(shares, n)) ** 2 + max(float(q @ second) - mean**2, 0.0) / m
+    )
+
+
+def _plugin_moments(p: Floats, n: int) -> tuple[Floats, Floats]:
+    """E[min(k, n - k) / n] and E[(min(k, n - k) / n)^2] for k successes of n, of each probability.
+
+    With h = floor(n / 2): k counts up to h and n - k beyond it, and E[k; k <= h] = n p Pr{Bin(n -
+    1, p) <= h - 1}, E[k (k - 1); k <= h] = n (n - 1) p^2 Pr{Bin(n - 2, p) <= h - 2}. All terms are
+    positive: nothing cancels.
+    """
+    half = n // 2
+    first, second = np.zeros_like(p), np.zeros_like(p)
+    for share, most in ((p, half), (1.0 - p, n - half - 1)):
+        once = share * _at_most(most - 1, n - 1, share)
+        first += once
+        second += once / n + (n - 1) / n * share**2 * _at_most(most - 2, n - 2, share)
+    return first, second
+
+
+def _at_most(most: int, n: int, share: Floats) -> Floats:
+    """[...] Pr{Bin(n, share) <= most}."""
+    if most < 0 or most >= n:
+        return np.full_like(share, float(most >= 0))
+    below: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
+    return below
+
+
+def _weights(weights: Floats | None, questions: int) -> Floats:
+    if weights is None:
+        return np.full(questions, 1.0 / questions)
+    q = np.asarray(weights, np.float64)
+    if q.shape != (questions,):
+        raise OutOfRangeError(
+            f"Weights are one number for each of the {questions} questions; the shape is {q.shape}."
+        )
+    if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
+        problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
+        raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
+    normalised: Floats = q / q.sum()
+    return normalised
+
+
+def _require_integers(**arrays: npt.NDArray[Any]) -> None:
+    for name, array in arrays.items():
+        if array.size and array.dtype.kind not in "iu":
+            raise OutOfRangeError(f"Numbers of calls are integers; {name} holds {array.dtype}.")
+
+
+_STRATEGIES = ("union", "differences")
+
+
+@dataclass(frozen=True)
+class BudgetSplit:
+    """m questions with n calls each, and Theorem 1's bound on the mean squared error there."""
+
+    m: float
+    n: float
+    bound: float
+
+
+def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.0) -> Floats:
+    """Theorem 1: E[(E - plug-in average)^2] <= 1 / (8 m) + 1 / (pi n) + 1 / (2 n m).
+
+    With an intraclass correlation the third term, that of the calls' variance, becomes (1 + (n - 1)
+    icc) / (2 n m). The second, the bias term, is **not** valid then: calls that share a latent p do
+    not average it out. With icc > 0 the value bounds the error against the error at that latent p,
+    not against E.
+
+    Args:
+        m, n: [...] questions and calls per question.
+        icc: intraclass correlation of the calls of one question, 0 to 1.
+
+    Returns:
+        [...] bounds.
+
+    Raises:
+        OutOfRangeError: m or n below 1, or an icc outside [0, 1].
+    """
+    questions, calls = (np.asarray(values, np.float64) for values in (m, n))
+    questions, calls = broadcast(m=questions, n=calls)
+    for name, array in (("m", questions), ("n", calls)):
+        if len(wrong := np.argwhere(~(array >= 1.0))):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"Theorem 1 takes 1 question and 1 call or more; {name} holds"
+                f" {array[place]}{at_index(place)}."
+            )
+    _check_icc(icc)
+    bound: Floats = _bound(questions, calls, icc)
+    return bound
+
+
+def _bound(m: Any, n: Any, icc: float) -> Any:
+    return 1.0 / (8.0 * m) + 1.0 / (math.pi * n) + (1.0 + (n - 1.0) * icc) / (2.0 * n * m)
+
+
+def budget_split(budget: float, icc: float = 0.0) -> BudgetSplit:
+    """The real m and n with m n = B that minimise Theorem 1's bound: m* = sqrt(pi B / 8), n* =
+    sqrt(8 B / pi).
+
+    With an intraclass correlation, m* = sqrt(pi B (1 + 4 icc) / 8) and n* = B / m*: calls that
+    repeat each other are worth less, so more questions are better. See `self_consistency_bound` for
+    what the bound then means.
+
+    Args:
+        budget: B, calls in all, more than 0.
+        icc: intraclass correlation of the calls of one question, 0 to 1.
+
+    Returns:
+        m*, n* and the bound there. For small B one of them may be below 1.
+
+    Raises:
+        OutOfRangeError: a budget that is not above 0 or not finite, or an icc outside [0, 1].
+    """
+    _check_icc(icc)
+    if not 0.0 < budget < math.inf:
+        raise OutOfRangeError(f"A budget is a finite number of calls above 0; {budget} was given.")
+    m = math.sqrt(math.pi * budget * (1.0 + 4.0 * icc) / 8.0)
+    n = budget / m
+    return BudgetSplit(m, n, _bound(m, n, icc))
+
+
+def best_integer_split(budget: int, icc: float = 0.0) -> BudgetSplit:
+    """The integers m and n with m n <= B that minimise Theorem 1's bound; the smallest m among
+    equals.
+
+    For a given m the best n is floor(B / m). Only an interval of m about m* can win: elsewhere the
+    bound at the real n = B / m, which is convex in m, already exceeds the best found. All of the
+    interval is tried.
+
+    Args:
+        budget: B, calls in all, 1 to 10^12.
+        icc: intraclass correlation of the calls of one question, 0 to 1.
+
+    Returns:
+        m, n and the bound.
+
+    Raises:
+        OutOfRangeError: a budget that is not a whole number in its range, or an icc outside [0, 1].
+    """
+    _check_icc(icc)
+    if not is_whole(budget) or not 1 <= budget <= 10**12:
+        raise OutOfRangeError(
+            f"A budget to be split into integers is an integer from 1 to 10^12; {budget!r} was"
+            " given."
+        )
+    start = min(max(round(budget_split(budget, icc).m), 1), budget)
+    reached = _bound(start, budget // start, icc)
+    # a / m + m / (pi B) + 1 / (2 B) (1 - icc) <= reached, with a = (1 + 4 icc) / 8: between the
+    # roots of a quadratic
+    a, b = (1.0 + 4.0 * icc) / 8.0, 1.0 / (math.pi * budget)
+    room = reached * (1.0 + 1e-12) - (1.0 - icc) / (2.0 * budget)
+    spread = math.sqrt(max(room * room - 4.0 * a * b, 0.0))
+    low, high = math.floor((room - spread) / (2.0 * b)), math.ceil((room + spread) / (2.0 * b))
+    m = np.arange(max(low, 1), min(high, budget) + 1)
+    bounds = _bound(m.astype(np.float64), (budget // m).astype(np.float64), icc)
+    best = int(np.argmin(bounds))
+    return BudgetSplit(int(m[best]), int(budget // int(m[best])), float(bounds[best]))
+
+
+def high_probability_bound(
+    m: int,
+    n: int,
+    confidence: float = 0.95,
+    *,
+    variance: float = 1.0 / 16.0,
+    strategy: str = "union",
+) -> float:
+    """A bound on |E - plug-in average| that holds with probability `confidence` or more (the first
+    extension).
+
+    By Bernstein's inequality the errors of the m questions, in [0, 1/2] with variance v <= 1/16,
+    have an average within
+
+        t = L / (6 m) + sqrt((L / (6 m))^2 + 2 v L / m),     L = log(4 / delta),  delta = 1 -
+        confidence
+
+    of E with probability 1 - delta / 2. The other delta / 2 is for the calls:
+
+        union         |k/n - p| <= sqrt(log(4 m / delta) / (2 n)) for all m questions at once
+                      (Hoeffding, and a union over m), and min(p, 1-p) moves no more than p; the
+                      paper's sketch
+        differences   one call moves the plug-in average by at most 1 / (n m), so it is within
+                      sqrt(log(4 / delta) / (2 n m)) of its expectation (McDiarmid), which is off by
+                      at most the bias at p = 1/2. Nearly always smaller
+
+    Args:
+        m, n: questions, independent draws from the weighting; calls per question, independent given
+            it.
+        confidence: between 0 and 1.
+        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always
+            holds. Not an estimate from the same data.
+        strategy: "union" or "differences".
+
+    Returns:
+        The bound on the absolute error.
+
+    Raises:
+        OutOfRangeError: m or n below 1, a confidence or variance out of range, or an unknown
+            strategy.
+    """
+    allowed = 0.0 < confidence < 1.0 and 0.0 <= variance <= 1.0 / 16.0 and strategy in _STRATEGIES
+    if not allowed or not is_whole(m) or not is_whole(n) or m < 1 or n < 1:
+        raise OutOfRangeError(
+            "A bound takes m and n from 1, a confidence between 0 and 1, a variance from 0 to 1/16"
+            f" and one of the strategies {', '.join(_STRATEGIES)}; m={m}, n={n},"
+            f" confidence={confidence}, variance={variance} and {strategy!r} were given."
+        )
+    delta = 1.0 - confidence
+    log = math.log(4.0 / delta)
+    linear = log / (6.0 * m)
+    questions = linear + math.sqrt(linear**2 + 2.0 * variance * log / m)
+    if strategy == "union":
+        return questions + math.sqrt(math.log(4.0 * m / delta) / (2.0 * n))
+    return questions + math.sqrt(log / (2.0 * n * m)) + float(self_consistency_bias(0.5, n))
+
+
+def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
+    """Var(k / n) = p (1 - p) / n (1 + (n - 1) icc) for n exchangeable calls with that correlation
+    between any two.
+
+    n calls are worth n / (1 + (n - 1) icc) independent ones, never more than 1 / icc: the design
+    effect of cluster samples (Kish, Survey Sampling, 1965, chapter 5). Assumes exchangeable, not
+    independent, calls.
+
+    Args:
+        p: [...] probability of one of the answers.
+        n: calls per question, from 1.
+        icc: intraclass correlation, 0 to 1.
+
+    Returns:
+        [...] variances.
+
+    Raises:
+        OutOfRangeError: p or icc outside [0, 1], or n below 1.
+    """
+    shares = checked_probabilities(p, "p")
+    _check_icc(icc)
+    if not is_whole(n) or n < 1:
+        raise OutOfRangeError(
+            f"A share is taken of 1 call or more, a whole number; n={n!r} was given."
+        )
+    variance: Floats = shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
+    return variance
+
+
+def _check_icc(icc: float) -> None:
+    if not 0.0 <= icc <= 1.0:
+        raise OutOfRangeError(f"An intraclass correlation lies in [0, 1]; {icc} was given.")

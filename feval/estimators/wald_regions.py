@@ -1,0 +1,440 @@
+"""Confidence intervals for V_n from a pair table, including sampling error and what two moments
+leave open.
+
+A confidence region for (mu, nu), intersected with the feasible set F = {mu^2 <= nu <= mu}, is
+projected through the sharp ends: [min L_n, max U_n] over the region (arXiv 2605.03379, section 4.4,
+eqs. (14)-(15)). U_n is concave and L_n convex in (mu, nu), and the region is convex; so the maximum
+is at a point of the edge where the gradient of U_n, the (b, c) of its quadratic, is the outward
+normal. On an ellipse that is a fixed point:
+
+    theta = theta_hat + sqrt(c / N) Sigma g / sqrt(g' Sigma g),      g = (b, c) at theta,   c = -2
+    log(1 - level)
+
+Where the fixed point lies outside F, the edge of the region is searched instead: arcs of the
+ellipse within F and arcs of F within the ellipse.
+
+A Wald region needs large samples. With an empty cell Sigma is singular, and the region shrinks to a
+segment or to a point: thirty right pairs of thirty give [1, 1]. `likelihood_projection` avoids
+that. Assumes questions that are independent draws, and calls that are independent given the
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isinf, log1p
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from feval.errors import OutOfRangeError
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Int64,
+    Rows,
+    Texts,
+    at_index,
+    missing_reasons,
+    require_confidence,
+)
+from feval.estimators.moments import Moments, PairTable, pair_table_summary
+from feval.estimators.vote_intervals import infinite_vote_interval, vote_bound
+from feval.estimators.vote_polynomials import check_budget
+
+Side = Literal["lower", "upper"]
+
+_End = Callable[[Floats, Floats, Side], Floats]
+"""L_n or U_n at feasible points (mu, nu)."""
+
+
+@dataclass(frozen=True)
+class _Arc:
+    """A curve for each table, along which an extreme end is searched.
+
+    Attributes:
+        points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A] and which of them
+            count.
+        start, stop: [T] ends of the parameter.
+    """
+
+    points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
+    start: Floats
+    stop: Floats
+
+
+NO_FEASIBLE_MOMENTS = (
+    "The confidence region holds no moments that a distribution can have: the calls of a question"
+    " disagree more often than independent calls would, by more than chance explains; check how"
+    " they were made, or use likelihood_projection."
+)
+"""Why a projected interval is NaN."""
+
+_SIDES: tuple[Side, Side] = ("lower", "upper")
+_ANGLES = 721
+_FINER = 21  # points; each zoom narrows the search tenfold
+_ZOOMS = 16
+_FIXED_POINT_STEPS = 100
+_CHUNK = 64  # tables searched at once, with all their angles
+_HALVINGS = 56  # from 2 to below the spacing of doubles
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedInterval:
+    """Interval hulls over a table; NaN where the region holds no feasible moments (`empty`, rho
+    clearly below 0).
+    """
+
+    low: Floats
+    high: Floats
+    empty: Bools
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why an interval is NaN, or ""."""
+        return missing_reasons((self.empty, NO_FEASIBLE_MOMENTS))
+
+
+def wald_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
+    """Projected Wald region for V_n (arXiv 2605.03379, eqs. (14)-(15)): N (theta - theta_hat)'
+    Sigma^+ (theta - theta_hat) <= c.
+
+    Sigma is the sample covariance with ddof 1. If a cell is empty, Sigma is singular, and a literal
+    pseudo-inverse would leave its null direction free, an infinite strip. Here, as with a vanishing
+    ridge, the region stays in theta_hat + range(Sigma). No disagreement: mu_hat -+ sqrt(c s11 / N),
+    cut to [0, 1]. No pair both wrong (or both right): the single point where the segment touches F,
+    or nothing. One filled cell: a point. Do not rely on this where `table.sparse`.
+
+    Args:
+        table: [...] pair tables of 2 questions or more.
+        n: index of the budget, or `math.inf` for the infinite-vote endpoint.
+        level: coverage for large N, between 0 and 1.
+
+    Returns:
+        The interval for each table.
+
+    Raises:
+        OutOfRangeError: an n that is not a budget index, a level outside (0, 1), or a table of one
+            question.
+    """
+    end, quantile = _end(n), _chi2_quantile(level)
+    if (table.questions < 2).any():
+        at = tuple(np.argwhere(table.questions < 2)[0])
+        raise OutOfRangeError(
+            "One question shows no spread to build a Wald region on, and there is"
+            f" one{at_index(at)}; label 2 or more."
+        )
+    summary = pair_table_summary(table)
+    cells = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3)
+    centre = np.stack([summary.mu, summary.nu], -1).reshape(-1, 2)
+    covariance = np.stack(
+        [summary.var_x1, summary.cov_x12, summary.cov_x12, summary.var_x2], -1
+    ).reshape(-1, 2, 2)
+    covariance *= (quantile / cells.sum(1))[:, None, None]
+    hull, flat = np.empty((len(cells), 2)), (cells == 0).any(1)
+    hull[flat] = _segments(
+        cells[flat], centre[flat, 0], np.sqrt(np.maximum(covariance[flat, 0, 0], 0.0))
+    )
+    hull[~flat] = _ellipses(centre[~flat], covariance[~flat], n, end)
+    return _projected(hull, table.questions.shape)
+
+
+def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
+    """Projected likelihood-ratio region for V_n: 2 sum_cells count log(share / p(theta)) above its
+    least in F is at most c.
+
+    p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts,
+    stays within F, is never empty, and claims no certainty where a cell is empty. Feval's own; the
+    paper has Wald regions only.
+
+    Args:
+        table, n, level: as for `wald_projection`.
+
+    Returns:
+        The interval for each table; none is empty.
+
+    Raises:
+        OutOfRangeError: an n that is not a budget index, or a level outside (0, 1).
+    """
+    end, quantile = _end(n), _chi2_quantile(level)
+    counts = (
+        np.stack([table.both_right, table.disagree, table.both_wrong], -1)
+        .reshape(-1, 3)
+        .astype(np.float64)
+    )
+    hull = np.empty((len(counts), 2))
+    for start in range(0, len(counts), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        hull[rows] = _likelihood_hulls(counts[rows], quantile, end)
+    return _projected(hull, table.questions.shape)
+
+
+def simultaneous_gains(
+    right: npt.ArrayLike, size: npt.ArrayLike, budgets: Sequence[int], level: float = 0.95
+) -> Floats:
+    """Gains over one call that hold for all budgets at once: the least L_n - mu over one confidence
+    region for (mu, nu).
+
+    The region is Hotelling's ellipse about the means over questions of c / G and c (c - 1) / (G (G
+    - 1)), unbiased for mu and nu:
+
+        N (theta - theta_hat)' S^-1 (theta - theta_hat) <= (N - 1) (alpha^(-2 / (N - 2)) - 1),
+        alpha = 1 - level
+
+    intersected with F = {mu^2 <= nu <= mu}. If it holds the true moments, V_n - mu is at least
+    every positive one of these numbers (Theorem 4.1 of arXiv 2605.03379), for any number of budgets
+    without correction. For K tables of several LLMs or datasets, use the level 1 - alpha / K
+    (Bonferroni). L_n - mu is convex, and 0 at (0, 0) and (1, 1): where it is positive on the
+    region's edge, it is positive within and least on the edge, so the edge is searched. Assumes
+    that N is large enough for normal means.
+
+    Args:
+        right, size: [Q] right calls of each question, and calls of each, at least 2.
+        budgets: budget indices n.
+        level: joint coverage of all gains, between 0 and 1.
+
+    Returns:
+        [N] least gains; a vote with a positive one is certified together with all the others. All
+        NaN if the region holds no feasible moments, or if the data show no spread in some direction
+        (an empty cell): nothing is certified then.
+
+    Raises:
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not
+            fit, or a bad level.
+    """
+    require_confidence(level)
+    for n in budgets:
+        check_budget(n)
+    c, g = (np.asarray(values, np.float64) for values in (right, size))
+    if c.ndim != 1 or c.shape != g.shape or len(c) < 3:
+        raise OutOfRangeError(
+            "A simultaneous region takes right calls and calls of 3 questions or more; the shapes"
+            f" are {c.shape} and {g.shape}."
+        )
+    if len(wrong := np.flatnonzero(~((g >= 2) & (c >= 0) & (c <= g)))):
+        first = int(wrong[0])
+        raise OutOfRangeError(
+            "A simultaneous region takes 2 calls or more on each question, 0 to all of them right;"
+            f" question {first} has {c[first]:g} right of {g[first]:g} calls."
+        )
+    values = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))])
+    covariance = np.cov(values)
+    if not np.linalg.det(covariance) > 1e-14 * covariance[0, 0] * covariance[1, 1]:
+        return np.full(len(budgets), np.nan)
+    questions = len(c)
+    quantile = (questions - 1) * np.expm1(-2.0 / (questions - 2) * np.log1p(-level))
+    centre, matrix = values.mean(1)[None], quantile / questions * covariance[None]
+    return np.array([_least_gain(centre, matrix, int(n)) for n in budgets])
+
+
+def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
+    least = _fixed_points(centre, covariance, n, "lower", gain=1.0)
+    if np.isnan(least[0]):
+
+        def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
+            least: Floats = vote_bound(n, Moments.of(mu, nu), side).value - mu
+            return least
+
+        for arc in _ellipse_arcs(centre, covariance):
+            least = np.fmin(least, _along(arc, gain, "lower"))
+    return float(least[0])
+
+
+def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
+    low, high = (hull[:, side].reshape(shape) for side in (0, 1))
+    return ProjectedInterval(low, high, np.asarray(np.isnan(low)))
+
+
+def _end(n: float) -> _End:
+    if n == inf:
+
+        def at_infinity(mu: Floats, nu: Floats, side: Side) -> Floats:
+            interval = infinite_vote_interval(Moments.of(mu, nu))
+            return interval.low if side == "lower" else interval.high
+
+        return at_infinity
+    check_budget(n)
+    return lambda mu, nu, side: vote_bound(int(n), Moments.of(mu, nu), side).value
+
+
+def _chi2_quantile(level: float) -> float:
+    require_confidence(level)
+    return -2.0 * log1p(-level)
+
+
+def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
+    """[T, 2] intervals where a cell is empty: all feasible points of the segment have V_n = mu, as
+    nu = mu there.
+    """
+    both_right, disagree, both_wrong = cells.T
+    along = np.stack([np.maximum(0.0, mu - reach), np.minimum(1.0, mu + reach)], -1)  # nu = mu
+    # nu = 2 mu - 1, which touches F at (1, 1)
+    at_one = (both_wrong == 0) & (both_right > 0) & (mu + reach >= 1.0)
+    # nu = 0, which touches F at (0, 0)
+    at_zero = (both_right == 0) & (both_wrong > 0) & (mu - reach <= 0.0)
+    touching = np.select([at_one, at_zero], [1.0, 0.0], np.nan)[:, None]
+    hulls: Floats = np.where((disagree == 0)[:, None], along, touching)
+    return hulls
+
+
+def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats:
+    """[T, 2] intervals over the ellipses with these centres and matrices, intersected with F."""
+    hull = np.full((len(centre), 2), np.nan)
+    if not isinf(n):
+        hull = np.stack([_fixed_points(centre, covariance, int(n), side) for side in _SIDES], -1)
+    left = np.flatnonzero(np.isnan(hull).any(1))
+    for start in range(0, len(left), _CHUNK):
+        rows = left[start : start + _CHUNK]
+        searched = _extremes(_ellipse_arcs(centre[rows], covariance[rows]), end, len(rows))
+        hull[rows] = np.where(np.isnan(hull[rows]), searched, hull[rows])
+    return hull
+
+
+def _fixed_points(
+    centre: Floats, covariance: Floats, n: int, side: Side, gain: float = 0.0
+) -> Floats:
+    """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables iterate
+    together until they converge.
+    """
+    theta, value, ends = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
+    active = np.arange(len(centre))
+    outward = 1.0 if side == "upper" else -1.0
+    for _ in range(_FIXED_POINT_STEPS):
+        mu, nu = theta[active].T
+        active = active[(mu > 0.0) & (mu < 1.0) & (mu * mu < nu) & (nu < mu)]
+        if not len(active):
+            break
+        bound = vote_bound(n, Moments.of(*theta[active].T), side)
+        reached = bound.value - gain * bound.moments.mu
+        settled = np.abs(reached - value[active]) <= 1e-15
+        value[active] = reached
+        ends[active[settled]] = reached[settled]
+        active, gradient = active[~settled], bound.quadratic[~settled, 1:] - np.array([gain, 0.0])
+        step = np.einsum("tij,tj->ti", covariance[active], gradient)
+        length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
+        theta[active] = centre[active] + outward * np.divide(
+            step, length, out=np.zeros_like(step), where=length > 0
+        )
+    return ends
+
+
+def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
+    """The regions' edges: the ellipses within F, and the two edges of F within the ellipses."""
+    root = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(root)
+    reach = np.sqrt(covariance[:, 0, 0])
+    low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
+
+    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
+        x, y, factor = np.cos(angle), np.sin(angle), root[rows][..., None]
+        mu = centre[rows, 0, None] + factor[:, 0, 0] * x
+        nu = centre[rows, 1, None] + factor[:, 1, 0] * x + factor[:, 1, 1] * y
+        return mu, nu, np.ones(mu.shape, bool)
+
+    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]:
+        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, Bools]:
+            nu, factor = mu**power, inverse[rows][..., None]
+            dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
+            return (
+                mu,
+                nu,
+                (factor[:, 0, 0] * dx) ** 2 + (factor[:, 1, 0] * dx + factor[:, 1, 1] * dy) ** 2
+                <= 1.0,
+            )
+
+        return along
+
+    whole = np.zeros(len(centre))
+    return (
+        _Arc(ellipse, whole, whole + 2.0 * np.pi),
+        _Arc(edge(2), low, high),
+        _Arc(edge(1), low, high),
+    )
+
+
+def _extremes(arcs: Sequence[_Arc], end: _End, tables: int) -> Floats:
+    """[T, 2] least L_n and greatest U_n along the arcs, by ever finer grids; NaN where no point of
+    them is feasible.
+    """
+    best = np.full((tables, 2), np.nan)
+    for arc in arcs:
+        for place, side in enumerate(_SIDES):
+            choose = np.fmin if side == "lower" else np.fmax
+            best[:, place] = choose(best[:, place], _along(arc, end, side))
+    return best
+
+
+def _along(arc: _Arc, end: _End, side: Side) -> Floats:
+    """[T] the extreme end along one arc of each table, among its feasible points."""
+    sign = 1.0 if side == "upper" else -1.0
+    best = np.full(len(arc.start), -np.inf)
+    rows = np.flatnonzero(arc.stop >= arc.start)
+    start, stop, count = arc.start[rows], arc.stop[rows], _ANGLES
+    for _ in range(1 + _ZOOMS):
+        at = start[:, None] + (stop - start)[:, None] * np.linspace(0.0, 1.0, count)
+        mu, nu, counted = arc.points(rows, at)
+        counted &= (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
+        values = np.full(at.shape, -np.inf)
+        values[counted] = sign * end(mu[counted], nu[counted], side)
+        place = values.argmax(1)
+        best[rows] = np.maximum(best[rows], values.max(1))
+        seen = counted.any(1)
+        centre, width = at[np.arange(len(at)), place], (stop - start) / (count - 1)
+        rows, start, stop, count = (
+            rows[seen],
+            (centre - width)[seen],
+            (centre + width)[seen],
+            _FINER,
+        )
+    ends: Floats = np.where(np.isneginf(best), np.nan, sign * best)
+    return ends
+
+
+def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
+    """[T, 2] intervals over likelihood regions, which are star-shaped about the maximum-likelihood
+    point.
+    """
+    total = counts.sum(1)
+    mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
+    # outside F the likelihood is greatest on nu = mu^2, at the same mu
+    nu = np.maximum(counts[:, 0] / total, mu * mu)
+    least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
+
+    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
+        x, y, cells = np.cos(angle), np.sin(angle), counts[rows, None]
+        low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            m, v = mu[rows, None] + middle * x, nu[rows, None] + middle * y
+            within = (
+                (m >= 0)
+                & (m <= 1)
+                & (m * m <= v)
+                & (v <= m)
+                & (_log_likelihood(cells, m, v) >= least[rows])
+            )
+            low, high = np.where(within, middle, low), np.where(within, high, middle)
+        m, v = mu[rows, None] + low * x, nu[rows, None] + low * y
+        return m, v, np.ones(m.shape, bool)
+
+    whole = np.zeros(len(counts))
+    centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
+    extremes = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
+    return np.stack(
+        [np.fmin(extremes[:, 0], centre[:, 0]), np.fmax(extremes[:, 1], centre[:, 1])], -1
+    )
+
+
+def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
+    """[T, A] sum_cells count log p(theta), -inf where a filled cell has probability 0; `counts` is
+    [T, 1, 3].
+    """
+    shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
+    likelihood: Floats = sum(
+        scipy.special.xlogy(counts[..., cell], np.maximum(share, 0.0))
+        for cell, share in enumerate(shares)
+    )
+    return likelihood

@@ -1,0 +1,823 @@
+"""A figure as numbers: panels with series of points, and tables; and the questions and counts that
+figures start from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.estimators.arrays import Floats, Integers
+from feval.estimators.diagnostics import QUARTERS, Strata, strata_difference, strata_summary
+from feval.estimators.mixtures import (
+    Overtaking,
+    best_mixture,
+    mixture_from_counts,
+    overtaking_pairs,
+)
+from feval.estimators.moments import Moments
+from feval.estimators.multinomial import plugin_plurality_accuracy
+from feval.estimators.per_question import VoteCounts, vote_counts
+from feval.estimators.plurality import hypergeometric_majority
+from feval.estimators.self_consistency import (
+    average_error,
+    best_integer_split,
+    multiclass_error,
+    multiclass_plugin_error,
+    multiclass_plugin_expectation,
+    self_consistency_bound,
+)
+from feval.estimators.vote_intervals import certified_three_vote_gain, vote_interval
+from feval.estimators.wald_regions import simultaneous_gains
+from feval.evaluation.cautions import mixed_parties
+from feval.evaluation.questions import LeftOut, Rows, question_set
+from feval.executors.progress import reports
+from feval.forecast.estimators import rare_pairs, sample_moments
+from feval.methods.protocol import drawn
+from feval.replay import LLM, Dataset
+
+if TYPE_CHECKING:
+    from feval.replay import LLM, Dataset
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """Options of figures.
+
+    Attributes:
+        calls: G, calls that are estimated from.
+        votes: the most votes, an odd number; `None` for each figure's own.
+        confidence: of intervals and certificates.
+        unlabelled, short_pools: "refuse" or "drop" questions without a gold answer, or with too few
+            CoTs.
+    """
+
+    calls: int = 5
+    votes: int | None = None
+    confidence: float = 0.95
+    unlabelled: str = "refuse"
+    short_pools: str = "refuse"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.confidence < 1.0:
+            raise OutOfRangeError(
+                f"A confidence lies between 0 and 1; {self.confidence} was given."
+            )
+        if self.calls < 1:
+            raise OutOfRangeError(f"An estimate takes 1 call or more; {self.calls} were given.")
+        if self.votes is not None and (self.votes < 3 or self.votes % 2 == 0):
+            raise OutOfRangeError(
+                f"A figure of votes takes an odd number of them, from 3; {self.votes} was given."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points with a name; NaN leaves a gap.
+
+    Attributes:
+        label: for the legend.
+        x, y: of the points; shares are between 0 and 1.
+        low, high, left, right: ends of intervals of y and of x; empty where there are none.
+        look: a line with or without markers, a dashed one, single points, or small grey points.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    left: Sequence[float] = ()
+    right: Sequence[float] = ()
+    look: Literal["line", "dashed", "points", "cloud"] = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Axes with series.
+
+    Attributes:
+        x_label, y_label: of the axes.
+        series: what is drawn. Those with one label in several panels share their colour.
+        percent: which axes show shares as per cent: some of "x" and "y".
+        points: whether y has differences of shares, which a picture shows as percentage points.
+        log: whether x is logarithmic.
+        ticks: x -> its name, where only some have one.
+    """
+
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    percent: str = "y"
+    points: bool = False
+    log: bool = False
+    ticks: Mapping[float, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of some LLMs on a dataset.
+
+    Attributes:
+        name: its key in `FIGURES`.
+        dataset, llms, recording_hashes: what it is of.
+        title: for people.
+        lines: one or two short sentences about how the numbers were made.
+        panels: what is drawn.
+        tables: title -> rows, each column name -> value; `None` is not known.
+        left_out: questions that were left out.
+    """
+
+    name: str
+    dataset: str
+    llms: tuple[str, ...]
+    recording_hashes: tuple[str, ...]
+    title: str
+    lines: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    tables: Mapping[str, tuple[Row, ...]]
+    left_out: LeftOut
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """The same questions for several LLMs, with the first `calls` CoTs of each.
+
+    Attributes:
+        dataset, llms: whose.
+        rows: of the questions.
+        calls: of each LLM on each question; all of them, where the pools have one size.
+        left_out: questions that were left out.
+    """
+
+    dataset: Dataset
+    llms: Sequence[LLM]
+    rows: Rows
+    calls: int
+    left_out: LeftOut
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        options: FigureOptions,
+        least: int = 2,
+        *,
+        golds: bool = True,
+    ) -> Recorded:
+        """Choose the questions on which each LLM has at least so many CoTs, and which have a gold
+        where figures need one.
+        """
+        if golds:
+            chosen = question_set(
+                dataset,
+                [(llm, least) for llm in llms],
+                unlabelled=options.unlabelled,
+                short_pools=options.short_pools,
+            )
+            rows, left_out = chosen.rows, chosen.left_out
+        else:
+            rows, left_out = np.arange(len(dataset)), LeftOut()
+            for llm in llms:
+                llm.require(None, least)
+        calls = min(int(llm.pool.sizes[rows].min()) for llm in llms)
+        return cls(dataset, llms, rows, calls, left_out)
+
+    def codes(self, llm: LLM) -> Integers:
+        """[Q, calls] codes of the answers."""
+        codes: Integers = llm.pool.codes[self.rows][:, : self.calls]
+        return codes
+
+    def counts(self, llm: LLM) -> VoteCounts:
+        """The votes of an LLM's CoTs."""
+        return vote_counts(self.codes(llm), self.dataset.gold[self.rows])
+
+    def right(self, llm: LLM) -> Integers:
+        """[Q] right CoTs."""
+        right: Integers = np.count_nonzero(
+            self.codes(llm) == self.dataset.gold[self.rows][:, None], axis=1
+        )
+        return right
+
+    def about(self) -> str:
+        """How many questions and CoTs there are, for a line of the figure."""
+        return f"{len(self.rows):,} questions of {self.dataset.id}, {self.calls} CoTs each"
+
+    def figure(
+        self,
+        name: str,
+        title: str,
+        lines: Sequence[str],
+        panels: Sequence[Panel],
+        tables: Mapping[str, Sequence[Row]],
+    ) -> Figure:
+        """Return a figure of these LLMs."""
+        return Figure(
+            name=name,
+            dataset=self.dataset.id,
+            llms=tuple(llm.name for llm in self.llms),
+            recording_hashes=tuple(self.dataset.recording_hashes),
+            title=title,
+            lines=(*lines, *mixed_parties(self.dataset)),
+            panels=tuple(panels),
+            tables={heading: tuple(rows) for heading, rows in tables.items()},
+            left_out=self.left_out,
+        )
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, else `None`."""
+    return float(value) if math.isfinite(value) else None
+
+
+def mean(values: Floats) -> float:
+    """Return the mean of some numbers."""
+    return float(np.mean(values))
+
+
+_RANKS = 10
+_SHOWN_RANKS = 4
+_REPLICATES = 100
+_MOST_VOTES = 41
+_CALLS = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640)
+
+
+def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """Mean share of the r most frequent answers, and entropy by strata of accuracy; over
+    temperature, where LLMs differ in it.
+    """
+    recorded = Recorded.of(dataset, llms, options, 1)
+    counts = [recorded.counts(llm) for llm in llms]
+    everything, strata = (
+        [_strata(each, (1.0,)) for each in counts],
+        [_strata(each, QUARTERS) for each in counts],
+    )
+    lines = (
+        f"{recorded.about()}; strata of each LLM's own accuracy",
+        (
+            "shares keep CoTs without an answer in the denominator; entropies count them as one"
+            " outcome, and are biased downward"
+        ),
+    )
+    if len(llms) == 1:
+        names = [f"accuracy up to {100 * upper:g} %" for upper in QUARTERS]
+        mass = [_mass("all questions", everything[0].cumulative_mass[0])]
+        mass += [
+            _mass(name, row) for name, row in zip(names, strata[0].cumulative_mass, strict=True)
+        ]
+    else:
+        mass = [
+            _mass(llm.name, each.cumulative_mass[0])
+            for llm, each in zip(llms, everything, strict=True)
+        ]
+    entropy = [
+        Series(
+            "entropy" if len(llms) == 1 else llm.name, [1.0, 2.0, 3.0, 4.0], each.entropy.tolist()
+        )
+        for llm, each in zip(llms, strata, strict=True)
+    ]
+    panels = [
+        Panel("most frequent answers, r", "share of the CoTs", tuple(mass)),
+        Panel(
+            "accuracy on the question",
+            "mean entropy, nats",
+            tuple(entropy),
+            percent="",
+            ticks={
+                place: f"\N{LESS-THAN OR EQUAL TO} {100 * upper:g} %"
+                for place, upper in enumerate(QUARTERS, 1)
+            },
+        ),
+    ]
+    panels += _over_temperature(llms, everything)
+    tables = {
+        "Answers by stratum of accuracy": [
+            _stratum(llm, each, row, whole=whole)
+            for llm, own, parts in zip(llms, everything, strata, strict=True)
+            for whole, each in ((True, own), (False, parts))
+            for row in range(len(each.upper))
+        ]
+    }
+    if len(llms) > 1:
+        tables[f"Change from {llms[0].name}, paired by question"] = [
+            _change(llm, counts[0], each) for llm, each in zip(llms[1:], counts[1:], strict=True)
+        ]
+    return recorded.figure(
+        "answer-mass", "How the answers are spread", lines, tuple(panels), tables
+    )
+
+
+def _strata(counts: VoteCounts, upper: tuple[float, ...]) -> Strata:
+    return strata_summary(counts.gold, counts.rivals, counts.no_answer, upper)
+
+
+def _mass(label: str, cumulative: Floats) -> Series:
+    shown = cumulative[:_RANKS].tolist()
+    return Series(label, list(range(1, len(shown) + 1)), shown)
+
+
+def _over_temperature(llms: Sequence[LLM], everything: Sequence[Strata]) -> list[Panel]:
+    """The share of each rank over the temperature; nothing where LLMs do not differ in a known
+    one.
+    """
+    known = [
+        (llm.info.temperature, each.mass[0]) for llm, each in zip(llms, everything, strict=True)
+    ]
+    temperatures = [temperature for temperature, _ in known if temperature is not None]
+    if len(set(temperatures)) < max(2, len(llms)):
+        return []
+    ordered = sorted(known, key=lambda pair: pair[0] or 0.0)
+    series = tuple(
+        Series(
+            f"answer of rank {rank + 1}",
+            [float(temperature or 0.0) for temperature, _ in ordered],
+            [float(mass[rank]) if rank < len(mass) else 0.0 for _, mass in ordered],
+        )
+        for rank in range(min(_SHOWN_RANKS, max(len(mass) for _, mass in ordered)))
+    )
+    return [Panel("temperature", "share of the CoTs", series)]
+
+
+def _stratum(llm: LLM, strata: Strata, row: int, *, whole: bool) -> Row:
+    cumulative = strata.cumulative_mass[row]
+    return {
+        "llm": llm.name,
+        "temperature": llm.info.temperature,
+        "accuracy_up_to": None if whole else float(strata.upper[row]),
+        "questions": int(strata.questions[row]),
+        "accuracy": number(strata.accuracy[row]),
+        "no_answer": number(strata.no_answer[row]),
+        "answers": number(strata.candidates[row]),
+        "entropy_nats": number(strata.entropy[row]),
+        **{
+            f"mass_{rank}": number(cumulative[min(rank, len(cumulative)) - 1]) for rank in (1, 2, 5)
+        },
+    }
+
+
+def _change(llm: LLM, first: VoteCounts, second: VoteCounts) -> Row:
+    pairs = [(each.gold, each.rivals, each.no_answer) for each in (first, second)]
+    change = strata_difference(pairs[0], pairs[1], (1.0,))
+    names = ("accuracy", "accuracy_se", "entropy", "entropy_se", "candidates", "candidates_se")
+    return {"llm": llm.name, **{name: number(getattr(change, name)[0]) for name in names}}
+
+
+def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """Error of plug-in vote accuracies from G calls against those from all calls, over the number
+    of votes.
+    """
+    votes = list(range(1, (options.votes or _MOST_VOTES) + 1, 2))
+    recorded = Recorded.of(dataset, llms, options, options.calls + 1)
+    errors, biases, rows = [], [], []
+    for llm in llms:
+        counts = recorded.counts(llm)
+        truth = plugin_plurality_accuracy(
+            counts.gold, counts.rivals, counts.no_answer, votes
+        ).mean()
+        difference = _estimates(recorded, llm, options.calls, votes) - truth
+        error, bias = np.abs(difference).mean(axis=0), difference.mean(axis=0)
+        errors.append(Series(llm.name, votes, error.tolist()))
+        biases.append(Series(llm.name, votes, bias.tolist()))
+        later = error[np.array(votes) >= min(5, votes[-1])]
+        rows.append(
+            {
+                "llm": llm.name,
+                "temperature": llm.info.temperature,
+                "accuracy": mean(counts.gold / counts.size),
+                f"accuracy_{votes[-1]}_votes": float(truth[-1]),
+                "largest_mean_error_from_5_votes": float(later.max()),
+                f"mean_bias_at_{votes[-1]}_votes": float(bias[-1]),
+            }
+        )
+    lines = (
+        f"{recorded.about()}; G = {options.calls} of them drawn, {_REPLICATES} times",
+        (
+            "reference: the plug-in of all CoTs, which saturates at their own vote and is no truth"
+            " beyond it"
+        ),
+    )
+    panels = (
+        Panel("votes M", "mean absolute error", tuple(errors), percent="", points=True),
+        Panel("votes M", "mean error (bias)", tuple(biases), percent="", points=True),
+    )
+    title = f"Vote accuracy estimated from {options.calls} calls"
+    return recorded.figure(
+        "approximation-error", title, lines, panels, {"Errors of the estimate": rows}
+    )
+
+
+def _estimates(recorded: Recorded, llm: LLM, calls: int, votes: Sequence[int]) -> Floats:
+    """[R, M] the plug-in's mean accuracy from so many drawn calls, for each replicate."""
+    rows = recorded.rows
+    codes = drawn(llm.pool.codes[rows], llm.orders(range(_REPLICATES), calls, rows))
+    counts = vote_counts(
+        codes.reshape(-1, calls), np.tile(recorded.dataset.gold[rows], _REPLICATES)
+    )
+    values = plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, votes)
+    means: Floats = values.per_question().reshape(_REPLICATES, len(rows), len(votes)).mean(axis=1)
+    return means
+
+
+def consistency_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """1 - max_c p_c, what n calls would show of it, and Theorem 1's bound over the splits of the
+    recording's calls.
+    """
+    recorded = Recorded.of(dataset, llms, options, golds=False)
+    if recorded.calls > _CALLS[-1]:
+        raise OutOfRangeError(
+            f"This figure takes up to {_CALLS[-1]} CoTs of a question; {recorded.calls} are"
+            " recorded. Select fewer: feval select."
+        )
+    questions, n = len(recorded.rows), recorded.calls
+    calls = [each for each in _CALLS if each < n] + [n]
+    budget, nobody = questions * n, np.full(questions, -1)
+    best, series, rows = best_integer_split(budget), [], []
+    for llm in llms:
+        counts = vote_counts(recorded.codes(llm), nobody)
+        outcomes = np.column_stack([counts.rivals, counts.no_answer]).astype(np.int64)
+        shares = outcomes / n
+        plugin, error = (
+            average_error(multiclass_plugin_error(outcomes)),
+            average_error(multiclass_error(shares)),
+        )
+        expected = [average_error(multiclass_plugin_expectation(shares, k)) for k in calls]
+        series.append(Series(llm.name, calls, expected))
+        rows.append(
+            {
+                "llm": llm.name,
+                "questions": questions,
+                "calls": n,
+                "error": plugin,
+                "underestimated_by_about": error - expected[-1],
+                "bound_rmse": float(np.sqrt(self_consistency_bound(questions, n))),
+                "best_questions": int(best.m),
+                "best_calls": int(best.n),
+                "best_bound_rmse": float(np.sqrt(best.bound)),
+            }
+        )
+    splits = np.unique(np.geomspace(1, budget, 200).astype(np.int64))
+    bound = np.sqrt(self_consistency_bound(budget / splits, splits.astype(np.float64)))
+    recorded_bound, best_bound = (
+        float(np.sqrt(self_consistency_bound(questions, n))),
+        float(np.sqrt(best.bound)),
+    )
+    marks = (
+        Series("bound", splits.tolist(), bound.tolist(), look="dashed"),
+        Series(
+            f"best: {best.m:,.0f} questions x {best.n:,.0f} calls",
+            [float(best.n)],
+            [best_bound],
+            look="points",
+        ),
+        Series(f"recorded: {questions:,} x {n}", [n], [recorded_bound], look="points"),
+    )
+    lines = (
+        f"{recorded.about()}; no gold answers are used; no answer is one outcome",
+        (
+            "left: what n calls would show if the recorded shares were the law; right: arXiv"
+            " 2509.19489, Theorem 1, for two answers"
+        ),
+    )
+    panels = (
+        Panel(
+            "calls per question, n", "mean of 1 - share of the favourite", tuple(series), log=True
+        ),
+        Panel(
+            f"calls per question, n, of {budget:,} in all",
+            "bound on the error (RMSE)",
+            marks,
+            log=True,
+        ),
+    )
+    title = "Self-consistency error, and splits of the budget"
+    return recorded.figure(
+        "self-consistency-error", title, lines, panels, {"Self-consistency error": rows}
+    )
+
+
+_RESAMPLES = 2000
+_FEWEST_QUESTIONS = 3
+_STEPS = 20
+_MOST_TICKS = 12
+
+
+def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """Accuracy mu of one call against the correlation rho of being right in two, with the boundary
+    of certified gains.
+    """
+    recorded = Recorded.of(dataset, llms, options)
+    tails = [(1.0 - options.confidence) / 2.0, (1.0 + options.confidence) / 2.0]
+    series, rows = [], []
+    for llm in llms:
+        counts = recorded.counts(llm)
+        sample = sample_moments(
+            counts.gold, counts.size, resamples=_RESAMPLES, seed=llm.seed % (1 << 64)
+        )
+        three = certified_three_vote_gain(Moments.of(sample.mu, sample.nu))
+        mus, nus = sample.unclipped.T
+        rho, *resampled = _rho(mus, nus).tolist()
+        rhos = [each for each in resampled if not np.isnan(each)]
+        low, high = np.quantile(rhos, tails).tolist() if rhos else (np.nan, np.nan)
+        left, right = np.quantile(mus[1:], tails).tolist()
+        series.append(
+            Series(llm.name, [sample.mu], [rho], [low], [high], [left], [right], look="points")
+        )
+        rows.append(
+            {
+                "llm": llm.name,
+                "temperature": llm.info.temperature,
+                "mu": sample.mu,
+                "mu_low": left,
+                "mu_high": right,
+                "nu": float(nus[0]),
+                "rho": number(rho),
+                "rho_low": number(low),
+                "rho_high": number(high),
+                "least_gain_of_3_votes": float(three.gain),
+                "gains_at_the_estimate": bool(three.certified),
+            }
+        )
+    mu = np.linspace(0.5, 1.0, 101)
+    boundary = Series(
+        "certified below: rho < 1 - 1 / (2 mu)",
+        mu.tolist(),
+        (1.0 - 1.0 / (2.0 * mu)).tolist(),
+        look="dashed",
+    )
+    lines = (
+        (
+            f"{recorded.about()}, all pairs of calls; intervals: {100 * options.confidence:g} %,"
+            " over questions"
+        ),
+        (
+            "below the dashed line three votes beat one for every spread of difficulty (arXiv"
+            " 2605.03379)"
+        ),
+    )
+    panel = Panel(
+        "accuracy of one call, mu",
+        "correlation of two calls, rho",
+        (*series, boundary),
+        percent="x",
+    )
+    return recorded.figure(
+        "two-call-plane", "The two-call plane", lines, (panel,), {"Moments of two calls": rows}
+    )
+
+
+def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """Gains of majorities over one call: recorded ones, those that two calls allow, and the least
+    that are certified together.
+    """
+    recorded = Recorded.of(dataset, llms, options, options.votes or 3)
+    votes = list(range(3, min(options.votes or 9, recorded.calls) + 1, 2))
+    level = 1.0 - (1.0 - options.confidence) / len(llms)
+    series, rows = [], []
+    for llm in llms:
+        counts = recorded.counts(llm)
+        gold, size = counts.gold.astype(np.int64), counts.size.astype(np.int64)
+        sample = sample_moments(gold, size, resamples=1, seed=0)
+        moments, rare = Moments.of(sample.mu, sample.nu), rare_pairs(gold, size)
+        intervals = [vote_interval(m // 2, moments) for m in votes]
+        gains = [hypergeometric_majority(gold, size, m) - gold / size for m in votes]
+        least = np.full(len(votes), np.nan)
+        if rare is None and len(gold) >= _FEWEST_QUESTIONS:
+            least = simultaneous_gains(gold, size, [m // 2 for m in votes], level)
+        ends = [
+            [float(getattr(each, end)) - sample.mu for each in intervals] for end in ("low", "high")
+        ]
+        low_ends, high_ends = ends if len(llms) == 1 else ([], [])
+        series.append(
+            Series(llm.name, votes, [float(gain.mean()) for gain in gains], low_ends, high_ends)
+        )
+        certified = [gain if gain > 0.0 else np.nan for gain in least.tolist()]
+        if not np.isnan(certified).all():
+            series.append(Series(f"{llm.name}, certified", votes, certified, look="dashed"))
+        for m, gain, low, high, limit in zip(votes, gains, *ends, least.tolist(), strict=True):
+            rows.append(
+                {
+                    "llm": llm.name,
+                    "votes": m,
+                    "gain": float(gain.mean()),
+                    "gain_se": (
+                        float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else None
+                    ),
+                    "possible_from": low,
+                    "possible_to": high,
+                    "least_gain": number(limit),
+                    "certified": bool(limit > 1e-12),
+                }
+            )
+    lines = (
+        f"{recorded.about()}; a majority of right calls against one call",
+        f"certified: the least gain over a {100 * options.confidence:g} % region of (mu, nu), for"
+        " all votes" + (" and LLMs" if len(llms) > 1 else "; band: what these mu and nu allow"),
+    )
+    every = -(-len(votes) // _MOST_TICKS)
+    ticks = {float(m): str(m) for m in votes[::every]}
+    panel = Panel(
+        "votes", "gain over one call", tuple(series), percent="", points=True, ticks=ticks
+    )
+    return recorded.figure(
+        "certified-gains", "Gains of votes over one call", lines, (panel,), {"Gains": rows}
+    )
+
+
+def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+    """Votes over calls that pick an LLM at random: accuracy over the weight, the two-call plane,
+    and who overtakes whom.
+    """
+    votes = options.votes or 5
+    if len(llms) < 2:
+        raise UsageError(
+            f"A mixture takes two LLMs or more; {llms[0].name} alone was given. Name others, --llm"
+            " NAME."
+        )
+    recorded = Recorded.of(dataset, llms, options, votes)
+    size, names = recorded.calls, [llm.name for llm in llms]
+    if size < votes:
+        raise ShortPoolError(
+            f"{votes} votes need as many CoTs of each question; {size} are recorded. Ask for fewer"
+            " votes."
+        )
+    counts = np.stack([recorded.right(llm) for llm in llms], axis=1).astype(np.int64)
+    best = best_mixture(counts, size, votes)
+    alone = mixture_from_counts(counts, size, np.eye(len(llms)), [0, votes // 2])
+    pair = (
+        best.policies
+        if len(best.policies) == 2
+        else tuple(np.argsort(-alone.votes[:, 1], kind="stable")[:2].tolist())
+    )
+    shares = np.linspace(0.0, 1.0, _STEPS + 1)
+    curve = mixture_from_counts(counts, size, _weights(pair, shares, len(llms)), [0, votes // 2])
+    first, second = (names[policy] for policy in pair)
+    over_weight = [
+        Series("one call", shares.tolist(), curve.mu.tolist(), look="dashed"),
+        Series(f"{votes} votes", shares.tolist(), curve.votes[:, 1].tolist()),
+    ]
+    if len(best.policies) == 2:
+        over_weight.append(
+            Series("best mixture", [float(best.weights[0])], [best.votes], look="points")
+        )
+    pairs = combinations(range(len(llms)), 2)
+    clouds = [
+        mixture_from_counts(counts, size, _weights(two, shares, len(llms)), [0]) for two in pairs
+    ]
+    mu, nu = (np.concatenate([getattr(cloud, name) for cloud in clouds]) for name in ("mu", "nu"))
+    plane = [Series("mixtures of two", mu.tolist(), _rho(mu, nu).tolist(), look="cloud")]
+    plane += [
+        Series(name, [float(x)], [float(y)], look="points")
+        for name, x, y in zip(names, alone.mu, _rho(alone.mu, alone.nu), strict=True)
+    ]
+    slopes = [
+        Series(name, [1, votes], ends)
+        for name, ends in zip(names, alone.votes.tolist(), strict=True)
+    ]
+    parts = zip(best.policies, best.weights.tolist(), strict=True)
+    mixed = " + ".join(f"{weight:.2f} {names[policy]}" for policy, weight in parts)
+    lines = (
+        f"{recorded.about()}; a majority of {votes} right calls, without replacement",
+        (
+            f"best of {best.tried:,} mixtures: {mixed}, {100 * best.votes:.2f} %; optimistic: test"
+            " it on other questions"
+        ),
+    )
+    panels = (
+        Panel(f"share of {first}, else {second}", "accuracy", tuple(over_weight), percent="xy"),
+        Panel(
+            "accuracy of one call, mu", "correlation of two calls, rho", tuple(plane), percent="x"
+        ),
+        Panel("votes", "accuracy", tuple(slopes), ticks={1.0: "1", float(votes): str(votes)}),
+    )
+    tables: dict[str, Any] = {
+        "LLMs alone": [
+            {"llm": name, "one_call": one, f"{votes}_votes": many, "rho": number(rho)}
+            for name, (one, many), rho in zip(
+                names, alone.votes.tolist(), _rho(alone.mu, alone.nu), strict=True
+            )
+        ],
+        "Best mixture": [
+            {"mixture": mixed, f"{votes}_votes": best.votes, "gain": best.gain, "one_call": best.mu}
+        ],
+        "Overtaking by voting": _overtaking(overtaking_pairs(counts, size, votes), names, votes),
+    }
+    return recorded.figure("mixtures", "Mixtures of LLMs, and overtaking", lines, panels, tables)
+
+
+def _overtaking(overtaking: Overtaking, names: Sequence[str], votes: int) -> list[Row]:
+    numbers = (overtaking.before, overtaking.se_before, overtaking.after, overtaking.se_after)
+    heads = (
+        "lead_of_one_call",
+        "lead_of_one_call_se",
+        f"lead_of_{votes}_votes",
+        f"lead_of_{votes}_votes_se",
+    )
+    return [
+        {
+            "overtaking": names[a],
+            "overtaken": names[b],
+            **dict(zip(heads, map(number, row), strict=True)),
+        }
+        for (a, b), *row in zip(overtaking.pairs.tolist(), *numbers, strict=True)
+    ]
+
+
+def _weights(pair: Sequence[int], shares: Floats, policies: int) -> Floats:
+    weights = np.zeros((len(shares), policies))
+    weights[:, pair[0]], weights[:, pair[1]] = shares, 1.0 - shares
+    return weights
+
+
+def _rho(mu: Floats, nu: Floats) -> Floats:
+    """The correlation as the paper estimates it, which chance may make negative where it is
+    small.
+    """
+    spread = mu * (1.0 - mu)
+    return np.divide(nu - mu * mu, spread, out=np.full_like(mu, np.nan), where=spread > 0)
+
+
+__all__ = ["FIGURES", "Figure", "FigureKind", "FigureOptions", "Panel", "Series", "make_figure"]
+
+
+class FigureKind(NamedTuple):
+    """A figure by name: what it shows, whether it needs gold answers, and the function that makes
+    it.
+    """
+
+    about: str
+    needs_golds: bool
+    make: Callable[[Dataset, Sequence[LLM], FigureOptions], Figure]
+
+
+FIGURES: Mapping[str, FigureKind] = {
+    "answer-mass": FigureKind(
+        "share of the most frequent answers and entropy, by difficulty and temperature (CEV,"
+        " Figures 3 and 4)",
+        True,
+        answer_mass,
+    ),
+    "approximation-error": FigureKind(
+        "error of vote accuracies estimated from a few calls, by temperature (CEV, Figure 5)",
+        True,
+        approximation_error,
+    ),
+    "self-consistency-error": FigureKind(
+        "how often a call disagrees with the LLM's own favourite, and how to split a budget (arXiv"
+        " 2509.19489)",
+        False,
+        consistency_error,
+    ),
+    "two-call-plane": FigureKind(
+        "accuracy of one call against the correlation of two: what votes can gain (arXiv"
+        " 2605.03379, Figure 2)",
+        True,
+        two_call_plane,
+    ),
+    "certified-gains": FigureKind(
+        "gains of votes over one call: recorded, possible, and certified together (arXiv"
+        " 2605.03379, Theorem 4.1)",
+        True,
+        certified_gains,
+    ),
+    "mixtures": FigureKind(
+        "votes over calls of several LLMs, and which LLM overtakes another by voting (arXiv"
+        " 2605.03379, appendix E)",
+        True,
+        mixtures,
+    ),
+}
+"""The figures by name. CEV is "Compute-efficient evaluation of LLM voting accuracy"."""
+
+
+@reports("drawing")
+def make_figure(
+    name: str, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions | None = None
+) -> Figure:
+    """Make a figure of some LLMs on a dataset.
+
+    Args:
+        name: a key of `FIGURES`.
+        dataset: the questions, from `load`.
+        llms: from the same `load`; one or more.
+        options: `None` for the defaults of `FigureOptions`.
+
+    Raises:
+        UnknownNameError: no such figure.
+        UsageError: too few LLMs for it, or dataset and LLMs from different loads.
+        UnlabelledError, ShortPoolError: questions have no gold answer, or too few CoTs.
+        OutOfRangeError: a number out of range.
+    """
+    if name not in FIGURES:
+        raise UnknownNameError.of("figure", name, FIGURES)
+    dataset.require(llms)
+    return FIGURES[name].make(dataset, llms, options or FigureOptions())
