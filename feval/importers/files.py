@@ -304,8 +304,8 @@ def opened_parquet(
             yield file, columns
     except DamagedRecordingError as error:
         raise SourceError(str(error)) from error
-    # a ValueError: no UTF-8, or one name twice
-    except (pa.ArrowException, OSError, ValueError) as error:
+    # a ValueError: no UTF-8, or one name twice; a KeyError: a header of a page lacks a member
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise SourceError(
             f"{path} is a damaged Parquet file: {error}. Get the file again."
         ) from error

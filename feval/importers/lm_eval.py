@@ -86,6 +86,8 @@ def read(source: Path, request: ImportRequest) -> Imported:
     with closing(read_lines(source)) as lines:
         for number, line in reader.json_lines(lines, source.name):
             _add(docs, line, f"line {number} of {source.name}")
+    if not docs:
+        raise SourceError(f"{source.name} has no samples; there is nothing to import.")
     model, system_prompt, results_notes = _results(source, reader)
     ordered = [docs[number] for number in sorted(docs)]
     first = ordered[0]

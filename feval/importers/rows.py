@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 _Cot = Mapping[str, Any]
 _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
-_COUNTED = frozenset({"answer", "tokens", "node", "turns", "turn_messages"})
+_COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
 
@@ -193,11 +193,11 @@ class Rows:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
-        name, text, gold = (values.get(key) for key in ("id", "question", "gold"))
+        name, text, gold = str(values["id"]), values.get("question"), values.get("gold")
         choices = values.get("choices") or ()
-        number = self._numbers.setdefault(str(name), len(self._questions))
+        number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
-            self._questions.append(SourceQuestion(str(name), text, gold, choices))
+            self._questions.append(SourceQuestion(name, text, gold, choices))
         elif text is not None or gold is not None or choices:
             known = self._questions[number]
             question = SourceQuestion(
@@ -268,10 +268,13 @@ class Rows:
             cot["turns"] = [
                 self._turn(llm, turn, _turn_place(i, where)) for i, turn in enumerate(cot["turns"])
             ]
-        for name in _COUNTED & cot.keys():
-            llm.having[name] += 1
-        llm.having["cots"] += 1
-        llm.having["to be read"] += cot.get("answer") is None and "text" in cot
+        having = llm.having
+        having["cots"] += 1
+        for name in _COUNTED:
+            if name in cot:
+                having[name] += 1
+        if cot.get("answer") is None and "text" in cot:
+            having["to be read"] += 1
         return cot
 
     def _turn(self, llm: _LLM, turn: Mapping[str, Any], where: str) -> _Cot:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from foreign_sources import (
     COT,
@@ -99,7 +100,6 @@ SEEDS: dict[str, list[bytes]] = {
         *in_arrow([COT, COT | {"sample": 1, "step_scores": {"a": [0.5]}}]),
     ],
 }
-READ_AS_JSON = ["mot-cascade", "modelswitch", "game24", "linc", "probed-traces"]
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
 FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
 EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))
@@ -191,184 +191,104 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
-def test_mutated_sources_end_in_a_sentence_or_a_recording(format_name: str) -> None:
-    @FUZZ
-    @given(data=mutated(SEEDS[format_name]), kind=st.sampled_from(KINDS))
-    def check(data: bytes, kind: str) -> None:
-        attempt(format_name, data, kind)
-
-    check()
-
-
-@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
-@pytest.mark.parametrize("packed", [False, True])
-def test_arbitrary_bytes_end_in_a_sentence(format_name: str, packed: bool) -> None:
-    @settings(FUZZ, max_examples=EXAMPLES // 2)
-    @given(data=st.binary(max_size=300))
-    def check(data: bytes) -> None:
-        attempt(format_name, gzip.compress(data) if packed else data, "verbatim")
-
-    check()
-
-
 def as_source(format_name: str, values: list[Any]) -> bytes:
     return lines(*values) if format_name in {"esc", "jsonl", "lm-eval"} else dumped(values)
 
 
-@pytest.mark.parametrize(
-    "format_name",
-    ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc", "probed-traces"],
+@st.composite
+def spoiled(draw: st.DrawFn, value: Any) -> Any:
+    """JSON with something arbitrary somewhere in it."""
+    value = holder = json.loads(json.dumps(value))
+    while True:
+        if isinstance(holder, dict):
+            key = draw(st.sampled_from(sorted(holder)) | NAMES)
+            inner = holder.get(key)
+        else:
+            key = draw(st.integers(0, len(holder) - 1))
+            inner = holder[key]
+        if not (isinstance(inner, dict | list) and inner and draw(st.integers(0, 3))):
+            holder[key] = draw(VALUES)
+            return value
+        holder = inner
+
+
+@st.composite
+def questions_with_samples(draw: st.DrawFn) -> bytes:
+    members = st.dictionaries(NAMES, VALUES, max_size=3)
+    samples = [{"text": "t", "answer": "1"} | draw(members) for _ in range(2)]
+    return lines(QUESTION | draw(members) | {"samples": [*samples, *draw(st.lists(VALUES))]})
+
+
+@st.composite
+def spoiled_details(draw: st.DrawFn) -> bytes:
+    """Details of lighteval with an arbitrary member, as far as that can stand in Parquet."""
+    members = "query", "choices", "gold_index", "id", "text", "input", "input_tokens"
+    name = draw(st.sampled_from([*members, "output_tokens"]))
+    try:
+        return details(details_row(**{name: draw(VALUES)}))
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError):
+        return details()
+
+
+LOG = inspect_log(inspect_sample(), inspect_sample(epoch=2))
+GOLDS = st.fixed_dictionaries(
+    {
+        "gold": st.integers() | st.text(max_size=3) | st.just(1),
+        "options": VALUES | st.lists(st.text(max_size=3), max_size=4),
+    }
 )
-def test_arbitrary_json_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
-    @FUZZ
-    @given(values=st.lists(VALUES | RECORDS, max_size=4), kind=st.sampled_from(KINDS))
-    def check(values: list[Any], kind: str) -> None:
-        attempt(format_name, as_source(format_name, values), kind)
-
-    check()
-
-
-SEED_RECORDS = {
+RECORDS_OF: dict[str, Any] = {
     "mot-cascade": mot_entry(),
     "esc": {"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]},
     "modelswitch": switch_entry(),
     "jsonl": COT | EVERYTHING,
     "lm-eval": harness_line(),
     "game24": game_entry(),
+    "linc": ["True", "Error"],
     "probed-traces": probed_entry(),
+}
+OTHERS: dict[str, list[st.SearchStrategy[bytes]]] = {
+    "jsonl": [
+        questions_with_samples(),
+        GOLDS.map(lambda golds: lines(COT | golds, COT | EVERYTHING | {"id": "b"})),
+    ],
+    "feval-ttc": [
+        spoiled(archive_members()[name]).map(
+            lambda value, name=name: archive(archive_members(**{name: value}))
+        )
+        for name in archive_members()
+    ],
+    "inspect-ai": [
+        spoiled(LOG).map(dumped),
+        spoiled(LOG).filter(lambda log: isinstance(log.get("samples"), list)).map(inspect_archive),
+    ],
+    "lighteval": [spoiled_details()],
 }
 
 
-@FUZZ
-@given(data=st.data(), kind=st.sampled_from(KINDS))
-def test_samples_of_a_line_with_arbitrary_members_end_in_a_sentence_or_a_recording(
-    data: st.DataObject, kind: str
-) -> None:
-    samples = [
-        {"text": "t", "answer": "1"} | data.draw(st.dictionaries(NAMES, VALUES, max_size=3))
-        for _ in range(2)
-    ]
-    line = (
-        QUESTION
-        | data.draw(st.dictionaries(NAMES, VALUES, max_size=2))
-        | {"samples": [*samples, data.draw(VALUES)]}
-    )
-    attempt("jsonl", lines(line), kind)
-    attempt("jsonl", lines(line | {"samples": samples}), kind)
+def sources(format_name: str) -> st.SearchStrategy[bytes]:
+    """Damaged and arbitrary files for one importer."""
+    arbitrary = st.binary(max_size=300)
+    kinds = [mutated(SEEDS[format_name]), arbitrary, arbitrary.map(gzip.compress)]
+    if format_name in RECORDS_OF:
+        record = RECORDS_OF[format_name]
+        values = st.lists(VALUES | RECORDS, max_size=4) | spoiled([record, record])
+        kinds.append(values.map(lambda values: as_source(format_name, values)))
+    return st.one_of(*kinds, *OTHERS.get(format_name, ()))
 
 
-@FUZZ
-@given(
-    gold=st.integers() | st.text(max_size=3) | st.just(1),
-    choices=VALUES | st.lists(st.text(max_size=3), max_size=4),
-)
-def test_arbitrary_golds_and_options_end_in_a_sentence_or_a_recording(
-    gold: Any, choices: Any
-) -> None:
-    cots = [
-        COT | {"gold": gold, "options": choices},
-        COT | {"id": "b", "gold": 1, "options": ["x", "1", "y"]},
-    ]
-    attempt("jsonl", lines(*cots), "choice")
-
-
-@pytest.mark.parametrize("format_name", sorted(SEED_RECORDS))
-def test_records_with_one_arbitrary_member_end_in_a_sentence_or_a_recording(
-    format_name: str,
-) -> None:
-    record = SEED_RECORDS[format_name]
-
-    @FUZZ
-    @given(data=st.data(), kind=st.sampled_from(KINDS))
-    def check(data: st.DataObject, kind: str) -> None:
-        changed = {**record, data.draw(st.sampled_from(sorted(record)) | NAMES): data.draw(VALUES)}
-        attempt(format_name, as_source(format_name, [record, changed]), kind)
+@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
+def test_any_source_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
+    @settings(FUZZ, max_examples=4 * EXAMPLES)
+    @given(data=sources(format_name), kind=st.sampled_from(KINDS))
+    def check(data: bytes, kind: str) -> None:
+        attempt(format_name, data, kind)
 
     check()
-
-
-@FUZZ
-@given(data=st.data(), member=st.sampled_from(sorted(archive_members())))
-def test_archives_with_arbitrary_json_end_in_a_sentence_or_a_recording(
-    data: st.DataObject, member: str
-) -> None:
-    value = json.loads(json.dumps(archive_members()[member]))
-    holder: Any = value
-    while isinstance(holder, dict | list) and holder and data.draw(st.booleans()):
-        key = data.draw(
-            st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder)))
-        )
-        if not isinstance(holder[key], dict | list) or not holder[key]:
-            break
-        holder = holder[key]
-    key = data.draw(
-        st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder)))
-    )
-    holder[key] = data.draw(VALUES)
-    attempt("feval-ttc", archive(archive_members(**{member: value})), "number")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_logs_with_arbitrary_json_end_in_a_sentence_or_a_recording(packed: bool) -> None:
-    @FUZZ
-    @given(data=st.data())
-    def check(data: st.DataObject) -> None:
-        log = inspect_log(inspect_sample(), inspect_sample(epoch=2))
-        spoil(log, data)
-        if not packed or not isinstance(log.get("samples"), list):
-            attempt("inspect-ai", dumped(log), "number")
-        else:
-            attempt("inspect-ai", inspect_archive(log), "number")
-
-    check()
-
-
-def spoil(value: Any, data: st.DataObject) -> None:
-    """Put something arbitrary somewhere into JSON."""
-    holder = value
-    while True:
-        places = sorted(holder) if isinstance(holder, dict) else range(len(holder))
-        key = data.draw(st.sampled_from(places))
-        if not (
-            isinstance(holder[key], dict | list) and holder[key] and data.draw(st.integers(0, 3))
-        ):
-            holder[key] = data.draw(VALUES)
-            return
-        holder = holder[key]
-
-
-@FUZZ
-@given(data=st.data())
-def test_details_with_an_arbitrary_member_end_in_a_sentence_or_a_recording(
-    data: st.DataObject,
-) -> None:
-    import pyarrow as pa
-
-    value = data.draw(VALUES)
-    name = data.draw(
-        st.sampled_from(
-            [
-                "query",
-                "choices",
-                "gold_index",
-                "id",
-                "text",
-                "input",
-                "input_tokens",
-                "output_tokens",
-            ]
-        )
-    )
-    try:
-        source = details(details_row(**{name: value}))
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError):
-        return  # not every value can stand in Parquet
-    attempt("lighteval", source, "number")
 
 
 @FUZZ
 @given(questions=mutated([MMLU_KEY, lines({"id": "gsm8k/0", "question": "1 + 1?", "answer": "2"})]))
-def test_mutated_questions_files_end_in_a_sentence_or_a_recording(questions: bytes) -> None:
+def test_any_questions_file_ends_in_a_sentence_or_a_recording(questions: bytes) -> None:
     attempt("coupled-mmlu", MMLU_REPLIES, "choice", questions)
     attempt("mot-cascade", dumped([mot_entry()]), "number", questions)

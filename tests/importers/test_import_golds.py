@@ -72,11 +72,6 @@ def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_pos
     assert "Positions that are also the text of another option: 1 (such as 2 of 'q1')" in note
 
 
-def test_golds_of_another_kind_stay() -> None:
-    number = question("1", "cat", "dog")
-    assert positions_as_labels([number], "number", "x.jsonl") == ([number], [])
-
-
 def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counted() -> None:
     vitamins = question("A", "D", "C", "B", "A", id="q1")
     kept, (note,) = positions_as_labels(

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 from foreign_sources import COT, QUESTION, dumped, lines, probed_entry
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from importing import Import, manifest, notes, probe_rows, rows
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
-from feval.importers import IMPORTERS
-from feval.importers.source import ImportRequest
 from feval.recording import extract, open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
@@ -185,16 +182,6 @@ def test_probes_of_generic_rows(imported: Import) -> None:
     assert (record["interval"], record["no_answer"], record["output_tokens"]) == (None, 1, 3)
 
 
-def test_probes_of_samples_of_a_line_in_the_order_of_the_samples(imported: Import) -> None:
-    samples = [
-        {"text": "t", "answer": "1", "sample": 2 - i, "probes": [{"offset": 1 + i, "answer": i}]}
-        for i in range(3)
-    ]
-    samples[1]["probes"] = []
-    recording = imported("jsonl", lines(QUESTION | {"samples": samples}, QUESTION | {"id": "b"}))
-    assert probe_rows(recording, "question_id", "answer") == [(0, 3, "a", "2"), (2, 1, "a", "0")]
-
-
 def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(
     imported: Import, tmp_path: Path
 ) -> None:
@@ -350,29 +337,6 @@ def as_rows(pools: list[Traces], interval: int, error: str | None) -> bytes:
     ))  # fmt: skip
 
 
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(
-    pools=st.lists(TRACES, min_size=1, max_size=3).filter(any),
-    interval=st.integers(1, 12),
-    kind=st.sampled_from(["verbatim", "text"]),
-)
-def test_a_store_and_the_same_traces_as_generic_rows_are_one_recording(
-    tmp_path_factory: pytest.TempPathFactory, pools: list[Traces], interval: int, kind: str
-) -> None:
-    imported = Import(tmp_path_factory.mktemp("store"))
-    error = "ERR" if kind == "verbatim" else None
-    store = imported("probed-traces", as_store(pools, interval), answer_kind=kind)
-    assert imported("jsonl", as_rows(pools, interval, error), answer_kind=kind).hash == store.hash
-    expected = [
-        (sample, interval * place, error if answer == "ERR" else answer)
-        for traces in pools
-        for sample, (probes, _, _) in enumerate(traces)
-        for place, answer in enumerate(probes, 1)
-    ]
-    assert (probe_rows(store, "answer_raw") if expected else []) == expected
-
-
 def test_a_probe_sees_nothing_behind_it(imported: Import) -> None:
     """What comes after five tokens changes; what was read before does not."""
     pools: list[Traces] = [
@@ -402,21 +366,6 @@ def golden(shared: Path, name: str) -> dict[str, Any]:
         if each["id"] == name
     )
     return entry
-
-
-@pytest.mark.parametrize("llm", ["Qwen3-0.6B", "Qwen3-4B"])
-def test_published_stores_are_read_whole(shared: Path, llm: str) -> None:
-    expected = golden(shared, f"{llm}.aime24.sc.n128")
-    source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
-    request = ImportRequest("aime24", (llm,), answer_kind="verbatim")
-    result = IMPORTERS["probed-traces"].read(source, request)
-    pools = list(next(iter(result.llms)).pools)
-    assert (len(pools), sum(len(pool.texts) for pool in pools)) == (
-        expected["questions"],
-        expected["branches"],
-    )
-    assert sum(sum(pool.tokens or ()) for pool in pools) == expected["total_tokens"]
-    assert sum(max(pool.tokens or ()) for pool in pools) == expected["max_branch_tokens_sum"]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ named as not understood.
 
 from __future__ import annotations
 
-import json
 import math
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,6 @@ import feval
 from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UnknownNameError
 from feval.importers.columns import COLUMNS, names_of
-from feval.recording import open_recording, select, verify_recording
 from feval.recording.parts import EXTRA_COLUMNS
 
 
@@ -109,28 +107,6 @@ def test_names_that_other_tools_write_are_understood(imported: Import) -> None:
     assert "not understood" not in notes(recording)
 
 
-def test_the_same_columns_are_understood_in_samples_of_a_line(imported: Import) -> None:
-    samples = [
-        {
-            "completion": "t",
-            "prediction": "1",
-            "usage": {"completion_tokens": 3, "prompt_tokens": 9},
-        }
-    ]
-    line = {"id": "a", "question": "A?", "target": "1", "samples": samples}
-    recording = imported("jsonl", lines(line))
-    assert (rows(recording)["text"], rows(recording)["output_tokens"]) == (["t"], [3])
-    assert requests(recording)["prompt_tokens"] == [9]
-    assert recording.questions("toy")[0].answer == "1"
-
-
-@pytest.mark.parametrize("name", ["samples", "completions", "responses"])
-def test_samples_may_be_texts_alone(imported: Import, name: str) -> None:
-    line = {"id": "a", "question": "A?", "answer": "1", name: ["It is 1.", "It is 2."]}
-    recording = imported("jsonl", lines(line), answer_kind="number")
-    assert rows(recording)["answer"] == ["1", "2"]
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -159,18 +135,6 @@ def test_two_names_of_one_column_must_agree(
 ) -> None:
     with pytest.raises(ConflictError, match=sentence):
         imported("jsonl", lines(COT | changes), llm=None)
-
-
-def test_two_names_of_one_column_may_agree(imported: Import) -> None:
-    line = COT | {
-        "completion": "t",
-        "tokens": 3,
-        "output_tokens": 3.0,
-        "duration_s": 1,
-        "duration_ms": 1000,
-        "response": None,
-    }
-    assert rows(imported("jsonl", lines(line)))["output_tokens"] == [3]
 
 
 def test_null_is_a_missing_value_as_pandas_writes_it(imported: Import) -> None:
@@ -349,16 +313,6 @@ def test_counts_that_cannot_be_are_refused(
         imported("jsonl", lines(COT | members))
 
 
-def test_scores_go_into_their_channel(imported: Import) -> None:
-    source = lines(COT | {"score": 0.25}, COT | {"score": None}, COT | {"score": True})
-    recording = imported("jsonl", source)
-    scores = recording.scores("toy", "toy-llm", "score")
-    assert scores.values.tolist()[0][::2] == [0.25, 1.0]
-    assert scores.scored.tolist() == [[True, False, True]]
-    assert (scores.scorer.kind, dict(scores.scorer.parameters)) == ("imported", {"format": "jsonl"})
-    assert "CoTs of toy-llm without a score by score: 1." in notes(recording)
-
-
 def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
     source = lines(
         COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
@@ -372,17 +326,6 @@ def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
     assert (judge.values[0, 0], judge.scored.tolist()) == (3.0, [[True, False]])
     alone = imported("jsonl", lines(COT | {"step_scores": [1, 0.5]}))
     assert alone.scores("toy", "toy-llm", "score").steps(0, 0).tolist() == [1.0, 0.5]
-
-
-def test_best_of_n_chooses_by_imported_scores(imported: Import) -> None:
-    cots = [
-        COT | {"answer": answer, "score": score}
-        for answer, score in (("2", 0.1), ("1", 0.9), ("2", 0.5))
-    ]
-    recording = imported("jsonl", lines(*cots))
-    dataset, llms = feval.load("toy", recording=recording)
-    evaluation = feval.evaluate(feval.BestOfN(3, "score", aggregate="score"), dataset, llms)
-    assert evaluation.accuracy == 1.0  # a vote of all three is wrong
 
 
 def test_log_probabilities_go_into_their_channel(imported: Import) -> None:
@@ -457,53 +400,26 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
     assert "'duration' names no unit; it was read as seconds." in notes(recording)
 
 
-def test_a_recording_without_durations_has_the_hash_it_had(imported: Import) -> None:
-    # The leaf of samples leaves out columns without a value: computed by hand from
-    # docs/recording-format.md.
-    from hashlib import sha256
-
-    recording = imported("jsonl", lines(COT | {"output_tokens": 1234}))  # which no words replace
-    line = json.dumps(["a", ["1"], ["1"], [1234], ["unknown"], {}], separators=(",", ":")) + "\n"
-    (leaf,) = [leaf for leaf in manifest(recording)["leaves"] if leaf["part"] == "samples"]
-    assert leaf["sha256"] == sha256(line.encode()).hexdigest()
-
-
-def test_durations_survive_selecting(imported: Import, tmp_path: Path) -> None:
-    recording = imported("jsonl", lines(COT | {"duration_s": 1.5}, COT | {"duration_s": 2}))
-    select(recording.path, tmp_path / "one", samples=1)
-    verify_recording(tmp_path / "one")
-    assert rows(open_recording(tmp_path / "one"))["duration_s"] == [1.5]
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"score": "good"},
         r"'score' of line 1 of x\.jsonl should be a number; found text of 4\. It is read as a score, or an"),  # noqa: E501
-        ({"scores": {"judge": {"value": 1}}}, "'judge' of 'scores' of line 1"),
-        ({"step_scores": 0.5}, "'step_scores' of line 1 of x.jsonl should be a list of numbers"),
         ({"step_scores": [0.5, "x"]}, "Number 1 in 'step_scores' of line 1"),
         ({"token_logprobs": [0.9]}, "Token 0 of 'token_logprobs' of line 1 .* natural logarithm"),
-        ({"token_logprobs": [None]}, "Number 0 in 'token_logprobs' of line 1"),
         ({"logprobs": {}}, "'logprobs' of line 1 of x.jsonl has no 'token_logprobs'"),
         ({"logprobs": {"content": [{}]}}, "Number 0 in 'logprobs' of line 1"),
-        ({"sequence_logprob": 0.9}, "'sequence_logprob' of line 1"),
         ({"reasoning": ["a"]},
         "'reasoning' of line 1 of x.jsonl should be text; found a list of 1"),
         ({"duration_s": -1}, "'duration_s' of line 1 of x.jsonl should be a number from 0"),
-        ({"duration": "3s"}, "'duration' of line 1"),
         ({"output_tokens": -1},
         "'output_tokens' of line 1 of x.jsonl should be a whole number from 0"),
-        ({"usage": {"completion_tokens": "7"}}, "'usage.completion_tokens' of line 1"),
         ({"model": ""}, "'model' of line 1 of x.jsonl should be text that is not empty"),
-        ({"temperature": "hot"}, "'temperature' of line 1"),
         ({"max_tokens": 0}, "'max_tokens' of line 1 of x.jsonl should be a whole number from 1"),
         ({"seed": 2**64}, "'seed' of line 1 of x.jsonl should be a whole number of 64 bits"),
-        ({"sample": -1}, "'sample' of line 1"),
         ({"options": ["a"] * 27},
         "'options' of line 1 of x.jsonl should be a list of at most 26 texts"),
         ({"options": {"label": ["A"], "text": []}}, "'label' of 'options' of line 1"),
-        ({"score": 10**400}, "'score' of line 1"),
     ],
 )  # fmt: skip
 def test_other_values_are_refused_with_line_and_column(
@@ -610,11 +526,3 @@ def test_the_authors_rule_counts_where_they_store_no_answers(imported: Import) -
     line = {"question": "Q: a", "answer": "yajo", "generated_answer": texts}
     recording = imported("esc", lines(line), dataset="last_letters", answer_kind=None)
     assert "toy-llm: 100.0 % and 50.0 %" in notes(recording)
-
-
-def test_date_understanding_of_mot_says_both_figures(shared: Path, imported: Import) -> None:
-    source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
-    recording = imported(
-        "mot-cascade", source, dataset="bigbench_date", llm="gpt-3.5-turbo", answer_kind=None
-    )
-    assert "gpt-3.5-turbo: 75.5 % and 61.4 %" in notes(recording)

@@ -19,7 +19,7 @@ from benchmarks.measure import python
 from feval.errors import ConflictError, SourceError, StorageError
 from feval.importers import reading, stored_rows
 from feval.importers.columns import RowReader, names_of
-from feval.importers.reading import Reader, read_lines
+from feval.importers.reading import read_lines
 from feval.importers.stored_rows import StoredRows
 
 
@@ -161,14 +161,6 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(
     monkeypatch.undo()
     with pytest.raises(SourceError, match="expands to more than 200 times"):
         imported("jsonl", gzip.compress(bytes(20 << 20)))
-
-
-def test_numbers_beyond_64_bits_keep_their_digits_in_lines(imported: Import) -> None:
-    number = 12345678901234567890123
-    assert rows(imported("jsonl", lines(COT | {"answer": number})))["answer"] == [str(number)]
-    assert list(Reader().json_lines([b'["1234567890123456789", 1.5]'], "x")) == [
-        (1, ["1234567890123456789", 1.5])
-    ]
 
 
 def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:

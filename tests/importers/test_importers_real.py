@@ -133,19 +133,6 @@ def test_tokens_equal_the_reference_package(shared: Path, importing: Importing) 
     assert sum(map(sum, tokens)) == golden["expected"]["tokens"] == 526654
 
 
-def test_requests_are_the_questions_and_are_counted(shared: Path, importing: Importing) -> None:
-    import pyarrow.parquet as pq
-
-    columns = named(importing, "date_cot1_40", keep_duplicates=True)
-    prompts = pq.read_table(
-        columns.recording.path / "requests" / "bigbench_date" / "an-llm.parquet"
-    ).to_pydict()
-    for golden in goldens(shared, "cost.first_n.date_cot1_40"):
-        n = golden["params"]["N"]
-        output = sum(sum(row[:n]) for row in columns.tokens)
-        assert sum(prompts["prompt_tokens"]) + output == golden["expected"]["tokens"]
-
-
 def test_prefix_votes_equal_the_reference_figures(shared: Path, importing: Importing) -> None:
     checked = 0
     for golden in goldens(shared, "sc.prefix."):
@@ -306,20 +293,6 @@ def test_linc_majorities_equal_the_accuracy_its_authors_state(
     assert columns.prefix_votes(10) / 182 == pytest.approx(stated, abs=1e-12)
     assert columns.recording.llm_names("folio") == [f"gpt-3.5-turbo-16k-0613@folio-{mode}"]
     assert {len(row) for row in columns.answers} == {10}
-
-
-@pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_labels_without_a_text_are_no_answers(
-    shared: Path, importing: Importing, mode: str
-) -> None:
-    columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
-    labels = json.loads((shared / f"{LINC.format(mode=mode)}_generations_prc.json").read_text())
-    errors = sum(row.count("Error") for row in labels)
-    assert sum(row.count(None) for row in columns.answers) == errors
-    assert (f"Labels 'Error', which were read as no answer: {errors}." in columns.notes) == (
-        errors > 0
-    )
-    assert ("each label stands for its text" in columns.notes) == (mode == "neurosymbolic-8shot")
 
 
 @pytest.mark.parametrize("mode", LINC_RUNS)
