@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import write_toy
 
 import recorders
 from feval import SelfConsistency, load
@@ -26,7 +25,7 @@ from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
-from recorders.live import live
+from recorders.live import LiveLLM, live
 from recorders.request import Completion, Decoding, Request
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
@@ -66,6 +65,11 @@ async def no_wait(seconds: float) -> None:
     waits.append(seconds)
 
 
+def asked(backend: Any = None, name: str = "gpt-3.5-turbo", **options: Any) -> LiveLLM:
+    options = {"answer_kind": "number", "wait": no_wait, **options}
+    return live(backend or Scripted(), name, **options)
+
+
 def test_live_of_recorders_is_the_package_however_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,21 +78,8 @@ def test_live_of_recorders_is_the_package_however_it_is_loaded(
         assert (recorders.live.__name__, recorders.live.live) == ("recorders.live", live)
 
 
-def test_the_same_method_runs_live_and_replayed(tmp_path: Path) -> None:
-    write_toy(tmp_path / "r", {"gpt-3.5-turbo": [["4", "5", "4", None]]}, ["4"])
-    _, [recorded] = load("toy", "gpt-3.5-turbo", tmp_path / "r")
-    replayed = recorded.ask("toy/0")
-    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
-        metered = llm.ask("2 + 2?")
-        assert (
-            SelfConsistency(4)("2 + 2?", metered) == SelfConsistency(4)("2 + 2?", replayed) == "4"
-        )
-        assert (metered.rounds, metered.cots) == (replayed.rounds, replayed.cots) == (1, 4)
-        assert metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 40 * 1.5), rel=1e-14)
-
-
 def test_answers_are_extracted_and_made_canonical() -> None:
-    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+    with asked() as llm:
         response = llm.ask("2 + 2?").sample(4)
     assert response.answers == ["4", "5", "4", None]
     assert [cot.raw_text for cot in response.cots] == TEXTS
@@ -98,7 +89,7 @@ def test_answers_are_extracted_and_made_canonical() -> None:
 
 def test_a_server_that_ignores_n_is_asked_again() -> None:
     backend = Scripted(at_once=1)
-    with live(backend, "gpt-3.5-turbo", answer_kind="number") as llm:
+    with asked(backend) as llm:
         metered = llm.ask("2 + 2?")
         assert len(metered.sample(3)) == 3
         metered.sample(1)
@@ -110,7 +101,7 @@ def test_a_server_that_ignores_n_is_asked_again() -> None:
 def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() -> None:
     waits.clear()
     backend = Scripted(faults=[RateLimited(12.5), Transient("reset")])
-    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+    with asked(backend) as llm:
         assert len(llm.ask("2 + 2?").sample(2)) == 2
     assert waits[0] == 12.5
     assert 0 <= waits[1] <= 2
@@ -118,9 +109,7 @@ def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() ->
 
 def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
     waits.clear()
-    with live(
-        Scripted(faults=[RateLimited(7200.0)]), "gpt-3.5-turbo", answer_kind="number", wait=no_wait
-    ) as llm:
+    with asked(Scripted(faults=[RateLimited(7200.0)])) as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(
             StoppedError, match="it asks to wait 2 h, and feval waits 10 min at most"
@@ -131,12 +120,12 @@ def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
 
 def test_what_fails_too_often_or_for_ever_is_said() -> None:
     backend = Scripted(faults=[Transient("reset")] * 3)
-    with live(backend, "gpt-3.5-turbo", answer_kind="number", retries=2, wait=no_wait) as llm:
+    with asked(backend, retries=2) as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(StoppedError, match=r"failed 3 times in a row \(reset\)"):
             metered.sample()
     backend = Scripted(faults=[Fatal("The key is wrong.")])
-    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+    with asked(backend) as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(Fatal, match="key is wrong"):
             metered.sample()
@@ -144,7 +133,7 @@ def test_what_fails_too_often_or_for_ever_is_said() -> None:
 
 
 def test_without_usage_words_are_counted() -> None:
-    with live(Scripted(usage=False), "gpt-3.5-turbo", answer_kind="number") as llm:
+    with asked(Scripted(usage=False)) as llm:
         metered = llm.ask("one two three four")
         response = metered.sample(1)
         assert (response.tokens, response.request.tokens) == (10, 5)  # seven words, and four
@@ -152,12 +141,12 @@ def test_without_usage_words_are_counted() -> None:
 
 def test_wrong_use_is_refused() -> None:
     with pytest.raises(UnknownNameError):
-        live(Scripted(), "x", answer_kind="riddle")
+        asked(name="x", answer_kind="riddle")
     with pytest.raises(UnknownNameError):
-        live(Scripted(), "x", answer_kind="number", billing="hourly")
+        asked(billing="hourly")
     with pytest.raises(UsageError, match="name another answer kind"):
-        live(Scripted(), "x", answer_kind="verbatim")
-    with live(Scripted(), "no-price", answer_kind="number") as llm:
+        asked(name="x", answer_kind="verbatim")
+    with asked(name="no-price") as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(OutOfRangeError):
             metered.sample(0)
@@ -167,7 +156,7 @@ def test_wrong_use_is_refused() -> None:
 
 
 def test_a_closed_llm_says_so_and_can_be_closed_again() -> None:
-    llm = live(Scripted(), "gpt-3.5-turbo", answer_kind="number")
+    llm = asked()
     metered = llm.ask("2 + 2?")
     llm.close()
     llm.close()
@@ -179,7 +168,7 @@ def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
     """As in a notebook, whose cells run inside one; and in several threads at once."""
 
     async def cell() -> list[str | None]:
-        with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        with asked() as llm:
             here = [SelfConsistency(3)("2 + 2?", llm.ask("2 + 2?"))]
             others = [
                 asyncio.to_thread(SelfConsistency(3), "2 + 2?", llm.ask("2 + 2?")) for _ in range(4)
@@ -190,7 +179,7 @@ def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
 
 
 def test_a_response_has_its_request_and_its_costs() -> None:
-    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+    with asked() as llm:
         metered = llm.ask("2 + 2?")
         twin = metered.sample(2)
     assert (
@@ -204,7 +193,7 @@ def test_a_response_has_its_request_and_its_costs() -> None:
 
 
 def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
-    with live(Scripted(), "feval/tiny-42k", answer_kind="number") as llm:
+    with asked(name="feval/tiny-42k") as llm:
         metered = llm.ask("2 + 2?")
         metered.sample()
         listed = price_list("tiny-2026-11").find("feval/tiny-42k")
@@ -233,20 +222,17 @@ def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.Mo
         "test_live.TEXTS",
         ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."],
     )
-    with (
-        live(Scripted(), "a", answer_kind="latex") as one,
-        live(Scripted(), "b", answer_kind="latex") as other,
-    ):
+    with asked(name="a", answer_kind="latex") as one, asked(name="b", answer_kind="latex") as other:
         assert one.ask("What?").sample(4).answers == ["x+1", "x+1", "x+2", "x+2"]
         assert other.ask("What?").sample(2).answers == ["x+1", "x+1"]
-    with live(Scripted(), "a", answer_kind="latex", equality="normal-form") as plain:
+    with asked(name="a", answer_kind="latex", equality="normal-form") as plain:
         assert plain.ask("What?").sample(2).answers == ["x+1", "1+x"]
 
 
 def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equality, "version", lambda: None)
     with pytest.raises(AnswerError, match="not installed"):
-        live(Scripted(), "a", answer_kind="latex")
+        asked(name="a", answer_kind="latex")
 
 
 CONTROLLER = '''

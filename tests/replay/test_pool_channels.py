@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from pickle import loads
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
-from feval.recording import ScorerInfo, ScoreRows, add_scores
+from feval.recording import ScorerInfo, ScoreRows, add_scores, select
 from feval.recording.parquet import logprobs_of_tables
 from feval.replay import LLM, load
 
@@ -34,32 +36,53 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_scored_toy(tmp_path_factory.mktemp("channels") / "toy", ANSWERS, GOLDS)
 
 
+def written(llm: str, index: int) -> dict[str, list[Any]]:
+    """What was written of the CoTs of a question; `None` for nothing."""
+    rich, given = scored_pool(llm, index, ANSWERS[llm][index])
+    columns = (given.scores, given.step_scores or (), given.prompt_tokens or ())
+    by_sample = dict(zip(given.sample_indices, zip(*columns, strict=True), strict=True))
+    rows = [by_sample.get(sample, (None,) * 3) for sample in range(len(rich.answers))]
+    return {
+        "scores": [score for score, _, _ in rows],
+        "steps": [steps or [] for _, steps, _ in rows],
+        "scoring": [prompts and (prompts, 1) for _, _, prompts in rows],
+        "own": [
+            prompts and (prompts - 7 - tokens, 1)
+            for (_, _, prompts), tokens in zip(rows, rich.output_tokens, strict=True)
+        ],
+        "sequence": list(rich.sequence_logprobs or ()),
+        "probability": [
+            None if value is None else math.exp(value / tokens)
+            for value, tokens in zip(rich.sequence_logprobs or (), rich.output_tokens, strict=True)
+        ],
+        "confidences": list(rich.token_confidences or ()),
+    }
+
+
 def check(llm: LLM, order: list[int]) -> None:
-    """All channels against the rows that were written; `order[row]` is the question's number."""
-    scores, kept = llm.pool.scores(), llm.pool.logprobs()
+    """All channels, in draw order, against what was written; `order[row]` is the question's
+    number.
+    """
     for row, index in enumerate(order):
-        rich, given = scored_pool(llm.name, index, ANSWERS[llm.name][index])
-        for sample in range(len(rich.answers)):
-            place = (
-                list(given.sample_indices).index(sample) if sample in given.sample_indices else None
-            )
-            assert scores.scored[row, sample] == (place is not None)
-            score = None if place is None else given.scores[place]
-            assert scores.values[row, sample] == pytest.approx(
-                math.nan if score is None else score, nan_ok=True
-            )
-            steps = None if place is None else (given.step_scores or [])[place]
-            assert scores.steps(row, sample).tolist() == (steps or [])
-            sequence = (rich.sequence_logprobs or [])[sample]
-            assert kept.sequence[row, sample] == pytest.approx(
-                math.nan if sequence is None else sequence, nan_ok=True
-            )
-            assert kept.confidences.of(row, sample).tolist() == (
-                (rich.token_confidences or [])[sample] or []
-            )
-            assert kept.logprobs.of(row, sample).tolist() == (
-                (rich.token_logprobs or [])[sample] or []
-            )
+        response = llm(row)
+        expected = {
+            name: [column[sample] for sample in response.samples]
+            for name, column in written(llm.name, index).items()
+        }
+        assert response.scores() == response.scores(SCORER.name, "score") == expected["scores"]
+        assert response.step_scores() == expected["steps"]
+        assert response.scores(aggregate="prod") == pytest.approx(
+            [math.prod(steps) if steps else None for steps in expected["steps"]]
+        )
+        assert response.scoring_tokens() == expected["scoring"]
+        assert response.scoring_tokens(prefix_cached=True) == expected["own"]
+        assert response.sequence_logprobs == expected["sequence"]
+        assert response.sequence_probabilities == pytest.approx(expected["probability"])
+        seen = [None if each is None else each.tolist() for each in response.token_confidences]
+        assert seen == expected["confidences"]
+        kept = llm.pool.logprobs().logprobs
+        sums = [float(kept.of(row, sample).sum()) for sample in response.samples]
+        assert sums == pytest.approx([value or 0 for value in expected["sequence"]])
 
 
 def test_channels_come_from_the_recording_and_are_read_once(
@@ -74,17 +97,26 @@ def test_channels_come_from_the_recording_and_are_read_once(
     check(llms[0], [0, 1, 2])
 
 
-def test_rows_of_a_pool_have_their_channels(scored: Path) -> None:
+def test_rows_of_a_pool_have_their_channels_also_in_another_process(scored: Path) -> None:
     _, [strong, _] = load("toy", recording=scored)
+    check(strong, [0, 1, 2])
     part = strong.pool.rows(np.array([2, 0]))
-    assert part.scores().values == pytest.approx(strong.pool.scores().values[[2, 0]], nan_ok=True)
-    assert part.scores().steps(1, 3).tolist() == strong.pool.scores().steps(0, 3).tolist()
-    assert (
-        part.logprobs().confidences.of(0, 1).tolist()
-        == strong.pool.logprobs().confidences.of(2, 1).tolist()
-    )
-    assert part.rows(np.array([1])).aggregated(None, "last") == pytest.approx(
-        strong.pool.aggregated(None, "last")[[0]], nan_ok=True
+    sent = ForkingPickler.dumps(part)
+    fresh = ForkingPickler.dumps(load("toy", recording=scored)[1][0].pool.rows(np.array([2, 0])))
+    assert len(sent) == len(fresh)  # no arrays of channels
+    for rows in (part, loads(sent)):  # noqa: S301  made here
+        for aggregate in ("score", "mean", "last"):
+            assert rows.aggregated(None, aggregate) == pytest.approx(
+                strong.pool.aggregated(None, aggregate)[[2, 0]], nan_ok=True
+            )
+        assert rows.logprobs().sequence == pytest.approx(
+            strong.pool.logprobs().sequence[[2, 0]], nan_ok=True
+        )
+        assert rows.logprobs().confidences.lengths().tolist() == (
+            strong.pool.logprobs().confidences.lengths()[[2, 0]].tolist()
+        )
+    assert part.rows(np.array([1])).scores().values == pytest.approx(
+        strong.pool.scores().values[[0]], nan_ok=True
     )
     assert strong.pool.rows(np.array([], np.intp)).logprobs().sequence.shape == (0, 4)
 
@@ -102,90 +134,41 @@ def test_recordings_opened_together_keep_each_question_with_its_channels(
         SCORER,
         {("toy", "weak"): [made[i][1] for i in backwards]},
     )
-    _, [strong, weak] = load(
-        "toy", ["strong", "weak"], [_only(scored, "strong", tmp_path / "strong"), other]
-    )
+    only = select(scored, tmp_path / "only", llms=["strong"])
+    _, [strong, weak] = load("toy", ["strong", "weak"], [only, other])
     check(strong, [0, 1, 2])
     check(weak, [0, 1, 2])
-    _, [weak, strong] = load(
-        "toy", ["weak", "strong"], [other, _only(scored, "strong", tmp_path / "again")]
-    )
+    again = select(scored, tmp_path / "again", llms=["strong"])
+    _, [weak, strong] = load("toy", ["weak", "strong"], [other, again])
     check(weak, backwards)
     check(strong, backwards)
 
 
-def _only(recording: Path, llm: str, out: Path) -> Path:
-    from feval.recording import select
-
-    return select(recording, out, llms=[llm])
-
-
-def test_a_response_gives_channels_in_draw_order(scored: Path) -> None:
-    _, [strong, _] = load("toy", recording=scored)
-    for row in range(3):
-        response = strong(row)
-        samples = list(response.samples)
-        scores = strong.pool.scores()
-        known = [None if math.isnan(v) else v for v in scores.values[row, samples].tolist()]
-        assert response.scores() == response.scores(SCORER.name, "score") == known
-        assert response.step_scores() == [scores.steps(row, s).tolist() for s in samples]
-        expected = [math.prod(steps) if steps else None for steps in response.step_scores()]
-        assert response.scores(aggregate="prod") == pytest.approx(expected)
-        rich, given = scored_pool("strong", row, ANSWERS["strong"][row])
-        assert response.sequence_logprobs == [(rich.sequence_logprobs or [])[s] for s in samples]
-        for s, result, logprob in zip(
-            samples, response.sequence_probabilities, response.sequence_logprobs, strict=True
-        ):
-            assert result == (
-                None
-                if logprob is None
-                else pytest.approx(math.exp(logprob / rich.output_tokens[s]))
-            )
-        for s, confidences in zip(samples, response.token_confidences, strict=True):
-            assert (None if confidences is None else confidences.tolist()) == (
-                rich.token_confidences or []
-            )[s]
-        for s, tokens in zip(samples, response.scoring_tokens(), strict=True):
-            place = list(given.sample_indices).index(s) if s in given.sample_indices else None
-            assert tokens == (None if place is None else ((given.prompt_tokens or [])[place], 1))
-        for s, whole, own in zip(
-            samples,
-            response.scoring_tokens(),
-            response.scoring_tokens(prefix_cached=True),
-            strict=True,
-        ):
-            assert own == (None if whole is None else (whole[0] - 7 - rich.output_tokens[s], 1))
-
-
 def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Path) -> None:
     _, [bare] = load("toy", recording=write_toy(tmp_path / "bare", {"alpha": [["a", "b"]]}, ["a"]))
-    with pytest.raises(NotRecordedError, match=r"alpha on toy has no scores\. .*feval score"):
-        bare.pool.scores()
-    with pytest.raises(
-        NotRecordedError, match=r"no log-probabilities of alpha on toy.*feval record --logprobs K"
-    ):
-        bare("toy/0").sequence_logprobs  # noqa: B018  the property raises
-    _, [strong, _] = load("toy", recording=scored)
-    with pytest.raises(NotRecordedError, match="no scores by 'nobody'; it has scores by judge:toy"):
-        strong("toy/0").scores("nobody")
-    with pytest.raises(UnknownNameError, match="aggregate"):
-        strong("toy/0").scores(aggregate="mode")
     plain = [ScoreRows("toy/0", [0], [0.5])]
-    both = add_scores(
-        scored, tmp_path / "both", ScorerInfo("other", "judge"), {("toy", "strong"): plain}
-    )
-    _, [strong, _] = load("toy", recording=both)
-    with pytest.raises(
-        NotRecordedError, match=r"judge:toy, other\. Name one of them: --set scorer=judge:toy"
+    out, other = tmp_path / "both", ScorerInfo("other", "judge")
+    _, [both, _] = load("toy", recording=add_scores(scored, out, other, {("toy", "strong"): plain}))
+    strong = load("toy", recording=scored)[1][0]("toy/0")
+    for ask, words in (
+        (bare.pool.scores, r"alpha on toy has no scores\. .*feval score"),
+        (
+            lambda: bare("toy/0").sequence_logprobs,
+            "no log-probabilities of alpha on toy.*feval record --logprobs K",
+        ),
+        (lambda: strong.scores("nobody"), "no scores by 'nobody'; it has scores by judge:toy"),
+        (both.pool.scores, r"judge:toy, other\. Name one of them: --set scorer=judge:toy"),
+        (lambda: both.pool.aggregated("other", "min"), "no step scores to take 'min' of"),
+        (
+            lambda: both("toy/0").scoring_tokens("other"),
+            "tokens that .* took to score .* were not recorded",
+        ),
     ):
-        strong.pool.scores()
-    assert strong("toy/0").scores("other").count(0.5) == 1
-    with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):
-        strong.pool.aggregated("other", "min")
-    with pytest.raises(
-        NotRecordedError, match=r"tokens that .* took to score .* were not recorded"
-    ):
-        strong("toy/0").scoring_tokens("other")
+        with pytest.raises(NotRecordedError, match=words):
+            ask()
+    with pytest.raises(UnknownNameError, match="aggregate"):
+        strong.scores(aggregate="mode")
+    assert both("toy/0").scores("other").count(0.5) == 1
 
 
 def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
@@ -210,41 +193,23 @@ def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path: Path
     )
 
 
-def test_a_pool_travels_to_another_process_without_its_arrays_of_channels(scored: Path) -> None:
-    _, [strong, _] = load("toy", recording=scored)
-    check(strong, [0, 1, 2])
-    sent = ForkingPickler.dumps(strong.pool.rows(np.array([2, 0])))
-    received = loads(sent)  # noqa: S301  made here
-    assert received.scores().values == pytest.approx(
-        strong.pool.scores().values[[2, 0]], nan_ok=True
-    )
-    fresh = ForkingPickler.dumps(load("toy", recording=scored)[1][0].pool.rows(np.array([2, 0])))
-    assert len(sent) == len(fresh)
-
-
 def test_methods_over_channels_are_evaluated(scored: Path) -> None:
     dataset, [strong, _] = load("toy", recording=scored)
     best = BestOfN(2, aggregate="score")
-    exact = evaluate(best, dataset, strong, confidence=None)
+    run = partial(evaluate, dataset=dataset, llms=strong, confidence=None)
+    exact, seeded = run(best), run(best, order="seeded", replicates=4000)
     assert exact.kind == "exact"
-    seeded = evaluate(best, dataset, strong, order="seeded", replicates=4000, confidence=None)
     assert seeded.right == pytest.approx(exact.right, abs=0.035)  # four standard errors
     assert seeded.tokens == pytest.approx(exact.tokens, rel=0.01)
-    part = evaluate(
-        best, dataset, strong, order="seeded", replicates=50, rows=[2, 0], confidence=None
+    part, whole = (
+        run(best, order="seeded", replicates=50, rows=rows) for rows in ([2, 0], [0, 1, 2])
     )
-    whole = evaluate(best, dataset, strong, order="seeded", replicates=50, confidence=None)
     assert part.right.tolist() == whole.right[[2, 0]].tolist()
     judged = ConfidenceWeighted(2, SCORER.name)
     fitted = judged.fit([strong.pool.rows(np.array([0, 1]))], dataset.gold[:2])
-    result = evaluate(fitted, dataset, strong, order="recorded", rows=[2], confidence=None)
-    free = evaluate(
-        replace(fitted, self_check="free"),
-        dataset,
-        strong,
-        order="recorded",
-        rows=[2],
-        confidence=None,
+    result, free = (
+        run(method, order="recorded", rows=[2])
+        for method in (fitted, replace(fitted, self_check="free"))
     )
     checks = [
         tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None

@@ -4,7 +4,7 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from small import pool, write_rows, write_toy
 import feval
 from feval import self_consistency_curve
 from feval.cards import schema
-from feval.cards.billing import Price
 from feval.cards.prices import PriceList
 from feval.errors import (
     ConflictError,
@@ -27,9 +26,8 @@ from feval.errors import (
 )
 from feval.evaluation.evaluation import evaluate
 from feval.methods import SelfConsistency
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
-from feval.replay import load
-from feval.replay.draws import uniforms
+from feval.recording import DatasetInfo, LLMInfo, Question, Recording, RecordingWriter
+from feval.replay import LLM, load
 from feval.replay.loading import LoadRecipe
 
 POOLS = {
@@ -43,6 +41,11 @@ GOLDS = ["4", "5"]
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
     return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+@pytest.fixture
+def gpt(toy: Path) -> LLM:
+    return load("toy", "gpt-3.5-turbo", toy)[1][0]
 
 
 def test_listing_1_runs_as_printed(toy: Path) -> None:
@@ -59,9 +62,8 @@ def test_listing_1_runs_as_printed(toy: Path) -> None:
         assert len(llm2(question_id, N=2)) == 2
 
 
-def test_a_response_holds_the_recorded_cots_in_draw_order(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    response = llm("toy/0", n=5)
+def test_a_response_holds_the_recorded_cots_in_draw_order(gpt: LLM) -> None:
+    response = gpt("toy/0", n=5)
     assert sorted(response.samples) == [0, 1, 2, 3, 4]
     recorded = POOLS["gpt-3.5-turbo"][0]
     assert response.answers == [recorded[i] for i in response.samples]
@@ -87,15 +89,6 @@ def test_the_same_call_gives_the_same_cots_and_draws_nest(toy: Path) -> None:
         assert llm.orders([replicate], 5)[0, 1].tolist() == list(whole)
 
 
-def test_replicates_and_seeds_differ(toy: Path) -> None:
-    draws = {
-        load("toy", "gpt-3.5-turbo", toy, seed=s)[1][0]("toy/0", replicate=r).samples
-        for s in range(4)
-        for r in range(4)
-    }
-    assert len(draws) > 10
-
-
 def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
     with pytest.raises(
@@ -108,31 +101,29 @@ def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
         llm("toy/1", n=1, N=2)
 
 
-def test_unknown_names_are_refused_with_what_there_is(toy: Path) -> None:
-    with pytest.raises(NotRecordedError, match="holds no dataset 'gsm8k'"):
-        load("gsm8k", None, toy)
-    with pytest.raises(
-        NotRecordedError, match=r"no CoTs of 'gpt-4' on toy. It holds toy: gpt-3.5-turbo"
-    ):
-        load("toy", "gpt-4", toy)
-    with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
-        load("toy", "gpt-3.5-turbo", toy)[1][0]("toy/9")
-    with pytest.raises(NotRecordedError, match="rows 0 to 1; 2 was asked for"):
-        load("toy", "gpt-3.5-turbo", toy)[1][0](2)
-    with pytest.raises(UnknownNameError, match="billing"):
-        load("toy", "gpt-3.5-turbo", toy, billing="hourly")
-    with pytest.raises(UnknownNameError, match="price list"):
-        load("toy", "gpt-3.5-turbo", toy, prices="1999-01-01")
-    with pytest.raises(
-        UsageError,
-        match=(
-            r"PriceList\(id, date, source, prices\) .* \{'gpt-3.5-turbo': \(1, 2\)\} \(dict\) was"
-            r" given"
+def test_unknown_names_are_refused_with_what_there_is(gpt: LLM, toy: Path) -> None:
+    given = {"dataset": "toy", "llms": "gpt-3.5-turbo", "recording": toy}
+    for options, error, words in (
+        ({"dataset": "gsm8k", "llms": None}, NotRecordedError, "holds no dataset 'gsm8k'"),
+        (
+            {"llms": "gpt-4"},
+            NotRecordedError,
+            "no CoTs of 'gpt-4' on toy. It holds toy: gpt-3.5-turbo",
         ),
+        ({"billing": "hourly"}, UnknownNameError, "billing"),
+        ({"prices": "1999-01-01"}, UnknownNameError, "price list"),
+        (
+            {"prices": {"gpt-3.5-turbo": (1, 2)}},
+            UsageError,
+            r"PriceList\(id, date, source, prices\) .* \{'gpt-3.5-turbo': \(1, 2\)\} \(dict\) was",
+        ),
+        ({"llms": ["gpt-3.5-turbo"] * 2}, UsageError, "twice"),
     ):
-        load("toy", "gpt-3.5-turbo", toy, prices={"gpt-3.5-turbo": (1, 2)})
-    with pytest.raises(UsageError, match="twice"):
-        load("toy", ["gpt-3.5-turbo", "gpt-3.5-turbo"], toy)
+        with pytest.raises(error, match=words):
+            load(**(given | options))  # type: ignore[arg-type]
+    for question, words in (("toy/9", "no question 'toy/9'"), (2, "rows 0 to 1; 2 was asked for")):
+        with pytest.raises(NotRecordedError, match=words):
+            gpt(question)
 
 
 def test_the_recording_can_come_from_the_environment(
@@ -203,11 +194,6 @@ def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
         )
 
 
-def test_a_variant_is_priced_by_its_base_name(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
-    assert llm.price == Price(0.5, 1.5)
-
-
 def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy: Path) -> None:
     _, [llm] = load("toy", "nobody/unpriced", toy)
     response = llm("toy/0", n=1)
@@ -245,9 +231,8 @@ def test_sample_hands_out_the_next_cots_and_counts_them(toy: Path) -> None:
         metered.sample(0)
 
 
-def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    metered = llm.ask("toy/0", replicate=None)
+def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(gpt: LLM) -> None:
+    metered = gpt.ask("toy/0", replicate=None)
     assert metered.sample(3).samples == (0, 1, 2)  # of 10, 11 and 12 tokens
     metered.truncate(1, 4)
     metered.truncate(2, 400)
@@ -269,23 +254,8 @@ def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart
         metered.cots = 0  # type: ignore[misc]
 
 
-def test_coins_depend_on_the_question_and_the_draws_alone(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    tossed = {}
-    for replicate in (0, 1):
-        metered = llm.ask("toy/0", replicate)
-        tossed[replicate] = [metered.uniform() for _ in range(3) if metered.sample()]
-    orders = llm.orders([0, 1], 3)
-    batch = uniforms(llm.question_keys, orders)
-    assert [tossed[0], tossed[1]] == batch[:, 0].tolist()
-    assert tossed[0] != tossed[1]
-    assert ((batch >= 0) & (batch < 1)).all()
-    assert (uniforms(llm.question_keys, orders, seed=1) != batch).all()
-
-
-def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
+def test_a_metered_llm_shows_no_gold_and_no_id(gpt: LLM) -> None:
+    public = {name for name in dir(gpt.ask("toy/0")) if not name.startswith("_")}
     methods = {"sample", "start", "advance", "expand", "reply", "truncate", "charge", "uniform"}
     account = {
         "name",
@@ -308,33 +278,26 @@ def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
         "auxiliary_prompt_tokens",
         "auxiliary_output_tokens",
     }
-    assert not {name for name in dir(llm.pool) if "gold" in name}
+    assert not {name for name in dir(gpt.pool) if "gold" in name}
 
 
-def test_no_answer_can_be_made_a_vote(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    codes = llm.pool.with_no_answer_as_vote().codes
+def test_no_answer_can_be_made_a_vote(gpt: LLM) -> None:
+    codes = gpt.pool.with_no_answer_as_vote().codes
     assert (codes >= 0).all()
     assert (codes[0] == codes[0, 2]).tolist() == [False, False, True, False, False]
 
 
-def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: Path) -> None:
+def test_a_curve_names_all_recordings_that_were_opened(tmp_path: Path, toy: Path) -> None:
     other = write_toy(tmp_path / "other", {"beta": [["3", None], ["5", "6"]]}, GOLDS)
+    hashes = {path: feval.open_recording(path).hash for path in (toy, other)}
     dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other])
-    for llm, source in ((beta, other), (gpt, toy)):
-        _, [alone] = load("toy", llm.name, source)
-        for row in range(2):
-            assert llm(row).answers == alone(row).answers
-            assert [c.raw_text for c in llm(row).cots] == [c.raw_text for c in alone(row).cots]
-    assert dataset.candidates(0)[int(dataset.gold[0])] == "4"
     assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
-    assert len(dataset.recording_hashes) == 2
+    assert [cot.raw_text for cot in beta(1, 2).cots] == [
+        cot.raw_text for cot in load("toy", "beta", other)[1][0](1, 2).cots
+    ]
     curve = self_consistency_curve(dataset, beta, [1], confidence=None)
-    assert curve.recording_hash == feval.open_recording(other).hash
-    assert set(curve.recording_hashes) == {
-        feval.open_recording(toy).hash,
-        feval.open_recording(other).hash,
-    }
+    assert curve.recording_hash == hashes[other]
+    assert {*curve.recording_hashes} == {*dataset.recording_hashes} == {*hashes.values()}
     assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
 
 
@@ -367,41 +330,22 @@ def test_recordings_are_joined_by_question_block_after_block(
 
 
 def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
-        choices = (("A", "red"), ("B", "blue"))
-        writer.add_dataset(DatasetInfo("n", "Numbers", "number", "test"), [
-            Question("n/0", "Half of one?", "1/2", "0.5"),
-            Question("n/1", "No gold?", None, None),
-        ])  # fmt: skip
-        writer.add_dataset(
-            DatasetInfo("c", "Colours", "choice", "test"),
-            [Question("c/0", "Sky?", "(B)", "B", choices)],
-        )
-        for name, ids in (("n", ["n/0", "n/1"]), ("c", ["c/0"])):
-            rows = [PoolRows(i, ["x"], ["7"], ["7"], [1], ["stop"]) for i in ids]
-            writer.add_pools(name, LLMInfo("gpt-4"), "words", rows)
-    numbers, _ = load("n", None, tmp_path / "r")
+    info, rows = DatasetInfo("n", "Numbers", "number", "test"), [pool(0, ["7"]), pool(1, ["7"])]
+    numbers, _ = load("n", None, write_rows(tmp_path / "n", ["0.5", None], ("a", rows), info=info))
     right = {"0.5": True, "1/2": True, "$0.50": True, "50": False, "nonsense": False, None: False}
-    assert {answer: numbers.is_right("n/0", answer) for answer in right} == right
+    assert {answer: numbers.is_right("toy/0", answer) for answer in right} == right
     assert numbers.is_right(0, "0.5")
-    with pytest.raises(NotRecordedError, match="'n/1' of n has no gold"):
-        numbers.is_right("n/1", "0.5")
-    with pytest.raises(NotRecordedError, match="no question 'n/9'"):
-        numbers.is_right("n/9", "0.5")
-    colours, _ = load("c", None, tmp_path / "r")
-    assert all(colours.is_right(0, answer) for answer in ("B", "(B)", "blue"))
-    assert not any(colours.is_right(0, answer) for answer in ("A", "red"))
-
-
-def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
-    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
-    for row in range(len(dataset)):
-        assert [
-            dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))
-        ] == [
-            bool(code >= 0 and code == dataset.gold[row])
-            for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
-        ]
+    with pytest.raises(NotRecordedError, match="'toy/1' of n has no gold"):
+        numbers.is_right("toy/1", "0.5")
+    with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
+        numbers.is_right("toy/9", "0.5")
+    with RecordingWriter(tmp_path / "c", operation={"name": "test"}) as writer:
+        sky = Question("toy/0", "Sky?", "(B)", "B", (("A", "red"), ("B", "blue")))
+        writer.add_dataset(DatasetInfo("c", "Colours", "choice", "test"), [sky])
+        writer.add_pools("c", LLMInfo("a"), "words", [pool(0, ["A"])])
+    colours, _ = load("c", None, tmp_path / "c")
+    right = {"B": True, "(B)": True, "blue": True, "A": False, "red": False}
+    assert {answer: colours.is_right(0, answer) for answer in right} == right
 
 
 def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
@@ -426,31 +370,21 @@ def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy:
 
 
 def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> None:
-    ids = [f"q{i}" for i in range(30)]
-    answers = {name: ["1"] * (i % 5) + ["0"] * (4 - i % 5) for i, name in enumerate(ids)}
+    def recording(llm: str, order: Sequence[int]) -> Path:
+        rows = [pool(i, ["1"] * (i % 5) + ["0"] * (4 - i % 5)) for i in order]
+        return write_rows(tmp_path / llm, dict.fromkeys(order, "1"), (llm, rows))
 
-    def recording(folder: str, llm: str, order: list[str]) -> Path:
-        with RecordingWriter(tmp_path / folder, operation={"name": "test"}) as writer:
-            info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
-            writer.add_dataset(
-                info, [Question(name, f"What is {name}?", "1", "1") for name in order]
-            )
-            rows = [
-                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4)
-                for name in order
-            ]
-            writer.add_pools("toy", LLMInfo(llm), "words", rows)
-        return tmp_path / folder
-
-    one, two = recording("one", "a", ids), recording("two", "b", ids[::-1])
+    one, two = recording("a", range(30)), recording("b", range(29, -1, -1))
     alone, [b] = load("toy", ["b"], two)
     joined, [_, beside] = load("toy", ["a", "b"], [one, two])
-    curves = [
-        self_consistency_curve(*pair, [1, 3]).points for pair in ((alone, b), (joined, beside))
-    ]
-    assert [(p.accuracy_low, p.accuracy_high) for p in curves[0]] == [
-        (p.accuracy_low, p.accuracy_high) for p in curves[1]
-    ]
+    own, other = (
+        [(point.accuracy_low, point.accuracy_high) for point in curve.points]
+        for curve in (
+            self_consistency_curve(alone, b, [1, 3]),
+            self_consistency_curve(joined, beside, [1, 3]),
+        )
+    )
+    assert own == other
 
 
 def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Path) -> None:
@@ -465,19 +399,10 @@ def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Pa
         load("toy", ["gpt-3.5-turbo", "beta"], [toy, fewer])
 
 
-def test_ragged_pools_give_what_each_question_has(tmp_path: Path) -> None:
-    ragged = write_toy(tmp_path / "ragged", {"a": [["1", "1", "1"], ["2"], []]}, ["1", "2", "3"])
-    _, [llm] = load("toy", "a", ragged)
-    assert [len(llm(row)) for row in range(2)] == [3, 1]
-    with pytest.raises(ShortPoolError, match="'toy/2'"):
-        llm.require(None, 1)
-
-
-def test_a_response_becomes_the_wire_model(toy: Path) -> None:
-    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
-    model = llm("toy/0", n=2).to_model()
+def test_a_response_becomes_the_wire_model(gpt: LLM) -> None:
+    model = gpt("toy/0", n=2).to_model()
     assert schema.LLMResponse.model_validate_json(model.model_dump_json()) == model
-    assert model.answers == tuple(llm("toy/0", n=2).answers)
+    assert model.answers == tuple(gpt("toy/0", n=2).answers)
 
 
 def coupled(path: Path, noise: object) -> Path:

@@ -15,17 +15,23 @@ from feval.replay.draws import SharedDraws, orders
 KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
+    """The replicates of all orders that were made."""
+    replicates: list[Sequence[int]] = []
+
+    def noted(*given: Any) -> Any:
+        replicates.append(given[3])
+        return orders(*given)
+
+    monkeypatch.setattr(drawing, "orders", noted)
+    return replicates
+
+
 @pytest.mark.parametrize(
     "sizes", [np.full(9, 5), np.array([5, 3, 5, 0, 5, 1, 5, 5, 5]), np.full(9, 300)]
 )
-def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Sequence[int]] = []
-
-    def counted(*given: Any) -> Any:
-        made.append(given[3])
-        return orders(*given)
-
-    monkeypatch.setattr(drawing, "orders", counted)
+def test_kept_draws_are_those_that_are_made(sizes: Any, made: list[Sequence[int]]) -> None:
     shared = SharedDraws()
 
     def same(rows: slice, replicates: Sequence[int], draws: int) -> bool:
@@ -48,15 +54,8 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.Monk
 
 
 def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+    made: list[Sequence[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Sequence[int]] = []
-
-    def counted(*given: Any) -> Any:
-        made.append(given[3])
-        return orders(*given)
-
-    monkeypatch.setattr(drawing, "orders", counted)
     monkeypatch.setattr(drawing, "_CODES_AT_ONCE", 2 * 9 * 100, raising=False)
     sizes, shared = np.full(9, 100), SharedDraws()
     for draws in (1, 100, 7):
