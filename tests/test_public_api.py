@@ -42,7 +42,7 @@ NOT_FOR_A_CURVE = [
     "scipy.special", "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
-    "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process",
+    "feval.answers.kinds", "feval.evaluation.user_methods.process",
     "feval.executors.processes", "feval.hub.client", "feval.methods.adaptive_consistency",
 ]  # fmt: skip
 CURVE = f"""

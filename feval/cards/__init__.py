@@ -1,6 +1,4 @@
-"""What is known about datasets, LLMs and prices: cards, price lists, token counters, wire
-models.
-"""
+"""What is known about datasets, LLMs and prices: cards, price lists, token counters."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.cards import schema as schema
     from feval.cards.billing import Price as Price
     from feval.cards.cards import DatasetCard as DatasetCard
     from feval.cards.cards import LLMCard as LLMCard
@@ -44,6 +41,5 @@ __getattr__, __dir__ = lazy_names(
         "serving_profiles": ("ServingProfile", "serving_profile"),
         "tokens": ("count_words", "token_counter"),
         "names": ("DatasetType", "LLMType"),
-        "schema": (),
     },
 )

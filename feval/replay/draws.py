@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import finalize
 
@@ -185,23 +184,17 @@ def uniforms(
 
 
 MOST_BYTES = 1 << 30
-"""Most bytes in the file; orders beyond are made each time."""
+"""Most bytes in the file of `SharedDraws`; orders beyond are made each time."""
 
 _CODES_AT_ONCE = 1 << 21  # of whole orders, also where a method takes only their first codes
 
-
-@dataclass
-class _Kept:
-    """The orders of some questions for replicates 0 to `count` - 1, and where they begin in the
-    file.
-    """
-
-    start: int
-    count: int = 0
+_Pool = tuple[int, UInt64, npt.NDArray[np.integer[Any]]]
+"""Pool key, question keys and sizes, as `orders` takes them."""
 
 
 class SharedDraws:
-    """`draws.orders` with a memory, for `LLM.drawing`.
+    """`orders` with a memory, for `LLM.drawing`: draws that several methods share are made once,
+    and kept in a temporary file.
 
     The orders of a block of questions are written in full, replicate by replicate; a shorter draw
     is the beginning of one. What is asked for in another turn, or does not fit, is made anew.
@@ -210,7 +203,8 @@ class SharedDraws:
     def __init__(self) -> None:
         self._file: Any = None
         self._end, self._most = 0, MOST_BYTES
-        self._blocks: dict[bytes, _Kept] = {}
+        # Where the orders of some questions begin in the file, and for how many replicates.
+        self._blocks: dict[bytes, tuple[int, int]] = {}
 
     def orders(
         self,
@@ -221,51 +215,42 @@ class SharedDraws:
         draws: int,
     ) -> npt.NDArray[np.uint16]:
         """As `draws.orders`."""
+        pool = key, question_keys, sizes
         if (
             not isinstance(replicates, range)
             or replicates.step != 1
             or not 0 <= replicates.start < replicates.stop
+            or not sizes.any()
         ):
-            return orders(key, question_keys, sizes, replicates, draws)
-        if not sizes.any():
-            return orders(key, question_keys, sizes, replicates, draws)
+            return orders(*pool, replicates, draws)
         name = hashlib.sha256(question_keys.tobytes() + key.to_bytes(8, "little")).digest()
-        width = int(sizes.max(initial=0))
+        width = int(sizes.max())
         result = np.empty((len(replicates), len(sizes), min(draws, width)), np.uint16)
-        step = max(1, _CODES_AT_ONCE // max(len(sizes) * width, 1))
+        step = max(1, _CODES_AT_ONCE // (len(sizes) * width))
         for start in range(0, len(replicates), step):
             some = replicates[start : start + step]
-            result[start : start + step] = self._whole(
-                name, key, question_keys, sizes, some, width
-            )[:, :, :draws]
+            result[start : start + step] = self._whole(name, pool, some, width)[:, :, :draws]
         return result
 
     def _whole(
-        self,
-        name: bytes,
-        key: int,
-        question_keys: UInt64,
-        sizes: npt.NDArray[np.integer[Any]],
-        replicates: range,
-        width: int,
+        self, name: bytes, pool: _Pool, replicates: range, width: int
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Return some replicates in full, from the file where they are kept there, and else
         made.
         """
-        kept = self._blocks.get(name, _Kept(self._end))
-        kind = np.dtype(
-            np.uint8 if width <= 1 << 8 and int(sizes.min(initial=width)) == width else np.uint16
-        )
-        place = kept.start + replicates.start * len(sizes) * width * kind.itemsize
-        if replicates.stop <= kept.count:
+        sizes = pool[2]
+        first, count = self._blocks.get(name, (self._end, 0))
+        is_narrow = width <= 1 << 8 and int(sizes.min()) == width
+        kind = np.dtype(np.uint8 if is_narrow else np.uint16)
+        place = first + replicates.start * len(sizes) * width * kind.itemsize
+        if replicates.stop <= count:
             data = np.empty((len(replicates), len(sizes), width), kind)
             self._file.seek(place)
             if self._file.readinto(data.data.cast("B")) == data.nbytes:
                 return data
-        made = orders(key, question_keys, sizes, replicates, width)
-        if (replicates.start, place) == (kept.count, self._end) and self._write(made.astype(kind)):
-            kept.count = replicates.stop
-            self._blocks[name] = kept
+        made = orders(*pool, replicates, width)
+        if (replicates.start, place) == (count, self._end) and self._write(made.astype(kind)):
+            self._blocks[name] = first, replicates.stop
         return made
 
     def _write(self, data: npt.NDArray[Any]) -> bool:

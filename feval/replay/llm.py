@@ -555,14 +555,13 @@ class Recorded(Source):
             " its next probe, tokens=None, or to its end."
         )
 
-    def probe_place(self, state: TraceState) -> int | None:
+    def probe(self, state: TraceState) -> ProbeReply:
         probes = self.pool.probes()
         places = probes.of(self.row, state.place)
         passed = int((probes.offsets[places] <= state.tokens).sum())
-        return places.start + passed - 1 if passed else None
-
-    def probe(self, state: TraceState, place: int) -> ProbeReply:  # noqa: ARG002  it says it all
-        probes = self.pool.probes()
+        place = places.start + passed - 1 if passed else -1
+        if place == state.reply.place:
+            return state.reply
         [answer] = self.llm.answer_texts(self.row, [int(probes.codes[place])])
         sure = None if probes.confidences is None else float(probes.confidences[place])
         tokens = 0 if probes.output_tokens is None else max(int(probes.output_tokens[place]), 0)

@@ -614,15 +614,13 @@ class MeteredLLM:
             return ProbeReply(answer=self._source.answers([state.place])[0])
         if not state.tokens:
             raise UsageError(f"{state} cannot be probed: advance it first.")
-        place = self._source.probe_place(state)
-        if place is None:
-            return ProbeReply()
-        if state.reply is None or state.reply.place != place:
-            self._require("traces")
-            state.reply = self._source.probe(state, place)
+        self._require("traces")
+        reply = self._source.probe(state)
+        if reply is not state.reply:
+            state.reply = reply
             self._probes[0] += 1
-            self._probes[1] += state.reply.tokens
-        return state.reply
+            self._probes[1] += reply.tokens
+        return reply
 
 
 def _message_lists(messages: Any, parents: int) -> list[MessageList | None]:

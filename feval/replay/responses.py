@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from feval import cards
 from feval.cards.billing import billed_prompts, usd
 
 if TYPE_CHECKING:
-    from feval.cards import schema
     from feval.cards.billing import Price
-    from feval.cards.finish_reasons import FinishReason
     from feval.replay.pools import Pool
 
 MessageList = list[dict[str, Any]]
@@ -28,6 +25,23 @@ REQUEST = -1
 """The place that first steps and CoTs come behind."""
 
 Need = Literal["CoTs", "traces", "confidences", "steps", "replies", "cuts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """What an LLM answers when it is made to; a final answer has no confidence and no tokens.
+
+    Attributes:
+        place: of the probe: two with one place are the same; -1 for none.
+        answer: canonical, `None` for no answer.
+        confidence: of the LLM in it; `None` where not known.
+        tokens: of the reply, 0 where not known.
+    """
+
+    place: int = -1
+    answer: str | None = None
+    confidence: float | None = None
+    tokens: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +66,7 @@ class TraceState:
     tokens: int = 0
     finished: bool = False
     stopped: bool = False
-    reply: ProbeReply | None = None
+    reply: ProbeReply = ProbeReply()
 
     def __str__(self) -> str:
         return f"Trace {self.index} of {self.owner}, which has generated {self.tokens} tokens,"
@@ -61,23 +75,6 @@ class TraceState:
         """Note that it has so many tokens now, and whether they are all."""
         self.tokens, self.finished = tokens, finished
         self.stopped = not finished and self.limit is not None and tokens >= self.limit
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeReply:
-    """What an LLM answers when it is made to; a final answer has no confidence and no tokens.
-
-    Attributes:
-        place: of the probe: two with one place are the same.
-        answer: canonical, `None` for no answer.
-        confidence: of the LLM in it; `None` where not known.
-        tokens: of the reply, 0 where not known.
-    """
-
-    place: int = -1
-    answer: str | None = None
-    confidence: float | None = None
-    tokens: int = 0
 
 
 class Source(Protocol):
@@ -107,11 +104,10 @@ class Source(Protocol):
     def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
         """Let traces that are running grow by so many tokens, `None` for up to the next probe."""
 
-    def probe_place(self, state: TraceState) -> int | None:
-        """Return the place of the probe that a trace stands at; `None` for none."""
-
-    def probe(self, state: TraceState, place: int) -> ProbeReply:
-        """Return what the LLM answers there."""
+    def probe(self, state: TraceState) -> ProbeReply:
+        """Return what the LLM answers where a trace stands, `state.reply` itself where that was
+        asked before.
+        """
 
     def expand(self, places: Sequence[int], k: int) -> list[list[int]]:
         """Return the next k steps behind each of several places; of none where any lacks some."""
@@ -124,8 +120,9 @@ class Source(Protocol):
     def uniform(self, cots: int, seed: int) -> float:
         """Return a random number in [0, 1) that depends on so many first CoTs."""
 
-    def wait(self, places: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
+    def wait(self, places: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:  # noqa: ARG002  others have one
         """Return the microseconds of a round in which CoTs grew; 0 without a clock."""
+        return 0
 
     def tokens(self, places: Sequence[int]) -> list[int]:
         """Return output tokens."""
@@ -415,22 +412,3 @@ class LLMResponse:
     def _drawn(self, values: npt.NDArray[np.float64]) -> list[float | None]:
         drawn = values[list(self.samples)].tolist()
         return [None if math.isnan(value) else value for value in drawn]
-
-    def to_model(self) -> schema.LLMResponse:
-        """Return the wire model of Listing 3, texts included."""
-        models = [
-            cards.schema.CoT(
-                raw_text=cot.raw_text,
-                answer=cot.answer,
-                metadata=cards.schema.CoTMetadata(
-                    dollar_cost=cot.dollar_cost,
-                    tokens=cot.tokens,
-                    finish_reason=cast("FinishReason", cot.finish_reason),
-                ),
-            )
-            for cot in self.cots
-        ]
-        request = cards.schema.LLMRequest(**asdict(self.request))
-        return cards.schema.LLMResponse(
-            cots=tuple(models), request=request, answers=tuple(self.answers)
-        )

@@ -218,9 +218,6 @@ class LiveSource(Source):
         key = np.array([name_key("feval/question", self._dataset, self._question.id)], np.uint64)
         return float(uniforms(key, np.arange(cots)[None, None], seed)[0, 0, -1])
 
-    def wait(self, places: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:  # noqa: ARG002  no clock
-        return 0
-
     def tokens(self, places: Sequence[int]) -> list[int]:
         return [self._said[place].tokens for place in places]
 
@@ -413,10 +410,9 @@ class LiveSource(Source):
     def _continued(self, decoding: Decoding, beginning: Prefill | None) -> Request:
         return replace(self._request, decoding=decoding, prefill=beginning)
 
-    def probe_place(self, state: TraceState) -> int | None:
-        return state.tokens
-
-    def probe(self, state: TraceState, place: int) -> ProbeReply:
+    def probe(self, state: TraceState) -> ProbeReply:
+        if state.reply.place == state.tokens:
+            return state.reply
         probing = self._config.probing
         beginning, closing = self._beginning(self._said[state.place].text)
         beginning = replace(beginning, text=f"{beginning.text}{closing}{probing.cue}")
@@ -426,7 +422,7 @@ class LiveSource(Source):
         reply = reply_behind(probing.cue, completion.text)
         raw = None if reply is None else self._extracted(reply)
         sure = confidence_of(asdict(completion), raw)
-        return ProbeReply(place, self._key(raw), sure, _tokens(completion))
+        return ProbeReply(state.tokens, self._key(raw), sure, _tokens(completion))
 
     def _paths(self, place: int, k: int) -> list[tuple[int, ...]]:
         """Number the next k replies to a CoT, and return their paths."""
@@ -440,21 +436,17 @@ class LiveSource(Source):
         """Send requests for k replies to each of several CoTs, all at once."""
 
         async def send(
-            parent: _Said, place: int, request: Request, paths: list[tuple[int, ...]]
+            place: int, request: Request, paths: list[tuple[int, ...]]
         ) -> list[tuple[_Said, Completion]]:
-            seeds = [child_seed(path[:-1], path[-1]) for path in paths]
+            parent, seeds = self._at(place), [child_seed(path[:-1], path[-1]) for path in paths]
             replies = zip(await self._ask(request, parent.number, seeds), paths, strict=True)
             return [
                 (_Said(parent.behind, path, number, parent=place), completion)
                 for (number, completion), path in replies
             ]
 
-        return await asyncio.gather(
-            *(
-                send(self._at(place), place, request, self._paths(place, k))
-                for place, request, k in asked
-            )
-        )
+        numbered = [(place, request, self._paths(place, k)) for place, request, k in asked]
+        return await asyncio.gather(*(send(*each) for each in numbered))
 
     async def _ask(self, request: Request, parent: int | None, seeds: Sequence[int]) -> Numbered:
         """Ask until every sample is there; servers that send fewer at a time are asked again."""

@@ -154,7 +154,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
         (bare.pool.scores, r"alpha on toy has no scores\. .*feval score"),
         (
             lambda: bare("toy/0").sequence_logprobs,
-            "no log-probabilities of alpha on toy.*feval record --logprobs K",
+            "no logprobs of alpha on toy.*feval record --logprobs K",
         ),
         (lambda: strong.scores("nobody"), "no scores by 'nobody'; it has scores by judge:toy"),
         (both.pool.scores, r"judge:toy, other\. Name one of them: --set scorer=judge:toy"),

@@ -13,7 +13,6 @@ from small import pool, write_rows, write_toy
 
 import feval
 from feval import self_consistency_curve
-from feval.cards import schema
 from feval.cards.prices import PriceList
 from feval.errors import (
     ConflictError,
@@ -397,12 +396,6 @@ def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Pa
     fewer = write_toy(tmp_path / "fewer", {"beta": [["4"]]}, ["4"])
     with pytest.raises(ConflictError, match="different questions"):
         load("toy", ["gpt-3.5-turbo", "beta"], [toy, fewer])
-
-
-def test_a_response_becomes_the_wire_model(gpt: LLM) -> None:
-    model = gpt("toy/0", n=2).to_model()
-    assert schema.LLMResponse.model_validate_json(model.model_dump_json()) == model
-    assert model.answers == tuple(gpt("toy/0", n=2).answers)
 
 
 def coupled(path: Path, noise: object) -> Path:
