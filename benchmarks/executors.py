@@ -20,7 +20,7 @@ from typing import Any
 import feval
 from benchmarks.measure import Goal, Workspace
 from feval.executors import results
-from feval.executors.processes import Processes
+from feval.executors.workers import Processes
 
 EMPTY, SHARED, KILLED = 300, 24, 60
 TASK_SECONDS = 0.1

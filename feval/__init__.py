@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from feval.evaluation.environment import BudgetEnvironment, as_method
     from feval.evaluation.evaluation import Evaluation, evaluate
     from feval.evaluation.questions import train_test_rows
-    from feval.executors.cluster import distributed
     from feval.executors.progress import set_progress
+    from feval.executors.workers import distributed
     from feval.exporters import export_recording
     from feval.importers import from_dataframe, import_recording
     from feval.methods import (

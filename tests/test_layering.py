@@ -50,11 +50,8 @@ SEAMS: dict[str, set[str]] = {
     "feval.estimators.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
-    "feval.executors.cluster": {"distributed"},
-    "feval.executors.opening": {
-        "feval.executors.cluster.connected",
-        "feval.executors.processes.Processes",
-    },
+    "feval.executors": {f"feval.executors.workers.{name}" for name in ("Processes", "connected")},
+    "feval.executors.workers": {"distributed"},
     "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},

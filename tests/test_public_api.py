@@ -42,8 +42,8 @@ NOT_FOR_A_CURVE = [
     "scipy.special", "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
-    "feval.answers.kinds", "feval.evaluation.user_methods.process",
-    "feval.executors.processes", "feval.hub.client", "feval.methods.adaptive_consistency",
+    "feval.answers.kinds", "feval.evaluation.user_methods.host",
+    "feval.executors.workers", "feval.hub.client", "feval.methods.adaptive_consistency",
 ]  # fmt: skip
 CURVE = f"""
 from feval import load, self_consistency_curve

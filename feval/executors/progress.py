@@ -11,23 +11,10 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-class Bar(Protocol):
-    """What shows how far work is."""
-
-    def update(self, done: int, total: int | None) -> None:
-        """Show that so many of all steps are done; `None` where nobody knows how many there are."""
-
-    def describe(self, label: str) -> None:
-        """Change the words beside it."""
-
-    def stop(self) -> None:
-        """End it."""
 
 
 class TerminalBar:
@@ -122,6 +109,10 @@ class Lines:
 
     def stop(self) -> None:
         """Nothing is left to end."""
+
+
+Bar = TerminalBar | NotebookBar | Lines
+"""What shows how far work is."""
 
 
 class ProgressBar:

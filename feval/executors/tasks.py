@@ -22,6 +22,11 @@ Progress = Callable[[int, int | None], None]
 # tasks per worker that are under way, and that are not yet yielded: one of them may be slow
 _RUNNING, _KEPT = 3, 8
 _MOST_RUNS = 3  # of a task whose process died
+_ENDED_AGAIN = (
+    "The processes could not start or were ended. A script that asks for several workers must start"
+    ' its work under `if __name__ == "__main__":`, and there must be memory for each. Or take one'
+    " worker."
+)
 
 
 def results(
@@ -74,13 +79,8 @@ class _Tasks:
         report: Callable[[int], None],
         ahead: int,
     ) -> None:
-        self._function, self._tasks, self._executor, self._report = (
-            function,
-            tasks,
-            executor,
-            report,
-        )
-        self._ahead, self._taken = ahead, 0
+        self._function, self._tasks, self._executor = function, tasks, executor
+        self._report, self._ahead, self._taken = report, ahead, 0
         self._running: dict[Future[Any], tuple[int, tuple[Any, ...], int]] = {}
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
         # A result leaves its future as soon as it is here: Dask would compute it again if the
@@ -106,7 +106,13 @@ class _Tasks:
 
     def _fill(self) -> bool:
         """Submit tasks while there is room and none has failed; return whether any is under way."""
-        workers = _workers(self._executor)
+        # other executors than ours have no name for how many tasks they run at a time
+        workers = (
+            getattr(self._executor, "workers", None)
+            or getattr(self._executor, "_max_workers", None)
+            or os.cpu_count()
+            or 1
+        )
         while not self._errors and len(self._running) < _RUNNING * workers:
             if len(self._running) + len(self._results) >= self._ahead * workers:
                 break
@@ -139,7 +145,7 @@ class _Tasks:
                     raise
                 self._submit(place, task, run + 1)
             except BrokenExecutor:
-                self._fail(place, _ended_again(error))
+                self._fail(place, _told(_ENDED_AGAIN, error))
         except CancelledError as error:
             # else it was cancelled here, behind a failure
             if min(self._errors, default=place) >= place:
@@ -186,33 +192,16 @@ def portable(error: Exception) -> Exception:
     )
 
 
-def _workers(executor: Executor) -> int:
-    """Return how many tasks an executor runs at a time; other executors than ours have no name for
-    it.
-    """
-    return (
-        getattr(executor, "workers", None)
-        or getattr(executor, "_max_workers", None)
-        or os.cpu_count()
-        or 1
-    )
-
-
-def _ended_again(error: BaseException) -> UsageError:
-    sentence = UsageError(
-        "The processes could not start or were ended. A script that asks for several workers must"
-        ' start its work under `if __name__ == "__main__":`, and there must be memory for each. Or'
-        " take one worker."
-    )
-    sentence.__cause__ = error
-    return sentence
+def _told(sentence: str, cause: BaseException) -> UsageError:
+    error = UsageError(sentence)
+    error.__cause__ = cause
+    return error
 
 
 def _given_up(error: BaseException) -> UsageError:
-    sentence = UsageError(
+    return _told(
         f"The cluster gave a task up ({type(error).__name__}): its workers died again and again, or"
         " its scheduler ended. There must be memory for each thread of a worker; the cluster's"
-        " logs say more."
+        " logs say more.",
+        error,
     )
-    sentence.__cause__ = error
-    return sentence

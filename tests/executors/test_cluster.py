@@ -310,7 +310,7 @@ def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_
 @pytest.mark.slow
 def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="the extra dask is not installed")
-    monkeypatch.setattr("feval.executors.cluster._SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr("feval.executors.workers._SECONDS_TO_ANSWER", 0.2)
     sentence = r"The scheduler tcp://127\.0\.0\.1:9 cannot be reached"
     with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
         pass
