@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -377,7 +377,7 @@ def evaluate(
         )
     dataset.require(used, steps=may_search(method))
     if isinstance(method, MethodFile):
-        method.start(time_limit)
+        method = cast("Any", method.started(time_limit))
     used = used if seed is None else [llm.seeded(seed) for llm in used]
     timing = Timing.of(cost, None if serving is None else cards.serving_profile(serving), parallel)
     kind, trained, inexact = _kind(method, order, cost, parallel), 0, None
@@ -496,7 +496,7 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
         draws = method.draws(len(llms))
         return [] if capabilities(method).searches else list(zip(llms, draws, strict=True))
     if isinstance(method, MethodFile):
-        method.require_arguments(len(llms))
+        method.host.require_arguments(len(llms))
     else:
         require_arguments(method, methods.method_name(method), len(llms))
     return []

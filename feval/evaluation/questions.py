@@ -401,5 +401,7 @@ def fit(
     """
     dataset.require(llms)
     if isinstance(method, MethodFile):
-        return method.fitted(dataset, llms, rows, time_limit)
+        method = method.started(time_limit)
+        method.host.fit((dataset, llms, rows), time_limit)
+        return method
     return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -308,7 +308,7 @@ def method_answers(
     time_limit: float | None = TIME_LIMIT,
     *,
     closely: bool = False,
-) -> Iterator[MethodAnswer]:
+) -> Iterable[MethodAnswer]:
     """The answers of a plain callable in one replicate, here or in its process; `closely`, with
     what it was handed.
 
@@ -316,7 +316,7 @@ def method_answers(
         MethodError: the method failed; the message names it and the question.
     """
     if isinstance(method, MethodFile):
-        return method.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
+        return method.host.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
     return answers(
         method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely
     )

@@ -204,14 +204,14 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("x = 1\ndef method(q, llm): pass\n")
     with pytest.raises(UnknownNameError, match=r"methd.*'method'"):
-        make_method(f"{file}:methd").learns()
+        make_method(f"{file}:methd").host.learns()
     with pytest.raises(UsageError, match="has no fields"):
         make_method(f"{file}:method", {"n": 1})
     file.write_text("1 / 0\n")
     with pytest.raises(
         MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"
     ):
-        make_method(f"{file}:method").learns()
+        make_method(f"{file}:method").host.learns()
 
 
 def test_a_users_method_is_pinned_by_its_source(tmp_path: Path) -> None:

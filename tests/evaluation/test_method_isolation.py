@@ -21,9 +21,8 @@ from small import write_toy
 from feval import evaluate, load
 from feval.errors import DamagedRecordingError, MethodError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.evaluation.user_methods import sandbox
-from feval.evaluation.user_methods.handing import Desk
-from feval.evaluation.user_methods.messages import encoded
+from feval.evaluation.user_methods.calling import encoded
+from feval.evaluation.user_methods.host import BlindDataset, python_environment, sandboxed
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -146,7 +145,7 @@ def test_six_tricks_find_neither_gold_nor_id(
         .replace("|its-own-place", "|its-own-plac[e]")
     )
     method = make_method(f"{written(tmp_path, source)}:tricks")
-    answers = [each.answer for each in method.answers(dataset, [llm], np.arange(4), 0, 60)]
+    answers = [each.answer for each in method.host.answers(dataset, [llm], np.arange(4), 0, 60)]
     assert answers == ["nothing found"] * 4
     assert evaluate(method, dataset, llm, order="recorded").accuracy == 0
 
@@ -158,7 +157,7 @@ def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path: Path
     golds = ["a"] * 8 + ["b"] * 8
     recording = write_toy(tmp_path / "sorted", {"gpt-4o-mini": [["c", "b", "a"]] * 16}, golds)
     dataset, [llm] = load("toy", recording=recording)
-    handed = Desk().questions(dataset, [llm], np.arange(16))
+    handed = BlindDataset().questions(dataset, [llm], np.arange(16))
     assert handed["llms"][0]["answers"] == [["c", "b", "a"]] * 16
     assert handed["llms"][0]["codes"].tolist() == [[0, 1, 2]] * 16
     source = (
@@ -264,7 +263,7 @@ def test_no_message_to_a_method_names_the_place_of_the_recording(
     tmp_path: Path, replay: Replay
 ) -> None:
     method = make_method(f"{written(tmp_path, SWALLOWS)}:seen")
-    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
     assert (answer.answer or "").startswith(
         "The recording holds no log-probabilities of gpt-4o-mini"
     )
@@ -342,14 +341,14 @@ def test_the_sandbox_shows_python_and_no_more(
         "",
     ]
     monkeypatch.setattr(sys, "path", places)
-    command = sandbox.sandboxed(["python", "-c", "0"])
+    command = sandboxed(["python", "-c", "0"])
     bound = {command[i + 2] for i, part in enumerate(command) if part.startswith("--ro-bind")}
     assert {str(tmp_path / "package"), str(tmp_path / "venv"), str(ROOT / "feval"), "/usr"} <= bound
     assert not bound & {str(tmp_path / "work"), str(tmp_path / "home"), str(ROOT), "/"}
     assert {"--unshare-all", "--die-with-parent", "--new-session"} <= {*command}
     assert "--bind" not in command
     assert command[-3:] == ["python", "-c", "0"]
-    assert set(sandbox.python_environment(sandbox=True)) == {"PATH", "HOME", "LANG", "PYTHONPATH"}
+    assert set(python_environment(sandbox=True)) == {"PATH", "HOME", "LANG", "PYTHONPATH"}
 
 
 @pytest.mark.parametrize(
@@ -364,12 +363,12 @@ def test_a_sandbox_that_cannot_be_is_refused(
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "bwrap").chmod(0o755)
     with pytest.raises(UsageError, match=f"--sandbox.*{words}"):
-        sandbox.sandboxed(["python"])
+        sandboxed(["python"])
 
 
 def makes_sandboxes() -> bool:
     try:
-        sandbox.sandboxed(["true"])
+        sandboxed(["true"])
     except UsageError:
         return False
     return True
@@ -416,8 +415,8 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(
         ]
         source = f"PLACES, PORT = {places}, {server.getsockname()[1]}\n{LOOKS}"
         method = make_method(f"{written(tmp_path, source)}:looks", sandbox=True)
-        [answer] = method.answers(dataset, [llm], np.arange(1), 0, 60)
-        method.end()
+        [answer] = method.host.answers(dataset, [llm], np.arange(1), 0, 60)
+        method.host.end()
     found, _, names = (answer.answer or "").partition(" True ")
     assert found == "[]"
     assert (
@@ -434,8 +433,8 @@ def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
     source = "import os, sys\ndef reads(question, llm):\n    print('to the user')\n"
     source += "    return str(sorted({os.readlink(f'/proc/self/fd/{n}')[:5] for n in (0, 1, 2)}))\n"
     method = make_method(f"{written(tmp_path, source)}:reads", sandbox=True)
-    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    method._process._channel.end()
+    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    method.host._channel.end()
     assert answer.answer == "['/dev/', 'pipe:']"
     assert "to the user" in capfd.readouterr().err
 
@@ -502,8 +501,8 @@ def outside(question, llm):
 
 def reached(folder: Path, replay: Replay, function: str, values: str) -> str | None:
     method = make_method(f"{written(folder, values + REACHES)}:{function}", sandbox=True)
-    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    method.end()
+    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    method.host.end()
     return answer.answer
 
 

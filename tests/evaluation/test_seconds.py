@@ -290,7 +290,7 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(
         [scheduled(own[:3], 2) for own in SECONDS["quick"]]
     )
     assert evaluate(vote, dataset, quick, order="recorded").seconds is None
-    file.end()
+    file.host.end()
 
 
 def test_tasks_open_the_durations_themselves(replay: Replay) -> None:

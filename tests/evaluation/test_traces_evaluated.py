@@ -16,7 +16,7 @@ from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import method_answers
-from feval.evaluation.user_methods.process import _method_answer
+from feval.evaluation.user_methods.host import _method_answer
 from feval.methods import METHODS
 from feval.methods.protocol import LEDGER_FIELDS
 from feval.recording import LLMInfo
@@ -257,7 +257,7 @@ def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path: Path, sett
     spoilt = write_probed(tmp_path / "spoilt", answers=answers, lengths=lengths, probes=probes)
     method = make_method(f"{settles.path}:first_probe")
     said = [
-        list(method.answers(*load("toy", recording=path), np.arange(3), 0, None))
+        list(method.host.answers(*load("toy", recording=path), np.arange(3), 0, None))
         for path in (write_probed(tmp_path / "toy"), spoilt)
     ]
     assert said[0] == said[1]

@@ -1,14 +1,91 @@
-"""Users' own methods: callables, called in this process, and methods from files, which run in a
-worker process.
+"""Users' own methods: callables, called in this process, and methods from files
+(`FILE.py:FUNCTION`), which run in a worker process.
 
-`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it
-at a time limit, in the surroundings of `sandbox`; `worker` is what runs there. `handing` says what
-goes to it, `handed` is what it makes of that, and `messages` how it travels.
+`calling` asks a callable. `host` starts a worker, on request in a sandbox, hands it a blinded
+dataset and ends it at a time limit; `worker` is what runs there.
 """
 
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import UsageError
 from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
 from feval.evaluation.user_methods.calling import MethodAnswer as MethodAnswer
 from feval.evaluation.user_methods.calling import answers as answers
 from feval.evaluation.user_methods.calling import require_arguments as require_arguments
-from feval.evaluation.user_methods.files import MethodFile as MethodFile
-from feval.evaluation.user_methods.files import learns as learns
+
+if TYPE_CHECKING:
+    from feval.evaluation.user_methods.host import MethodHost
+
+
+@dataclass(frozen=True)
+class MethodFile:
+    """A user's method: a callable in a Python file, pinned by the sha256 of the file. It runs in a
+    worker process.
+
+    Attributes:
+        path: of the file.
+        function: name of the callable: a function, or a class that is instantiated without
+            arguments.
+        sandbox: whether the process runs in bubblewrap; see `sandbox`.
+    """
+
+    path: Path
+    function: str
+    sandbox: bool = False
+
+    @property
+    def __name__(self) -> str:
+        return self.function
+
+    @cached_property
+    def source(self) -> bytes:
+        """The file's bytes, read once: those that are hashed are those that run."""
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"The method's file {self.path} cannot be read: {error.strerror or error}."
+            ) from error
+
+    @property
+    def source_sha256(self) -> str:
+        """Sha256 of the file's bytes, in hex."""
+        return hashlib.sha256(self.source).hexdigest()
+
+    @cached_property
+    def host(self) -> MethodHost:
+        """What starts its process, when it is first needed, and asks it."""
+        # naming a file starts no process
+        from feval.evaluation.user_methods.host import MethodHost
+
+        return MethodHost(self.path, self.function, self.source, sandbox=self.sandbox)
+
+    def started(self, time_limit: float | None = TIME_LIMIT) -> MethodFile:
+        """Return it in a process of its own, which has run the file."""
+        method = replace(self)
+        method.__dict__["source"] = self.source
+        method.host.start(time_limit)
+        return method
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "source": self.source}
+        host = state.pop("host", None)
+        # another process would have to learn again, perhaps something else
+        if host is not None and host.training is not None:
+            raise UsageError(
+                f"What {self.function} has learnt stays in its process; take one worker."
+            )
+        return state
+
+
+def learns(method: Any) -> bool:
+    """Return whether a method has something left to learn, see `feval.methods.protocol.Learner`."""
+    if isinstance(method, MethodFile):
+        return method.host.learns()
+    return hasattr(method, "fit") and not getattr(method, "fitted", False)

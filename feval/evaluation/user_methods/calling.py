@@ -1,15 +1,22 @@
-"""Ask a method that is a plain callable, in this process: `evaluate` for trusted Python, the worker
-process for users' files.
+"""What both processes of a user's method need: how a callable is asked (`evaluate` asks trusted
+Python, the worker users' files), and how messages travel: a length (four bytes, little-endian) and
+a JSON text.
 """
 
 from __future__ import annotations
 
+import base64
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.protocol import LEDGER_FIELDS, Rows
@@ -19,6 +26,10 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
     from feval.replay.meter import MeteredLLM
+
+
+ID = "<question>"
+"""Stands for a question's id in the worker's messages."""
 
 TIME_LIMIT = 60.0
 """Seconds that a method from a file may take on one question: replayed CoTs come at once."""
@@ -137,3 +148,44 @@ def described(error: BaseException) -> str:
     users = [(file, line) for file, line in frames if not file.startswith((_FEVAL, "<"))]
     place = f" ({Path(users[-1][0]).name}, line {users[-1][1]})" if users else ""
     return f"{type(error).__name__}{message}{place}"
+
+
+LENGTH = struct.Struct("<I")
+"""The length before a message."""
+
+
+def encoded(message: Mapping[str, Any]) -> bytes:
+    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates)
+    survives.
+    """
+    text = json.dumps(message, default=_json_value).encode("ascii")
+    return LENGTH.pack(len(text)) + text
+
+
+def decoded(text: bytes, revived: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """Return a message from its JSON text, of whose objects `revived` makes what was sent;
+    `ValueError` for anything else.
+    """
+    try:
+        message = json.loads(text, object_hook=revived)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(message, dict):
+        raise ValueError("it is not an object")  # noqa: TRY004  as for text that is not JSON
+    return message
+
+
+KIND = "\0"
+"""The key of an object that stands for an array or a data class; no other text begins with it."""
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {KIND: "array", "dtype": value.dtype.str, "shape": value.shape, "base64": data}
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_dataclass(value):
+        names = (field.name for field in fields(value))
+        return {KIND: type(value).__name__} | {name: getattr(value, name) for name in names}
+    raise TypeError(f"{value!r:.80} cannot be sent to another process")

@@ -1,7 +1,7 @@
-"""The process that runs a user's method, started by `process`: `python -m
+"""The process that runs a user's method, started by `host`: `python -m
 feval.evaluation.user_methods.worker`.
 
-Requests come through standard input and replies go to standard output; `messages` has their form,
+Requests come through standard input and replies go to standard output; `calling` has their form,
 and no message becomes code. A request has a "command":
 
     ready   has Python started?                                     reply: null
@@ -28,26 +28,47 @@ import signal
 import sys
 import threading
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from feval import errors
 from feval.errors import FevalError, MethodError, UnknownNameError
 from feval.evaluation.user_methods.calling import (
+    ID,
+    KIND,
+    LENGTH,
     call_method,
     closed_ledgers,
     contained,
+    decoded,
     described,
+    encoded,
     require_arguments,
 )
-from feval.evaluation.user_methods.handed import HandedLLM, pool_from
-from feval.evaluation.user_methods.messages import LENGTH, array_from, decoded, encoded
+from feval.recording.content import ScorerInfo
+from feval.recording.probes import Probes
+from feval.recording.scores import Scores
+from feval.recording.steps import Steps
+from feval.replay.clock import Clock
+from feval.replay.llm import LLM
 from feval.replay.meter import handed_out
+from feval.replay.pools import Channel, Channels, Pool, Ragged, TokenLogprobs
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
+
 
 _GRACE_SECONDS = 5.0
+
+Call = Callable[..., Any]
+"""Asks feval's own process: (name, *arguments) -> value."""
 
 
 def main() -> None:
@@ -77,7 +98,7 @@ class _Parent:
         """Return the next message."""
         if len(head := self.requests.read(LENGTH.size)) < LENGTH.size:
             _end()
-        return decoded(self.requests.read(*LENGTH.unpack(head)))
+        return decoded(self.requests.read(*LENGTH.unpack(head)), _revived)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
@@ -143,9 +164,8 @@ class _Worker:
         self._parent = parent
         self._name = ""
         self._method: Any = None
-        self._fitted: Any = None
         self._questions: list[str] = []
-        self._llms: list[HandedLLM] = []
+        self._llms: list[BlindLLM] = []
 
     def ready(self) -> Iterator[None]:
         yield None
@@ -162,10 +182,11 @@ class _Worker:
         require_arguments(self._method, self._name, llms)
         yield None
 
-    def fit(self, pools: list[dict[str, Any]], gold: dict[str, Any]) -> Iterator[None]:
+    def fit(self, pools: list[dict[str, Any]], gold: np.ndarray[Any, Any]) -> Iterator[None]:
         with contained(""):
-            handed = [pool_from(pool, self._parent.call) for pool in pools]
-            self._fitted = self._method.fit(handed, array_from(gold))
+            self._method = self._method.fit(
+                [_pool(each, self._parent.call) for each in pools], gold
+            )
         yield None
 
     def open(
@@ -173,26 +194,20 @@ class _Worker:
     ) -> Iterator[None]:
         self._questions = questions
         self._llms = [
-            HandedLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)
+            BlindLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)
         ]
         yield None
 
     def ask(
-        self,
-        orders: Sequence[dict[str, Any] | None],
-        seconds: float | None,
-        *,
-        fitted: bool,
-        closely: bool,
+        self, orders: Sequence[np.ndarray[Any, Any] | None], seconds: float | None, *, closely: bool
     ) -> Iterator[tuple[str | None, list[list[int]], list[list[tuple[int, int]]]]]:
-        method = self._fitted if fitted else self._method
         for llm, drawn in zip(self._llms, orders, strict=True):
-            llm.draw(drawn)
+            llm.drawn = drawn
         try:
             for place, question in enumerate(self._questions):
                 metered = [llm.ask(place) for llm in self._llms]
                 _end_later(seconds)
-                answer = call_method(method, "", question, metered)
+                answer = call_method(self._method, "", question, metered)
                 yield (
                     answer,
                     closed_ledgers(metered),
@@ -246,6 +261,118 @@ def _loaded(path: Path, function: str, source: bytes) -> Any:
         raise UnknownNameError.of("callable", function, names, f"It should be defined in {path}.")
     with contained(""):
         return method() if isinstance(method, type) else method
+
+
+class BlindLLM(LLM):
+    """An LLM on the questions that were handed over, which are told apart by their places.
+
+    Attributes:
+        drawn: [Q, S] the draw of all questions that feval is at; `None` for the recorded order.
+    """
+
+    def __init__(
+        self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call
+    ) -> None:
+        answers = values.pop("answers")
+        self.pool = _pool(values, call, answers)
+        self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
+        self._prices = lambda: _price_list(shared["prices"])
+        self._view: Any = _BlindView(place, answers, self.dataset, call)
+        self._call = call
+        self.drawn: np.ndarray[Any, Any] | None = None
+
+    def order(self, row: int, _: int) -> tuple[int, ...]:
+        """See `LLM.order`."""
+        size = int(self.pool.sizes[row])
+        return tuple(range(size) if self.drawn is None else self.drawn[row, :size].tolist())
+
+    def uniform(self, row: int, places: Sequence[int], seed: int) -> float:
+        """See `LLM.uniform`: it takes the question's key, which stays in feval's own process."""
+        return float(self._call("uniform", row, list(places), seed))
+
+
+def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
+    if values is None:
+        return None
+    # it takes long to import, and few methods ask for dollars
+    from feval.cards.prices import PriceList
+
+    return PriceList(**values)
+
+
+class _BlindView:
+    """What an LLM takes from a view of a recording."""
+
+    def __init__(self, llm: int, answers: Sequence[list[str]], dataset: str, call: Call) -> None:
+        self._llm, self._answers, self._call = llm, answers, call
+        self._last: dict[str, tuple[int, Any]] = {}
+        self.votes = SimpleNamespace(dataset=dataset, question_ids=[ID] * len(answers))
+        self.prompt, self.texts, self.reasoning, self.messages = (
+            partial(self._once, name) for name in ("prompt", "texts", "reasoning", "messages")
+        )
+
+    def row(self, place: int) -> int:
+        return place
+
+    def candidates(self, row: int) -> list[str]:
+        return self._answers[row]
+
+    def _once(self, name: str, _: str, row: int) -> Any:
+        if self._last.get(name, (-1, None))[0] != row:
+            self._last[name] = row, self._call("text", name, self._llm, row)
+        return self._last[name][1]
+
+
+class _BlindChannels(Channels):
+    """Scores, log-probabilities and probes, which feval's own process is asked for when they are
+    first looked at.
+    """
+
+    def __init__(
+        self, owner: str, number: int, call: Call, answers: Sequence[list[str]], *, has_steps: bool
+    ) -> None:
+        super().__init__(owner)
+        self._has_steps = has_steps
+        self._number, self._call, self._answers = number, call, answers
+
+    def read(self, channel: Channel, *scorer: str) -> Any:
+        is_absent = channel == "steps" and not self._has_steps
+        if is_absent or channel in {"duration_s", "first_token_s"}:
+            return None
+        value = self._call("channel", self._number, channel, *scorer)
+        if channel != "probes":
+            return value
+        for known, more in zip(self._answers, value["answers"], strict=False):
+            known += more
+        return value["probes"]
+
+
+_KINDS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind
+    for kind in (Clock, Probes, Ragged, ScorerInfo, Scores, Steps, TokenLogprobs)
+}
+
+
+def _revived(value: dict[str, Any]) -> Any:
+    """Return the array or the data class that an object of a message stands for."""
+    kind = value.pop(KIND, None)
+    if kind is None:
+        return value
+    if "shape" in value:
+        value["shape"] = tuple(value["shape"])
+    if kind == "array":
+        data = np.frombuffer(bytearray(b64decode(value["base64"])), value["dtype"])
+        return data.reshape(value["shape"])
+    return _KINDS[kind](**value)
+
+
+def _pool(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
+    """Return a pool from its arrays; `answers` are those of each question by code, which grow when
+    probes are read.
+    """
+    owner, number, has_steps = (values.pop(key) for key in ("owner", "number", "has_steps"))
+    channels = _BlindChannels(owner, number, call, answers, has_steps=has_steps)
+    return Pool(_finish=values.pop("finish"), **values, channels=channels)
 
 
 if __name__ == "__main__":
