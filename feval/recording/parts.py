@@ -81,7 +81,7 @@ class PartSpec:
         is_optional: only questions with any value have rows.
         grows: whether row groups grow with the file, so that one value is a small read.
         counts: of what is "keyed", the counts in the manifest.
-        advice: how to get it where a recording lacks it.
+        noun, advice: what a recording lacks, and how to get it; the name by default.
     """
 
     name: str
@@ -91,6 +91,7 @@ class PartSpec:
     is_optional: bool = False
     grows: bool = False
     counts: Mapping[str, Callable[[Mapping[str, Sequence[Any]]], int]] = field(default_factory=dict)
+    noun: str = ""
     advice: str = "None was kept when it was recorded. Record it again."
 
     def columns_of(self, rows: Any) -> dict[str, Sequence[Any]]:
@@ -283,6 +284,7 @@ PARTS: Mapping[str, PartSpec] = {
             ),
             is_optional=True,
             grows=True,
+            noun="log-probabilities",
             advice="Only `feval record --logprobs K` keeps them; record the LLM again with it.",
         ),
         PartSpec(

@@ -342,12 +342,13 @@ class Recording(Browsed):
         self.require(dataset, llm)
         if (dataset, llm, part) not in self.manifest.leaves:
             names = self.scorers(dataset, llm)
-            what, by, scorer = part.partition("/")
+            _, by, scorer = part.partition("/")
+            spec = spec_of(part)
+            what = spec.noun or spec.name
             whose = f" by {scorer!r}" if by else ""
             held = f"; it holds {what} by {', '.join(names)}" if by and names else ""
             raise NotRecordedError(
-                f"{self.path} holds no {what} of {llm} on {dataset}{whose}{held}."
-                f" {spec_of(part).advice}"
+                f"{self.path} holds no {what} of {llm} on {dataset}{whose}{held}. {spec.advice}"
             )
 
     def lines(self, part: str, dataset: str, llm: str) -> Iterator[list[Any]]:

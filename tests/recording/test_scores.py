@@ -207,7 +207,7 @@ def test_scores_that_a_scorer_did_not_give_are_an_error(
     assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
     with pytest.raises(NotRecordedError, match="holds no scores of alpha on toy by 'nobody'"):
         aggregate_scores(without, "toy", "alpha", "nobody")
-    with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
+    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
         without.logprobs("toy", "alpha")
 
 

@@ -63,7 +63,7 @@ def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
     )
     recording = open_recording(write(tmp_path / "r", empty))
     assert recording.channels("toy", "alpha") == ["reasoning"]
-    with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
+    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
         list(recording.scan("logprobs", "toy", "alpha"))
 
 
