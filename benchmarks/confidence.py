@@ -19,7 +19,7 @@ import numpy.typing as npt
 from benchmarks.measure import Goal, Workspace, cpu_ms
 from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, WeightedBestOfN
 from feval.recording import ScorerInfo
-from feval.recording.scores import Scores
+from feval.recording.arrays import Scores
 from feval.replay.draws import orders
 from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
 

@@ -21,7 +21,7 @@ from benchmarks.measure import ROOT, Goal, Workspace, cpu_ms
 from feval import import_recording, load
 from feval.evaluation.surface import surface
 from feval.methods import AnswerConvergence, ParallelProbe, TokenBudget
-from feval.recording.probes import Probes
+from feval.recording.arrays import Probes
 from feval.replay.draws import orders
 from feval.replay.pools import ArrayChannels, Pool
 

@@ -26,7 +26,7 @@ from feval.cards.reading import open_regular
 from feval.errors import ConflictError, FevalError, SourceError, StorageError
 from feval.publish.secrets import Mask, known_secrets, open_private
 from feval.recording import recording_around
-from feval.recording.layout.destination import sync_folder
+from feval.recording.layout.files import sync_folder
 
 VERSION = 1
 

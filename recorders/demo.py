@@ -22,7 +22,7 @@ from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surface import Surface, surface
 from feval.executors.progress import reports
 from feval.recording import verify_recording
-from feval.recording.layout.destination import NewFolder, storage_errors
+from feval.recording.layout.files import NewFolder, storage_errors
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files

@@ -28,7 +28,7 @@ from feval.evaluation.method_names import field_names, make_method, takes_severa
 from feval.methods import METHODS
 from feval.methods.protocol import capabilities
 from feval.recording import Recording
-from feval.recording.scores import are_verdicts
+from feval.recording.arrays import are_verdicts
 from feval.replay import LLM
 from feval.replay.loading import load
 

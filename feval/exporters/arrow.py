@@ -17,7 +17,7 @@ from feval.errors import UsageError
 from feval.exporters.parts import blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.exported import FACTS, FACTS_VERSION
-from feval.recording.derived.blocks import Block
+from feval.recording.derived.rewriting import Block
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.recording.reader import Recording
 

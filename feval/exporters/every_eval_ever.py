@@ -30,9 +30,8 @@ from feval.errors import NotRecordedError, UsageError
 from feval.executors.tasks import results
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import questions_of
-from feval.recording.derived.blocks import Block
-from feval.recording.layout.destination import NewFolder
-from feval.recording.layout.hashed import HashedFile
+from feval.recording.derived.rewriting import Block
+from feval.recording.layout.files import HashedFile, NewFolder
 from feval.recording.reader import Recording
 
 _SCHEMA_VERSION = "0.3.0"

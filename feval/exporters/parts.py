@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feval.errors import NotRecordedError
-from feval.recording.derived.blocks import Block, blocks
+from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.reader import Recording
 
 AHEAD = 2

@@ -12,11 +12,10 @@ import numpy as np
 import orjson
 
 from feval.errors import DamagedRecordingError
-from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows
-from feval.recording.derived.blocks import Block
+from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows, read_messages
+from feval.recording.derived.rewriting import Block
 from feval.recording.parts import EXTRA_COLUMNS, PARTS
 from feval.recording.reader import Recording
-from feval.recording.steps import read_messages
 
 Row = dict[str, Any]
 

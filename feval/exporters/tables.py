@@ -32,9 +32,9 @@ from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.exported import FACTS
 from feval.importers.files import shortest_floats
-from feval.recording.derived.blocks import Block
-from feval.recording.layout.destination import scratch_beside, sync_folder
-from feval.recording.layout.locate import recording_around
+from feval.recording.derived.rewriting import Block
+from feval.recording.layout.files import scratch_beside, sync_folder
+from feval.recording.layout.format import recording_around
 from feval.recording.reader import Recording, open_recording
 
 FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")

@@ -29,7 +29,7 @@ from feval.estimators.winrates import (
     ranking_change,
     sampled_winrates,
 )
-from feval.recording.scores import verdicts_name
+from feval.recording.arrays import verdicts_name
 from feval.replay import LLM
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.files import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
 from feval.recording import open_recording
-from feval.recording.layout.destination import NewFolder, storage_errors
-from feval.recording.layout.format import MANIFEST, README, file_path
-from feval.recording.layout.locate import MOST_BYTES
-from feval.recording.partial import (
+from feval.recording.layout.files import NewFolder, storage_errors
+from feval.recording.layout.format import MANIFEST, MOST_BYTES, README, file_path
+from feval.recording.reader import Recording
+from feval.recording.verify import (
     Part,
     check_leaf,
     check_votes,
@@ -39,7 +39,6 @@ from feval.recording.partial import (
     paths_of,
     write_origin,
 )
-from feval.recording.reader import Recording
 
 _LOG = logging.getLogger(__name__)
 _Progress = Callable[[int, int], None]

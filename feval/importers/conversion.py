@@ -56,8 +56,8 @@ from feval.recording import (
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.layout.destination import storage_errors
-from feval.recording.scores import direction_question
+from feval.recording.arrays import direction_question
+from feval.recording.layout.files import storage_errors
 
 _HINT_BYTES = 16 << 20
 _MOST_IDS = 5  # that a note lists

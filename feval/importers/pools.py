@@ -25,7 +25,7 @@ from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion, chat
 from feval.recording.content import PoolRows
-from feval.recording.sealing.spill import Spill
+from feval.recording.layout.files import Spill
 
 _BLOCK_COTS = 1 << 14
 _BLOCK_BYTES = 6 << 20  # Dask warns of tasks of 10 MB

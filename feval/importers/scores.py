@@ -30,10 +30,10 @@ from feval.importers.columns import (
 from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.stored_rows import StoredRows
+from feval.recording.arrays import direction_question
 from feval.recording.content import ScorerInfo, ScoreRows
-from feval.recording.derived.scoring import add_scorers
+from feval.recording.derived.rewriting import add_scorers
 from feval.recording.reader import Recording, open_recording
-from feval.recording.scores import direction_question
 
 Pair = tuple[str, str]
 

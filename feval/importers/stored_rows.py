@@ -17,7 +17,7 @@ import orjson
 
 from feval.errors import SourceError
 from feval.importers.source import SourceQuestion
-from feval.recording.sealing.spill import Spill
+from feval.recording.layout.files import Spill
 
 ROW_BYTES = 32 << 20
 """Bytes of rows that are kept in memory."""

@@ -32,7 +32,7 @@ from feval.methods.protocol import (
 from feval.methods.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
-    from feval.recording.probes import Probes
+    from feval.recording.arrays import Probes
     from feval.replay.pools import Pool
 
 

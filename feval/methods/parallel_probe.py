@@ -31,7 +31,7 @@ from feval.methods.protocol import (
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
-    from feval.recording.probes import Probes
+    from feval.recording.arrays import Probes
     from feval.replay.clock import Clock
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool

@@ -32,7 +32,7 @@ from feval.methods.vote import (
 from feval.replay.llm import called, few_first_cots, few_turns, missing_messages, missing_steps
 
 if TYPE_CHECKING:
-    from feval.recording.steps import Steps
+    from feval.recording.arrays import Steps
     from feval.replay.meter import Node
     from feval.replay.pools import Pool
 

@@ -41,7 +41,7 @@ from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
 from feval.recording.layout.format import slug
-from feval.recording.served import served_models
+from feval.recording.layout.manifest import served_models
 from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"

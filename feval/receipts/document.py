@@ -31,8 +31,7 @@ from feval.evaluation.requests import (
 )
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
-from feval.recording.layout.format import is_safe_path
-from feval.recording.layout.origin import cached_from
+from feval.recording.layout.format import cached_from, is_safe_path
 from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
-from feval.recording.layout.origin import cached_from
+from feval.recording.layout.format import cached_from
 from feval.replay.loading import load
 
 if TYPE_CHECKING:

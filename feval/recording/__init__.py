@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.recording.arrays import Probes, Scores, Steps
     from feval.recording.content import (
         DatasetInfo,
         LLMInfo,
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
     )
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import merge
-    from feval.recording.derived.scoring import add_scores, aggregate_scores
+    from feval.recording.derived.rewriting import add_scores, aggregate_scores
     from feval.recording.derived.selection import select
-    from feval.recording.layout.locate import recording_around
-    from feval.recording.probes import Probes
+    from feval.recording.layout.format import recording_around
     from feval.recording.reader import Recording, open_recording
-    from feval.recording.scores import Scores
-    from feval.recording.steps import Steps
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -60,6 +58,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "arrays": ("Probes", "Scores", "Steps"),
         "content": (
             "DatasetInfo",
             "LLMInfo",
@@ -71,13 +70,10 @@ __getattr__, __dir__ = lazy_names(
         ),
         "derived.extraction": ("Extraction", "extract"),
         "derived.merging": ("merge",),
-        "derived.scoring": ("add_scores", "aggregate_scores"),
+        "derived.rewriting": ("add_scores", "aggregate_scores"),
         "derived.selection": ("select",),
-        "layout.locate": ("recording_around",),
-        "probes": ("Probes",),
+        "layout.format": ("recording_around",),
         "reader": ("Recording", "open_recording"),
-        "scores": ("Scores",),
-        "steps": ("Steps",),
         "verify": ("Verification", "verify_recording"),
         "votes": ("ABSENT", "NO_ANSWER"),
         "writer": ("RecordingWriter",),

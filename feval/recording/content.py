@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
-from feval.recording.steps import checked_messages
+from feval.recording.layout.flat import offsets_of
+from feval.recording.layout.format import name_key
 
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
@@ -378,6 +383,34 @@ class ProbeRows:
     confidences: Sequence[float | None] | None = None
 
 
+def checked_messages(sent: Sequence[str | None]) -> Sequence[str | None]:
+    """Return what turns reply to; a `ValueError` as for `read_messages`."""
+    for text in {each for each in sent if each is not None}:
+        read_messages(text)
+    return sent
+
+
+def read_messages(text: str) -> list[dict[str, str]]:
+    """Return the messages in a JSON array; anything else is a `ValueError`."""
+    # refuses broken Unicode and deep nesting; a user's method in its process does without it
+    import orjson
+
+    try:
+        messages = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        messages = None
+    if not (isinstance(messages, list) and all(map(_is_message, messages))):
+        raise ValueError(
+            f"{text!r:.80} is not a list of messages, each with role and content as text"
+        )
+    return messages
+
+
+def _is_message(value: Any) -> bool:
+    is_object = isinstance(value, dict) and {"role", "content"} <= value.keys()
+    return is_object and all(isinstance(each, str) for each in value.values())
+
+
 def utc_time(text: str) -> datetime:
     """Read an ISO 8601 time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC,
     anything else a `UsageError`.
@@ -394,3 +427,87 @@ def utc_time(text: str) -> datetime:
 def utc_text(time: datetime) -> str:
     """Return a time as it is written in leaves: UTC, microseconds only if not 0, "Z" at the end."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class Texts(Sequence[str]):
+    """A list of strings that only grows, end to end in UTF-8."""
+
+    def __init__(self) -> None:
+        self._data, self._ends = bytearray(), array("Q", [0])
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._data[self._ends[index] : self._ends[index + 1]].decode()
+
+    def append(self, text: str) -> None:
+        """Add one."""
+        self._data += text.encode()
+        self._ends.append(len(self._data))
+
+    def arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
+        """Return the strings end to end, and where each starts and the last one ends."""
+        return np.frombuffer(bytes(self._data), np.uint8), offsets_of(np.diff(np.array(self._ends)))
+
+
+class QuestionTable:
+    """Ids, golds and keys of a dataset's questions, in their order.
+
+    Attributes:
+        dataset: id of the dataset.
+        ids: the questions' ids.
+        with_gold: how many have a gold answer that could be read.
+    """
+
+    def __init__(self, dataset: str, questions: Iterable[Question] = ()) -> None:
+        self.dataset = dataset
+        self.ids = Texts()
+        self.with_gold = 0
+        self._golds, self._has_gold = Texts(), bytearray()
+        self._keys, self._text_keys = array("Q"), array("Q")
+        for question in questions:
+            self.add(question)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, question: Question) -> None:
+        """Add the next question."""
+        self.ids.append(question.id)
+        self._golds.append(question.answer_key or "")
+        self._has_gold.append(question.answer_key is not None)
+        self.with_gold += question.answer_key is not None
+        self._keys.append(name_key("feval/question", self.dataset, question.id))
+        self._text_keys.append(name_key(question.text))
+
+    def gold(self, row: int) -> str | None:
+        """Return the normal form of a question's gold answer, if it has any."""
+        gold: str = self._golds[row]
+        return gold if self._has_gold[row] else None
+
+    @property
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] what draws are made from."""
+        return np.array(self._keys, np.uint64)
+
+    @property
+    def text_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] what tells two questions of one id apart."""
+        return np.array(self._text_keys, np.uint64)
+
+    def rows(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+        """Return the rows of some of the questions, by their keys."""
+        order = np.argsort(self.keys, kind="stable")
+        return order[np.searchsorted(self.keys, keys, sorter=order)]
+
+    def repeated_id(self) -> str | None:
+        """Return an id that two questions have, if there is any."""
+        keys = self.keys
+        order = np.argsort(keys, kind="stable")
+        for at in np.flatnonzero(keys[order[1:]] == keys[order[:-1]]).tolist():
+            if self.ids[int(order[at])] == self.ids[int(order[at + 1])]:
+                return str(self.ids[int(order[at])])
+        return None

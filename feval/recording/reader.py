@@ -22,6 +22,7 @@ from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.lazy import Browsed
 from feval.recording import parquet
+from feval.recording.arrays import Probes, Scores, Steps, TokenLogprobs
 from feval.recording.content import (
     DatasetInfo,
     LLMInfo,
@@ -30,15 +31,11 @@ from feval.recording.content import (
     Question,
     ScorerInfo,
     ScoreRows,
+    checked_messages,
 )
-from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path, file_paths
+from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path, file_paths, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
-from feval.recording.layout.origin import origin
-from feval.recording.logprobs import TokenLogprobs
 from feval.recording.parts import CHANNELS, spec_of
-from feval.recording.probes import Probes
-from feval.recording.scores import Scores
-from feval.recording.steps import Steps, checked_messages
 from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64

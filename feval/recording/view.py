@@ -17,10 +17,9 @@ from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark
 from feval.arguments import is_whole
 from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
-from feval.recording.content import Question
+from feval.recording.content import Question, Texts
 from feval.recording.layout.flat import Strings
 from feval.recording.reader import Recording
-from feval.recording.sealing.question_table import Texts
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
 _BLOCK, _BLOCKS = 1 << 12, 16

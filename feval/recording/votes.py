@@ -7,7 +7,6 @@ read on first use.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -18,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.finish_reasons import FINISH_REASONS
+from feval.recording.arrays import Probes, Steps
 from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
-from feval.recording.probes import Probes
-from feval.recording.steps import Steps
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -65,15 +63,6 @@ PROBE_ARRAYS: Mapping[str, Kind] = {
     "confidences": (("float32",), 1),
 }
 """Arrays of the flat file of an LLM's probes; the last two are there where something is known."""
-
-
-def name_key(*names: str) -> int:
-    """64-bit key of some names: the first eight bytes, little-endian, of SHA-256 over the names
-    joined by newlines.
-    """
-    return int.from_bytes(
-        hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little"
-    )
 
 
 Arrays = Mapping[str, npt.NDArray[Any]]

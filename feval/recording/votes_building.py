@@ -21,13 +21,12 @@ from feval.answers.parties import PairBudget, Parties, divide, parties_of
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording import parquet
-from feval.recording.content import PoolRows
+from feval.recording.arrays import message_numbers, unknown_as_minus_one
+from feval.recording.content import PoolRows, QuestionTable
 from feval.recording.layout.flat import FlatArray, offsets_of, pack
 from feval.recording.layout.format import PROBES, file_path
 from feval.recording.parts import Verdicts, VerdictTally, has_value
 from feval.recording.reader import Recording
-from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.steps import message_numbers, unknown_as_minus_one
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}

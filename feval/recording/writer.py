@@ -25,10 +25,11 @@ from feval.recording.content import (
     PoolRows,
     ProbeRows,
     Question,
+    QuestionTable,
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.layout.destination import NewFolder, storage_errors
+from feval.recording.layout.files import NewFolder, link_file, storage_errors, write_file
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -42,7 +43,6 @@ from feval.recording.layout.format import (
     part_path,
     recording_hash,
 )
-from feval.recording.layout.hashed import link_file, write_file
 from feval.recording.layout.manifest import (
     Manifest,
     dataset_record,
@@ -52,7 +52,6 @@ from feval.recording.layout.manifest import (
 )
 from feval.recording.layout.readme import readme_text
 from feval.recording.parquet.writing import PairFiles, PartFiles, with_correct
-from feval.recording.partial import check_votes
 from feval.recording.parts import (
     POOL_PARTS,
     RowsTally,
@@ -64,7 +63,7 @@ from feval.recording.parts import (
     spec_of,
 )
 from feval.recording.reader import Recording
-from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.verify import check_votes
 from feval.recording.votes_building import Scratch, VotesBuilder, merge_equal_answers
 
 _WITHOUT_VERDICT = {

@@ -27,8 +27,8 @@ from feval.errors import (
 )
 from feval.estimators.per_question import vote_counts
 from feval.lazy import Drawn
-from feval.recording.served import served_models
-from feval.recording.steps import conversation
+from feval.recording.arrays import conversation
+from feval.recording.layout.manifest import served_models
 from feval.replay.draws import orders, pool_key, uniforms
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import (
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
     from feval.cards.billing import Price
     from feval.cards.prices import PriceList
+    from feval.recording.arrays import Steps
     from feval.recording.content import LLMInfo
     from feval.recording.reader import Recording
-    from feval.recording.steps import Steps
     from feval.recording.view import View
     from feval.replay.pools import Pool
 

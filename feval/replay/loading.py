@@ -28,7 +28,7 @@ from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownN
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
-from feval.recording.layout.origin import cached_from
+from feval.recording.layout.format import cached_from
 from feval.recording.reader import Recording
 from feval.recording.view import View, open_view
 from feval.replay.dataset import Dataset

@@ -18,10 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.recording.logprobs import Ragged, TokenLogprobs
-from feval.recording.probes import Probes
-from feval.recording.scores import Scores, direction_question, stated_direction
-from feval.recording.steps import Steps
+from feval.recording.arrays import (
+    Probes,
+    Ragged,
+    Scores,
+    Steps,
+    TokenLogprobs,
+    direction_question,
+    stated_direction,
+)
 from feval.replay.clock import Clock
 
 if TYPE_CHECKING:
@@ -294,7 +299,7 @@ class RecordedChannels(Channels):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from feval.hub import open_place  # the process of a user's method opens nothing
-        from feval.recording.layout.origin import cached_from
+        from feval.recording.layout.format import cached_from
 
         path, expected = state["_recording"]
         recording = open_place(cached_from(Path(path)) or path)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from feval.errors import StorageError
 from feval.recording import recording_around
-from feval.recording.layout.destination import scratch_beside
+from feval.recording.layout.files import scratch_beside
 
 Content = bytes | BinaryIO
 """What a file is to hold: bytes, or an open file with them, which is read from its beginning."""

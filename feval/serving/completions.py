@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feval.cards.billing import Price
 from feval.errors import NotRecordedError
-from feval.recording.logprobs import TokenLogprobs
+from feval.recording.arrays import TokenLogprobs
 from feval.recording.reader import Recording
 from feval.replay import LLM
 from feval.serving.matching.matcher import Match

@@ -32,8 +32,8 @@ from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, PriceNotFoundError, UsageError
 from feval.recording import Question
-from feval.recording.steps import path_texts
-from feval.recording.votes import name_key
+from feval.recording.arrays import path_texts
+from feval.recording.layout.format import name_key
 from feval.replay.draws import uniforms
 from feval.replay.pools import Pool
 from feval.replay.responses import (

@@ -11,7 +11,7 @@ https://arxiv.org/abs/2306.05685), so both orders are asked, and two verdicts th
 or only one order, chosen by a keyed hash.
 
 The verdicts are scores of the first LLM's CoTs: 1 preferred, 0 not, 0.5 a tie, none if the judge
-gave none. Their scorer is named by `feval.recording.scores.verdicts_name`.
+gave none. Their scorer is named by `feval.recording.arrays.verdicts_name`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 
 from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
-from feval.recording.derived.scoring import add_scorers
-from feval.recording.scores import verdicts_name
+from feval.recording.arrays import verdicts_name
+from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
 from recorders.scoring.scores import CoTKey, Item, Replies, Score, ScoreJournal, Scorer
 from recorders.scoring.scoring import ScoringTask, check_named, finish, is_written, score_rows

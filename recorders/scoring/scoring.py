@@ -31,7 +31,7 @@ from feval.errors import (
 )
 from feval.executors.progress import reports
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
-from feval.recording.steps import conversation, path_texts
+from feval.recording.arrays import conversation, path_texts
 from feval.report.text import counted
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run

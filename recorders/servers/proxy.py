@@ -50,7 +50,7 @@ from feval.cards.cards import find_dataset_card
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
-from feval.recording.layout.destination import scratch_beside
+from feval.recording.layout.files import scratch_beside
 from feval.serving.server import Server
 from feval.serving.wire.errors import RequestError, ServingError, UnknownError
 from feval.serving.wire.replies import completion_reply, usage

@@ -33,7 +33,7 @@ from feval.errors import (
 )
 from feval.executors.progress import reports
 from feval.recording import LLMInfo, PoolRows, Question, Recording, open_recording, verify_recording
-from feval.recording.layout.locate import recording_around
+from feval.recording.layout.format import recording_around
 from feval.recording.verify import open_sound
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.engine import Control, Outcome, Progress, RunBar, run

@@ -26,7 +26,7 @@ from feval.evaluation.surface import Surface, coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows, Question
-from feval.recording.probes import Probes
+from feval.recording.arrays import Probes
 from feval.replay import LLM, Dataset
 
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")

@@ -533,7 +533,7 @@ def test_a_manifest_that_names_other_files_is_refused(
 
 
 def test_names_that_differ_in_case_only_are_refused() -> None:
-    from feval.recording.partial import check_names
+    from feval.recording.verify import check_names
 
     with pytest.raises(DamagedRecordingError, match="the same file on many disks"):
         check_names(["texts/A.parquet", "texts/a.parquet"])

@@ -15,7 +15,7 @@ from small import write_toy
 
 from feval.errors import StorageError
 from feval.recording import verify_recording
-from feval.recording.layout.destination import NewFolder
+from feval.recording.layout.files import NewFolder
 from feval.report.files import save_files
 
 
@@ -104,7 +104,7 @@ def test_twenty_killed_writers_leave_one_folder_until_the_next_one_writes(tmp_pa
     program = """
 import os, sys
 from pathlib import Path
-from feval.recording.layout.destination import NewFolder
+from feval.recording.layout.files import NewFolder
 new = NewFolder(Path(sys.argv[1]))
 (new.path / "file").write_text("half")
 os.kill(os.getpid(), 9)

@@ -18,7 +18,7 @@ from small import content, in_parts, pool, restate, scored_pool, write_rows
 
 from feval.errors import ConflictError, DamagedRecordingError
 from feval.recording import DatasetInfo, LLMInfo, merge, open_recording, verify_recording
-from feval.recording.derived import blocks
+from feval.recording.derived import rewriting
 
 ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"], ["3", "3"]]
 GOLDS = ["4", "5", "6", None, "8", "3"]
@@ -233,8 +233,8 @@ def test_items_come_in_order_whatever_order_they_are_read_in(places: list[int], 
         return iter([f"item {place}" for place in places])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_BLOCK_QUESTIONS", block)
-        result = list(blocks.in_order(read, np.array(places)))  # type: ignore[arg-type]
+        patch.setattr(rewriting, "_BLOCK_QUESTIONS", block)
+        result = list(rewriting.in_order(read, np.array(places)))  # type: ignore[arg-type]
     assert result == [(place, f"item {place}") for place in range(12)]
     assert len(passes) <= max(1, -(-12 // block))
 

@@ -17,7 +17,7 @@ from feval.publish.configs import configs_of
 from feval.publish.front_matter import front_matter
 from feval.publish.licences import Licence
 from feval.recording import add_scores, open_recording, verify_recording
-from feval.recording.partial import Part, check_leaf, check_votes, listed_parts
+from feval.recording.verify import Part, check_leaf, check_votes, listed_parts
 from feval.replay import load
 
 ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"]]

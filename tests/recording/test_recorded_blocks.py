@@ -29,7 +29,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.derived import blocks
+from feval.recording.derived import rewriting
 from feval.recording.parquet import writing
 
 QUESTIONS = [Question(f"q{row}", f"{row} + {row}?", str(2 * row), str(2 * row)) for row in range(9)]
@@ -97,9 +97,9 @@ def workers(kind: str) -> AbstractContextManager[Executor | None]:
 def test_workers_extract_the_same_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(blocks, "_BLOCK_COTS", 3)
+    monkeypatch.setattr(rewriting, "_BLOCK_COTS", 3)
     recording = write(tmp_path / "r", thoughts=True)
-    assert len(list(blocks.blocks(recording, "sums", "alpha"))) > 3
+    assert len(list(rewriting.blocks(recording, "sums", "alpha"))) > 3
     alone = extract(recording.path, tmp_path / "alone", **options)
     with workers(kind) as executor:
         together = extract(recording.path, tmp_path / "together", executor=executor, **options)
@@ -125,7 +125,7 @@ def test_the_command_line_takes_workers(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_finds_another_recording_says_so(tmp_path: Path) -> None:
-    block = next(blocks.blocks(write(tmp_path / "r"), "sums", "alpha"))
+    block = next(rewriting.blocks(write(tmp_path / "r"), "sums", "alpha"))
     with pytest.raises(ConflictError, match="All workers must see the same files at this path"):
         list(block._replace(recording_hash="0" * 64).texts())
 

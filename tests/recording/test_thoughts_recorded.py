@@ -36,7 +36,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.partial import Part, check_leaf
+from feval.recording.verify import Part, check_leaf
 from recorders.asking.pace import Limits
 from recorders.asking.samples import LimitWatch
 from recorders.backends import replies

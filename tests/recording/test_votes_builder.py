@@ -25,9 +25,9 @@ from feval.recording import (
     open_recording,
     votes_building,
 )
+from feval.recording.content import QuestionTable
 from feval.recording.layout import flat
 from feval.recording.parquet import reading
-from feval.recording.sealing.question_table import QuestionTable
 from feval.recording.votes_building import Scratch, VotesBuilder
 from tests.support.plain_votes import votes_files
 from tests.support.small import pool, question

@@ -19,7 +19,7 @@ from places import ROOT
 from scipy.stats import chisquare
 
 from feval.errors import OutOfRangeError
-from feval.recording.votes import name_key
+from feval.recording.layout.format import name_key
 from feval.replay.draws import ABSENT_SAMPLE, orders, pool_key
 
 MASK = (1 << 64) - 1

@@ -9,7 +9,7 @@ import pytest
 from recorded_pools import pool_of
 
 from feval.errors import NotRecordedError
-from feval.recording.probes import Probes
+from feval.recording.arrays import Probes
 from feval.replay.pools import ArrayChannels
 
 # Two questions of two CoTs: three, none, one and two probes.

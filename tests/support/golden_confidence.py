@@ -23,7 +23,7 @@ from feval.methods import (
 )
 from feval.methods.vote import confidence_weights
 from feval.recording import ScorerInfo
-from feval.recording.scores import Scores
+from feval.recording.arrays import Scores
 from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
 
 if TYPE_CHECKING:

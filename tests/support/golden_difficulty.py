@@ -9,8 +9,8 @@ import numpy as np
 from dealt import in_recorded_order
 
 from feval.methods import DifficultyAdaptive
+from feval.recording.arrays import Scores
 from feval.recording.content import ScorerInfo
-from feval.recording.scores import Scores
 from feval.replay.pools import ArrayChannels, Pool
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from feval.answers.parties import Parties
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.recording import PoolRows, Question
-from feval.recording.votes import name_key
+from feval.recording.layout.format import name_key
 
 _DETAILS = ("question_id", "text_keys", "candidates", "candidate_offsets", "alias", "finish")
 

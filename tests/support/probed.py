@@ -13,7 +13,7 @@ from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
 from feval.methods.protocol import Decisions
-from feval.recording.probes import Probes
+from feval.recording.arrays import Probes
 from feval.replay.llm import LLM, Recorded
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.recording.probes import Probes
+from feval.recording.arrays import Probes
 from feval.replay.pools import ArrayChannels, Pool
 
 Codes = npt.NDArray[np.integer[Any]]

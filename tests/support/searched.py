@@ -12,7 +12,7 @@ from probed import code
 from scipy.stats import beta
 
 from feval.recording import ScorerInfo, Steps
-from feval.recording.scores import Scores
+from feval.recording.arrays import Scores
 from feval.replay.draws import more_uniforms, uniforms
 from feval.replay.pools import ArrayChannels, Pool
 

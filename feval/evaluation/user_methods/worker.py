@@ -52,10 +52,8 @@ from feval.evaluation.user_methods.calling import (
     encoded,
     require_arguments,
 )
+from feval.recording.arrays import Probes, Scores, Steps
 from feval.recording.content import ScorerInfo
-from feval.recording.probes import Probes
-from feval.recording.scores import Scores
-from feval.recording.steps import Steps
 from feval.replay.clock import Clock
 from feval.replay.llm import LLM
 from feval.replay.meter import handed_out

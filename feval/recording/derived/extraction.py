@@ -21,8 +21,13 @@ from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
-from feval.recording.derived.blocks import Block, blocks, with_questions
-from feval.recording.derived.common import carried_notes, derived_writer
+from feval.recording.derived.rewriting import (
+    Block,
+    blocks,
+    carried_notes,
+    derived_writer,
+    with_questions,
+)
 from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import Steps, open_sound

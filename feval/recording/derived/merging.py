@@ -18,10 +18,10 @@ from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
 from feval.executors.progress import reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
-from feval.recording.derived.blocks import in_order
-from feval.recording.derived.common import (
+from feval.recording.derived.rewriting import (
     common_info,
     derived_writer,
+    in_order,
     known_verdicts,
     merged_questions,
     merged_rows,

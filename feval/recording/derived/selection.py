@@ -13,7 +13,7 @@ from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.executors.progress import reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
-from feval.recording.derived.common import carried_notes, derived_writer, known_verdicts
+from feval.recording.derived.rewriting import carried_notes, derived_writer, known_verdicts
 from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Container, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from feval.cards.reading import open_regular as open_regular
-from feval.errors import UsageError
+from feval.cards.reading import parse_json, read_regular
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    NotARecordingError,
+    StorageError,
+    UsageError,
+)
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 8
@@ -119,6 +129,15 @@ def is_beside(path: str) -> bool:
     return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
 
 
+def name_key(*names: str) -> int:
+    """64-bit key of some names: the first eight bytes, little-endian, of SHA-256 over the names
+    joined by newlines.
+    """
+    return int.from_bytes(
+        hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little"
+    )
+
+
 class LeafHash:
     """SHA-256 over the logical content of one part, line by line, whatever Parquet writer made the
     file.
@@ -163,3 +182,109 @@ def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:
     return hashlib.sha256(
         json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
     ).hexdigest()
+
+
+MOST_BYTES = 256 * 2**20
+"""No manifest is larger."""
+
+
+def read_json(folder: Path) -> Any:
+    """Read the manifest of a recording without checking its fields."""
+    import orjson  # not needed by `feval --help`
+
+    path = folder / MANIFEST
+    try:
+        return orjson.loads(_read(path, folder))  # refuses NaN and infinities, which JSON has not
+    except orjson.JSONDecodeError as error:
+        raise DamagedRecordingError(
+            f"{path} is not valid JSON ({error}); fetch or make the recording again."
+        ) from error
+
+
+def recording_around(folder: str | Path) -> Path | None:
+    """Return the recording that a folder, existing or not, is or lies in; `None` where there is
+    none.
+    """
+    place = Path(folder).resolve()
+    return next((path for path in (place, *place.parents) if _is_recording(path)), None)
+
+
+def _recordings_in(folder: Path) -> list[Path]:
+    """Return the first few recordings inside a folder, which the user may have meant."""
+    try:
+        return sorted(islice(filter(_is_recording, islice(folder.iterdir(), 100)), 3))
+    except OSError:
+        return []
+
+
+def _is_recording(folder: Path) -> bool:
+    try:
+        if not (folder / MANIFEST).exists():
+            return False
+        raw = read_json(folder)
+    except (FevalError, OSError):
+        return False
+    return isinstance(raw, dict) and raw.get("format") == FORMAT
+
+
+def _read(path: Path, folder: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            data = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        problem = (
+            "has no manifest.json"
+            if folder.is_dir()
+            else "is not a folder"
+            if folder.exists()
+            else "does not exist"
+        )
+        within, out = _recordings_in(folder), str(folder).removesuffix(".journal")
+        if not within and Path(f"{out}.journal").is_dir():
+            raise NotARecordingError(
+                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The"
+                " command that began it goes on; that of `feval record` makes a recording of what"
+                " is there with --partial."
+            ) from error
+        advice = (
+            f"There is one in {' and in '.join(map(str, within))}; name the folder itself."
+            if within
+            else "Make one with `feval record` or `feval import`, or check the path."
+        )
+        raise NotARecordingError(f"No recording at {folder}: it {problem}. {advice}") from error
+    except OSError as error:
+        raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
+    if len(data) > MOST_BYTES:
+        raise DamagedRecordingError(
+            f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is."
+        )
+    return data
+
+
+PULLED = ".feval-pulled.json"
+"""The note: the address on the Hub, with its commit."""
+
+_CACHED = re.compile(
+    r"datasets--(?P<namespace>[^-/][^/]*?)--(?P<name>[^/]+)/snapshots/(?P<commit>[0-9a-f]{40})(?P<path>/.+)?"
+)
+_ADDRESS = re.compile(r"hf://[A-Za-z0-9._/@%+ =-]{1,400}")
+
+
+def cached_from(folder: Path) -> str | None:
+    """Return the address on the Hub of a folder in the Hub's cache; `None` for any other folder."""
+    match = re.search(f"(?:^|/){_CACHED.pattern}$", folder.as_posix())
+    return (
+        match
+        and f"hf://{match['namespace']}/{match['name']}@{match['commit']}{match['path'] or ''}"
+    )
+
+
+def origin(folder: Path) -> str | None:
+    """Return the address on the Hub that a recording was fetched from; `None` where it was not."""
+    if (cached := cached_from(folder)) is not None:
+        return cached
+    try:
+        address = parse_json(read_regular(folder / PULLED, 4096))["address"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return address if isinstance(address, str) and _ADDRESS.fullmatch(address) else None

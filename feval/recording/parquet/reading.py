@@ -22,14 +22,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
-from feval.recording.content import PoolRows, Question, ScorerInfo, utc_text
+from feval.recording.arrays import Ragged, Scores, TokenLogprobs
+from feval.recording.content import PoolRows, Question, ScorerInfo, checked_messages, utc_text
 from feval.recording.layout.format import open_regular
-from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.writing import schema_of
 from feval.recording.parts import PARTS, spec_of
-from feval.recording.scores import Scores
-from feval.recording.steps import checked_messages
 
 _UNREADABLE = (
     pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import ConflictError, UsageError
-from feval.recording.content import PairTally, PoolRows, utc_time
+from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
+from feval.recording.layout.files import HashedFile
 from feval.recording.layout.format import LeafHash, file_path, part_path
-from feval.recording.layout.hashed import HashedFile
 from feval.recording.parts import (
     EXTRA_COLUMNS,
     PAIR_PARTS,
@@ -26,7 +26,6 @@ from feval.recording.parts import (
     row_behind,
     spec_of,
 )
-from feval.recording.sealing.question_table import QuestionTable
 
 FILE_BYTES = 1 << 30
 """A file that has so many bytes ends with its row group; the next question begins another."""

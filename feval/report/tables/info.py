@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
-from feval.recording.served import served_models
+from feval.recording.layout.manifest import served_models
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, size
 

@@ -22,7 +22,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.recording import open_recording, verify_recording
-from feval.recording.steps import path_texts
+from feval.recording.arrays import path_texts
 from recorders.errors import RecorderError
 from recorders.journal import journal_folder
 from recorders.scoring.scorers import make_scorer

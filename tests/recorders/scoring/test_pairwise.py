@@ -39,8 +39,8 @@ from feval.recording import (
     open_recording,
     verify_recording,
 )
-from feval.recording.derived.scoring import add_scorers
-from feval.recording.scores import verdicts_name
+from feval.recording.arrays import verdicts_name
+from feval.recording.derived.rewriting import add_scorers
 from feval.replay import load
 from feval.report import pictures
 from feval.report.tables.coupled import coupling_tables

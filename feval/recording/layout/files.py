@@ -1,8 +1,5 @@
-"""The folder that a new recording is written into: hidden beside the target, and renamed in one
-step at the end.
-
-An interruption at any moment leaves either no recording or a whole one. A process that is killed
-leaves its hidden folder, which the next one that writes the same target removes.
+"""Files of a new recording: hashed while they are written, or shared with another recording by hard
+links.
 """
 
 from __future__ import annotations
@@ -10,15 +7,102 @@ from __future__ import annotations
 import errno
 import fcntl
 import glob
+import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
 
-from feval.errors import StorageError
-from feval.recording.layout.locate import recording_around
+from feval.errors import DamagedRecordingError, StorageError
+from feval.recording.layout.format import recording_around
+
+_BLOCK_BYTES = 1 << 20
+
+
+class HashedFile:
+    """A binary file that knows size and SHA-256 of what was written to it. Arrow writes to it as to
+    any file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[bytes] = path.open("xb")
+        self._sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write and hash; ignored after `abandon`, when the Parquet writer still writes its
+        footer.
+        """
+        view = memoryview(data)
+        if not self.closed:
+            self._file.write(view)
+            self._sha.update(view)
+            self.size += view.nbytes
+        return view.nbytes
+
+    def close(self) -> None:
+        """Flush the bytes to the disk."""
+        if not self.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self.closed = True
+
+    def abandon(self) -> None:
+        """Close without caring whether the bytes arrived."""
+        self.closed = True
+        with suppress(OSError):  # the disk is full and the folder is about to be removed
+            self._file.close()
+
+    def record(self, rows: int) -> dict[str, Any]:
+        """Return the file's record for the manifest."""
+        return {"sha256": self._sha.hexdigest(), "bytes": self.size, "rows": rows}
+
+
+def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> dict[str, Any]:
+    """Write a file, block by block; return its record for the manifest."""
+    file = HashedFile(path)
+    try:
+        for block in blocks:
+            file.write(block)
+        file.close()
+    finally:
+        file.abandon()
+    return file.record(rows)
+
+
+def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
+    """Put a file of a recording, checked against its record, into another: as a hard link, or a
+    copy where disks have none.
+    """
+    try:
+        size = source.stat().st_size
+    except OSError as error:
+        raise DamagedRecordingError(
+            f"{source} cannot be read ({error.strerror}); run `feval verify`."
+        ) from error
+    if size != record["bytes"]:
+        raise DamagedRecordingError(
+            f"{source} should have {record['bytes']} bytes, found {size}; run `feval verify`."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source.resolve(), target)  # a cache may hold symbolic links
+    except OSError:
+        with source.open("rb") as file:
+            copy = write_file(target, iter(lambda: file.read(_BLOCK_BYTES), b""), record["rows"])
+        if copy["sha256"] != record["sha256"]:
+            raise DamagedRecordingError(
+                f"{source} should have SHA-256 {record['sha256']}, found {copy['sha256']}; run"
+                " `feval verify`."
+            ) from None
+
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
@@ -143,3 +227,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_IN_MEMORY_BYTES = 1 << 20
+
+
+class Spill:
+    """A temporary file, in a folder or where the system keeps such files."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = SpooledTemporaryFile(  # noqa: SIM115  closed by its owner
+            _IN_MEMORY_BYTES, dir=None if folder is None else str(folder)
+        )
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        """Append some bytes; return where they start."""
+        start = self._size
+        self._file.seek(start)
+        self._file.write(data)
+        self._size += len(data)
+        return start
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return some of the bytes."""
+        self._file.seek(start)
+        return self._file.read(size)
+
+    def close(self) -> None:
+        """Close and delete the temporary file."""
+        with suppress(OSError):  # of what is still to be written to a full disk
+            self._file.close()
