@@ -13,8 +13,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
 from feval.executors.progress import reports
@@ -30,6 +28,7 @@ from feval.importers.columns import (
 from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.stored_rows import StoredRows
+from feval.importers.tables import score_cell
 from feval.recording.arrays import direction_question
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.rewriting import add_scorers
@@ -38,8 +37,6 @@ from feval.recording.reader import Recording, open_recording
 Pair = tuple[str, str]
 
 _CATALOGUE = names_of("question", "llm", "cot")
-_MISSING = ("", "nan", "none", "null")
-_WORDS = {"true": 1.0, "false": 0.0}
 _LISTED = 20
 
 
@@ -392,31 +389,14 @@ def _score_columns(
 
 def _value(cell: Any, where: str) -> float | list[float] | None:
     """Return a score, a list of step scores, or `None` for an empty cell, null or NaN."""
+    cell = score_cell(cell)
     if isinstance(cell, str):
-        text = cell.strip().lower()
-        if text in _MISSING:
-            return None
-        cell = _WORDS.get(text, _number(text) if text[0] != "[" else _json(text, where))
-        cell = text if cell is None else cell
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)) or cell == []:
+        refuse(where, "a number, or a JSON list of numbers", cell)
+    if cell is None or cell == [] or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, list):
         return number_list(cell, where)
     return float(cell) if isinstance(cell, bool) else number(cell, where)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        refuse(where, "a number, or a JSON list of numbers", text)
 
 
 def _listed(names: Any) -> str:

@@ -157,17 +157,6 @@ class ImportRequest:
     layout: Layout | None = None
     facts: Any = field(default=None, repr=False)
 
-    def the_llm(self, source: str) -> LLMInfo:
-        """Return the one LLM of a source that does not name it; the user must."""
-        if len(self.llms) != 1:
-            names = f"{len(self.llms)} were given" if self.llms else "none was given"
-            raise UsageError(
-                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its"
-                " name, --llm NAME"
-                f"{' (of several, the column that names them: --map llm=COLUMN)' * (self.layout is not None)}."  # noqa: E501
-            )
-        return LLMInfo(self.llms[0], self.temperature, self.max_tokens)
-
     def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
         """Return the one LLM of a source that states its name (else empty) or decoding. A name that
         the user gave wins.
@@ -176,7 +165,14 @@ class ImportRequest:
             UsageError: nobody names it, or several names were given.
             SourceError: user and source state another decoding.
         """
-        name = info.name if info.name and not self.llms else self.the_llm(source).name
+        name = self.llms[0] if len(self.llms) == 1 else info.name
+        if len(self.llms) > 1 or not name:
+            names = f"{len(self.llms)} were given" if self.llms else "none was given"
+            column = " (of several, the column that names them: --map llm=COLUMN)"
+            raise UsageError(
+                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its"
+                f" name, --llm NAME{column * (self.layout is not None)}."
+            )
         for key in ("temperature", "max_tokens"):
             option, stored = getattr(self, key), getattr(info, key)
             if None not in (option, stored) and option != stored:

@@ -80,7 +80,7 @@ class Use:
         may be written as text. `None`: values are as they should be.
         """
         if self.scorer or self.target in {"score", "step_scores"}:
-            return _score
+            return score_cell
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
         if self.name in NAMES and NAMES[self.name].is_text:
@@ -301,7 +301,7 @@ def _parsed_text(value: Any) -> Any:
     return parsed(value) if isinstance(value, str) else value
 
 
-def _score(value: Any) -> Any:
+def score_cell(value: Any) -> Any:
     """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or
     the worst, and not missing.
     """
