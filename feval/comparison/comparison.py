@@ -207,6 +207,31 @@ class Comparison(Drawn, Statistics):
         surest = difference_test(np.ones((self.evidence[0], 1)))
         return min(1.0, max(tests, 1) * float(surest.p_value[0]))
 
+    def named_points(self) -> Iterator[tuple[str, str, int, str, Evaluation]]:
+        """Yield role, label, place, budget and evaluation of every point: of the methods, of the
+        pass@n ceilings, and the single calls.
+        """
+        for role, curves in (("method", self.curves), ("ceiling", self.ceilings)):
+            for curve in curves:
+                label = curve.label if role == "method" else f"pass@n of {curve.label}"
+                for place, point in enumerate(curve.points):
+                    yield role, label, place, curve.budget_text(place), point
+        for point in self.baselines:
+            yield "baseline", f"single call of {point.llms[0]}", 0, "", point
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row of name -> value per point: the columns of `results.csv`; `None` for what is not
+        known.
+        """
+        on, rows = {(point.label, point.point) for point in self.frontier}, []
+        for role, label, place, budget, point in self.named_points():
+            [numbers] = point.records()
+            own = {"role": role, "label": label, "point": place, "budget": budget}
+            known = {name: value for name, value in numbers.items() if name != "method"}
+            row = own | known | {"token_counter": " > ".join(dict.fromkeys(point.counters))}
+            rows.append(row | {"frontier": role == "method" and (label, place) in on})
+        return rows
+
     def per_question(self) -> dict[str, Any]:
         """Columns of one row per point of a method and question: lists of text, and arrays.
 

@@ -89,6 +89,11 @@ class Curve(Result, Drawn):
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of name -> number per point."""
+        own = {name: getattr(self, name) for name in ("method", "dataset", "llm", "field")}
+        return [own | point for point in self.points]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
         names = ("method", "llm", "recording_hash", "counter", "seed", "replicates", "confidence")

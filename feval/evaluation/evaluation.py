@@ -256,6 +256,14 @@ class Evaluation(Averages, Result, Drawn):
         vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
         return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
+    def records(self) -> list[dict[str, Any]]:
+        """One row of name -> number, as tables hold it; `feval.evaluation.measures.MEANS` says
+        which measures they are.
+        """
+        own = {name: getattr(self, name) for name in ("accuracy", "accuracy_low", "accuracy_high")}
+        averages = self.ledger.averages("always", "files", cost=self.cost)
+        return [{"method": self.method, "llms": self.llm, "kind": self.kind} | own | averages]
+
     def to_dict(self) -> dict[str, Any]:
         """The averages as JSON values: what `feval run --json` prints."""
         names = (
@@ -271,7 +279,7 @@ class Evaluation(Averages, Result, Drawn):
             **{name: getattr(self, name) for name in names},
             "fields": {name: json_field(value) for name, value in self.fields.items()},
             "llms": list(self.llms),
-            **self.ledger.averages("always", "curves", "files", cost=self.cost),
+            **self.ledger.averages("always", "curves", "files", "used", cost=self.cost),
             "errors": self.errors(),
         }
         if self.errors_estimate is not None:

@@ -127,14 +127,14 @@ class QuestionLedger:
         return self._means[name]
 
     def measures(self, *shown: str, cost: str | None = None) -> dict[str, str]:
-        """Key -> name of the measures that are shown so, and of those that were asked for or used;
-        see `Measure.shown`.
+        """Key -> name of the measures that are shown so, and of those that were asked for; see
+        `Measure.shown`.
         """
         asked = {COSTS.get(cost or ""), "seconds" if self.timing is not None else None}
         return {
             each.key: name
             for name, each in MEASURES.items()
-            if name in asked or each.shown in shown or (each.shown == "used" and self.mean(name))
+            if name in asked or (each.shown in shown and (each.shown != "used" or self.mean(name)))
         }
 
     def averages(self, *shown: str, cost: str | None = None) -> dict[str, float | None]:

@@ -88,6 +88,10 @@ class Surface(Result, Shown):
         points = [point for point in self.points if point.frontier]
         return sorted(points, key=lambda point: (point.accuracy, point.output_tokens, point.n))
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of name -> number per width and depth."""
+        return [{"dataset": self.dataset, "llm": self.llm} | point for point in self.points]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
         return self._shared_dict() | {

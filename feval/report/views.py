@@ -17,7 +17,7 @@ from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
 from feval.report.page.comparison_files import save_comparison
-from feval.report.tables.comparisons import cost_writer, result_columns, result_rows
+from feval.report.tables.comparisons import cost_writer
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.csv import curve_rows
 from feval.report.tables.forecasts import (
@@ -396,7 +396,8 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[st
         return comparison.per_question()
     if rows != "points":
         raise UnknownNameError.of("kind of rows", rows, ("points", "questions"))
-    return _by_name(result_columns(comparison), result_rows(comparison))
+    records = comparison.records()
+    return {name: [row[name] for row in records] for name in records[0]}
 
 
 def _plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:

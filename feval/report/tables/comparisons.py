@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
@@ -35,18 +35,6 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.comparison.statistics import AccuracyDifference, BestPoint, Rank, Saving
     from feval.evaluation.evaluation import Evaluation
-
-RESULT_COLUMNS = (
-    "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high",
-    "usd_per_question",
-    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",
-    "output_tokens_per_question",
-    "sequential_tokens_per_question", "token_counter",
-)  # fmt: skip
-"""Columns of `results.csv` and `results.parquet`.
-
-One row per point of a method, per single call of an LLM, and per point of its pass@n ceiling.
-"""
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -99,7 +87,7 @@ def _readable(
 
 
 def _results(comparison: Comparison) -> Table:
-    rows = [row for row in _points(comparison) if row[0] != "ceiling"]
+    rows = [row for row in comparison.named_points() if row[0] != "ceiling"]
     kinds = list(dict.fromkeys(point.kind for *_, point in rows))
     dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
     first = rows[0][-1]
@@ -161,19 +149,6 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
         *timing_notes(comparison.timing),
         *comparison.warnings,
     )
-
-
-def _points(comparison: Comparison) -> Iterator[tuple[str, str, int, str, Evaluation]]:
-    """Role, label, place, budget and evaluation of every point, in the order of the report."""
-    for role, curves in (("method", comparison.curves), ("ceiling", comparison.ceilings)):
-        for curve in curves:
-            label = curve.label if role == "method" else f"pass@n of {curve.label}"
-            yield from (
-                (role, label, i, curve.budget_text(i), point)
-                for i, point in enumerate(curve.points)
-            )
-    for point in comparison.baselines:
-        yield "baseline", f"single call of {point.llms[0]}", 0, "", point
 
 
 def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evaluation, str]:
@@ -493,47 +468,7 @@ def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Calla
     return written
 
 
-def result_columns(comparison: Comparison) -> tuple[str, ...]:
-    """`RESULT_COLUMNS`, and the seconds where they were asked for."""
-    return (
-        RESULT_COLUMNS if comparison.timing is None else (*RESULT_COLUMNS, "seconds_per_question")
-    )
-
-
-def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
-    """Rows of `result_columns`; `None` for unknown values."""
-    on = {(point.label, point.point) for point in comparison.frontier}
-    for role, label, place, budget, point in _points(comparison):
-        numbers = (
-            point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question,
-            point.tokens_per_question,
-            point.calls_per_question, point.samples_per_question,
-        )  # fmt: skip
-        plain = (None if number is None else float(number) for number in numbers)
-        frontier = role == "method" and (label, place) in on
-        counter = " > ".join(dict.fromkeys(point.counters))
-        more = [point.output_tokens_per_question, point.sequential_tokens_per_question, counter]
-        more += [point.seconds_per_question] if comparison.timing is not None else []
-        yield (
-            role,
-            label,
-            place,
-            budget,
-            " > ".join(point.llms),
-            point.kind,
-            *plain,
-            frontier,
-            *more,
-        )
-
-
 def results_csv(comparison: Comparison) -> str:
-    """CSV text with `result_columns`, floats in full, an empty cell for what is not known, LF line
-    ends.
-    """
-    frontier = RESULT_COLUMNS.index("frontier")
-    rows = (
-        [*row[:frontier], "yes" if row[frontier] else "no", *row[frontier + 1 :]]
-        for row in result_rows(comparison)
-    )
-    return csv_text(result_columns(comparison), rows)
+    """CSV text of `Comparison.records`, floats in full, an empty cell for what is not known."""
+    rows = [row | {"frontier": "yes" if row["frontier"] else "no"} for row in comparison.records()]
+    return csv_text(tuple(rows[0]), (row.values() for row in rows))

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.comparison.comparison import point_columns
-from feval.report.tables.comparisons import result_columns, result_rows
 from feval.report.tables.csv import curve_rows
 from feval.report.tables.surface import SURFACE_COLUMNS
 
@@ -53,12 +52,13 @@ def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
     texts = dict.fromkeys(("role", "label", "budget", "llms", "kind", "token_counter"), pa.string())
     types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
-    columns = zip(
-        result_columns(comparison), zip(*result_rows(comparison), strict=True), strict=True
-    )
+    rows = comparison.records()
     return table_bytes(
         pa.table(
-            {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}
+            {
+                name: pa.array([row[name] for row in rows], types.get(name, pa.float64()))
+                for name in rows[0]
+            }
         )
     )
 
