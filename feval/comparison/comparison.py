@@ -20,15 +20,7 @@ from feval import executors
 from feval.arguments import checked
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.comparison.runner import (
-    FailedMethod,
-    MethodCurve,
-    Runner,
-    kinds_of,
-    marked,
-    prepared,
-    with_intervals,
-)
+from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, marked, prepared
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import FevalError, UsageError
 from feval.estimators.intervals import difference_test
@@ -311,7 +303,7 @@ def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
     point = curve.points[place]
     numbers = {
         name: getattr(point, name)
-        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)
+        for name in ("right", *point.ledger.measures("always", cost=point.cost).values(), *_ERRORS)
     }
     return {
         "method": curve.label,
@@ -449,7 +441,6 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
     ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
     clusters = question_clusters(loaded[0], plan.split(loaded[0], runner.rows)[1], plan.clusters)
-    curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings, clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
     return Comparison(
         plan=plan,

@@ -9,24 +9,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.statistics import by_key
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
-from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.questions import ClusterSizes, LeftOut, Rows, cluster_sizes, question_set
+from feval.evaluation.questions import LeftOut, Rows, question_set
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import Integers, is_exact
+from feval.methods.protocol import is_exact
 from feval.replay import load
 from feval.replay.draws import SharedDraws
 
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-_MOST_NUMBERS = 1 << 23  # of intervals computed at once
 _Result = TypeVar("_Result")
 _EXACT = 40  # CoTs whose handing out takes about as long as an expectation
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
@@ -291,13 +287,8 @@ class Runner:
         return entry.make(settings, self.methods)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
-        # The questions are chosen already, once for all methods, and so are the intervals, later.
-        chosen = {
-            "order": order,
-            "unlabelled": "refuse",
-            "short_pools": "refuse",
-            "confidence": None,
-        }
+        # The questions are chosen already, once for all methods.
+        chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse"}
         options = self.plan.arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)
 
@@ -347,47 +338,6 @@ def marked(curves: list[MethodCurve]) -> list[MethodCurve]:
 def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
     """How the points of some curves were computed, each kind once."""
     return tuple(dict.fromkeys(point.kind for curve in curves for point in curve.points))
-
-
-def with_intervals(
-    plan: Plan,
-    curves: Sequence[MethodCurve],
-    baselines: Sequence[Evaluation],
-    ceilings: Sequence[MethodCurve],
-    clusters: Integers | None = None,
-) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The same with the intervals that `evaluate` would have given each point, computed for many
-    points at once.
-    """
-    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(
-        baselines
-    )
-    order = by_key(everything[0])
-    step = max(1, _MOST_NUMBERS // len(order))
-    complete: list[Evaluation] = []
-    grouped = None if clusters is None else clusters[order]
-    finish = partial(_with_interval, plan.confidence, cluster_sizes(clusters))
-    for start in range(0, len(everything), step):
-        some = everything[start : start + step]
-        ends = accuracy_interval(
-            np.stack([point.right[order] for point in some], axis=1), plan.confidence, grouped
-        )
-        complete += map(finish, some, ends.low.tolist(), ends.high.tolist())
-    rest = iter(complete)
-    methods, tops = (
-        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part]
-        for part in (curves, ceilings)
-    )
-    return methods, list(rest), tops
-
-
-def _with_interval(
-    confidence: float, clusters: ClusterSizes | None, point: Evaluation, low: float, high: float
-) -> Evaluation:
-    """A copy of an evaluation with an interval."""
-    return replace(
-        point, accuracy_low=low, accuracy_high=high, confidence=confidence, clusters=clusters
-    )
 
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096

@@ -148,7 +148,7 @@ def self_consistency_curve(
         UnknownNameError: no such order.
         UsageError: the LLM and the dataset come from different calls of `load`.
     """
-    budgets = _budgets(n)
+    budgets = ascending(n, "curve", "numbers of CoTs")
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if replicates is not None and replicates < 1:
@@ -329,13 +329,14 @@ class CurveValues:
     output_tokens: Floats
 
 
-def _budgets(n: Sequence[int]) -> list[int]:
-    budgets = [int(budget) for budget in n]
-    if not budgets or min(budgets) < 1 or len(set(budgets)) < len(budgets):
+def ascending(values: Sequence[int], what: str, noun: str) -> list[int]:
+    """Return numbers in ascending order, checked; `what` needs them."""
+    numbers = [int(value) for value in values]
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
         raise OutOfRangeError(
-            f"A curve needs distinct numbers of CoTs from 1 up; {budgets[:10]} was asked for."
+            f"A {what} needs distinct {noun} from 1 up; {numbers[:10]} was asked for."
         )
-    return sorted(budgets)
+    return sorted(numbers)
 
 
 def exact_values(gold: Integers, pool: Pool, budgets: Sequence[int]) -> CurveValues:

@@ -27,7 +27,7 @@ from feval.estimators.per_question import (
 )
 from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
-from feval.evaluation.curves import CurvePoint, interval_columns
+from feval.evaluation.curves import CurvePoint, ascending, interval_columns
 from feval.evaluation.evaluation import Result, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
@@ -144,7 +144,9 @@ def surface(
             "Questions with too few traces are left out for the largest n only if n is given; name"
             " the widths."
         )
-    widths = _ascending(range(1, llm.pool.smallest + 1) if n is None else n, "numbers of traces")
+    widths = ascending(
+        range(1, llm.pool.smallest + 1) if n is None else n, "surface", "numbers of traces"
+    )
     depths = _depths(probes.interval, probes.offsets, tokens)
     if len(widths) * len(depths) > MOST_POINTS:
         raise OutOfRangeError(
@@ -207,16 +209,6 @@ def _doublings(values: Sequence[int]) -> list[int]:
     return [values[place] for place in sorted(places)]
 
 
-def _ascending(values: Sequence[int], noun: str) -> list[int]:
-    """Return numbers in ascending order, checked."""
-    numbers = [int(value) for value in values]
-    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
-        raise OutOfRangeError(
-            f"A surface needs distinct {noun} from 1 up; {numbers[:10]} was asked for."
-        )
-    return sorted(numbers)
-
-
 def _depths(
     interval: int | None, offsets: Integers, tokens: Sequence[int | None] | None
 ) -> list[int | None]:
@@ -227,8 +219,8 @@ def _depths(
             raise OutOfRangeError(
                 "A surface needs distinct limits of tokens; no limit was asked for twice."
             )
-        ascending = _ascending(limits, "limits of tokens") if limits or not tokens else []
-        return [*ascending, *([None] if None in tokens else [])]
+        ordered = ascending(limits, "surface", "limits of tokens") if limits or not tokens else []
+        return [*ordered, *([None] if None in tokens else [])]
     found = np.unique(offsets)
     if interval is None and len(found) > _MOST_DEPTHS:
         raise OutOfRangeError(

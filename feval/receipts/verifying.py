@@ -156,7 +156,7 @@ def verify_receipt(
         else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
     )
     files = _changed_files(path, receipt.files, notes)
-    numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
+    numbers = json.loads(json.dumps(_computed(request, inputs), allow_nan=False))
     differences: list[ChangedValue] = []
     count = _compare("", receipt.numbers, numbers, differences)
     _compare("counters", receipt.counters, _counters(receipt, request, opened), differences)
@@ -323,28 +323,30 @@ class _Inputs:
         return self.methods[key]
 
 
-def _compute_run(request: RunRequest, inputs: _Inputs) -> dict[str, Any]:
-    dataset, llms = inputs.load(request)
-    return evaluate(
-        inputs.method(request), dataset, llms, **request.arguments(), **inputs.running
-    ).to_dict()
+def _computed(request: Request, inputs: _Inputs) -> dict[str, Any]:
+    """The numbers of a request, computed again."""
+    if isinstance(request, ComparisonRequest):
+        return _compared(request, inputs)
+    own: Any = request
+    dataset, llms = inputs.load(own)
+    result: Any
+    if isinstance(request, CurveRequest):
+        result = request.compute(dataset, llms, **inputs.running)
+    elif isinstance(request, RunRequest):
+        method = inputs.method(request)
+        result = evaluate(method, dataset, llms, **request.arguments(), **inputs.running)
+    elif isinstance(request, SurfaceRequest):
+        result = surface(dataset, *llms, **request.arguments(), progress=inputs.progress)
+    elif isinstance(request, EstimateRequest):
+        result = estimate(dataset, llms[0], **request.arguments(), **inputs.running)
+    else:
+        options = {name: getattr(own, name) for name in ("run", "replicate", "confidence")}
+        result = grade_answers(dataset, llms, own.consumed, own.answers, **options)
+    numbers: dict[str, Any] = result.to_dict()
+    return numbers
 
 
-def _compute_curve(request: CurveRequest, inputs: _Inputs) -> dict[str, Any]:
-    return request.compute(*inputs.load(request), **inputs.running).to_dict()
-
-
-def _compute_surface(request: SurfaceRequest, inputs: _Inputs) -> dict[str, Any]:
-    dataset, [llm] = inputs.load(request)
-    return surface(dataset, llm, **request.arguments(), progress=inputs.progress).to_dict()
-
-
-def _compute_estimate(request: EstimateRequest, inputs: _Inputs) -> dict[str, Any]:
-    dataset, llms = inputs.load(request)
-    return estimate(dataset, llms[0], **request.arguments(), **inputs.running).to_dict()
-
-
-def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
+def _compared(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
     plan, sources = request.plan, request.sources
     for entry in plan.entries:
         if ":" in entry.method and entry.method not in sources:
@@ -368,26 +370,6 @@ def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str
             plan, recordings=inputs.recordings, prices=prices, methods=methods, **inputs.running
         )
     )
-
-
-def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:
-    dataset, llms = inputs.load(request)
-    options: dict[str, Any] = {
-        "run": request.run,
-        "replicate": request.replicate,
-        "confidence": request.confidence,
-    }
-    return grade_answers(dataset, llms, request.consumed, request.answers, **options).to_dict()
-
-
-_COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
-    RunRequest: _compute_run,
-    CurveRequest: _compute_curve,
-    SurfaceRequest: _compute_surface,
-    ComparisonRequest: _compute_comparison,
-    EstimateRequest: _compute_estimate,
-    GradeRequest: _compute_grade,
-}
 
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]) -> int:

@@ -328,17 +328,12 @@ def _evaluation_sentence(result: Evaluation) -> str:
 
 
 def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
-    names = _PER_QUESTION if result.timing is None else (*_PER_QUESTION, "seconds")
+    measures = result.ledger.measures("always", cost=result.cost).values()
+    names = ("right", *measures, "output_tokens", "no_answer", "stopped_early", "routed_wrong")
     return {
         "question": list(result.question_ids),
         **{name: _known(getattr(result, name), result.questions) for name in names},
     }
-
-
-_PER_QUESTION = (
-    "right", "usd", "tokens", "output_tokens", "samples", "calls", "no_answer", "stopped_early",
-    "routed_wrong",
-)  # fmt: skip
 
 
 def _known(values: Any, number: int) -> Any:
