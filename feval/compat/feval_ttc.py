@@ -24,15 +24,15 @@ replicate).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import orjson
 
 from feval import replay
-from feval.cards.billing import Price, usd
+from feval.cards.billing import usd
 from feval.cards.cards import our_dataset_id
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.names import LLMType
@@ -49,6 +49,7 @@ from feval.compat.feval_ttc_values import (
     LLMRequest,
     LLMResponse,
     Model,
+    ReadText,
     checked_row,
     constant,
 )
@@ -86,24 +87,40 @@ class LLM(Model):
 
     _dumped: ClassVar = ("config", "responses")
 
-    def __init__(self, config: LLMConfig, source: _ArchivedLLM | _RecordedLLM) -> None:
-        self.config = config
-        self._source = source
+    def __init__(self, config: LLMConfig, source: _Source) -> None:
+        self.config, self._source = config, source
+        self._price = price_list(PRICES).find(str(config.name))
 
     def __repr__(self) -> str:
         return f"LLM({str(self.config.name)!r}, {len(self)} questions)"
 
     def __len__(self) -> int:
         """Number of questions."""
-        return len(self._source)
+        return len(self._source.sizes)
 
     @cached_property
     def responses(self) -> list[LLMResponse]:
         """Return every question's response with all its CoTs, in recorded order (Listing 3)."""
-        return [self._response(row, range(self._source.size(row))) for row in range(len(self))]
+        return [self._response(row, range(self._source.sizes[row])) for row in range(len(self))]
 
     def _response(self, row: int, samples: Sequence[int]) -> LLMResponse:
-        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
+        price, (prompt, prompt_tokens) = self._price, self._source.request(row)
+        cots = [
+            CoT(
+                answer,
+                CoTMetadata(
+                    None if price is None else usd(price, 0, tokens),
+                    tokens,
+                    _THEIR_FINISH_REASONS.get(reason, reason),
+                ),
+                text,
+            )
+            for answer, tokens, reason, text in self._source.cots(row, list(samples))
+        ]
+        dollars = None
+        if price is not None and prompt_tokens is not None:
+            dollars = usd(price, prompt_tokens, 0)
+        return LLMResponse(cots, LLMRequest(prompt, dollars, prompt_tokens))
 
     def __call__(
         self,
@@ -126,7 +143,7 @@ class LLM(Model):
         if N < 1:
             raise OutOfRangeError(f"{self.config.name} gives 1 CoT or more; N={N} was asked for.")
         row = checked_row(question_id, len(self))
-        recorded = range(self._source.size(row))
+        recorded = range(self._source.sizes[row])
         if len(recorded) <= N:
             samples: Sequence[int] = recorded
         elif deterministic:
@@ -211,11 +228,10 @@ def available_models(
 
 def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
     imported = read(path, ImportRequest(dataset, tuple(names)))
-    prices = price_list(PRICES)
     llms = []
     for llm in imported.llms if names else ():
         config = LLMConfig(_llm_type(llm.info.name), llm.info.temperature, llm.info.max_tokens)
-        llms.append(LLM(config, _ArchivedLLM(list(llm.pools), prices.find(llm.info.name))))
+        llms.append(LLM(config, _archived(list(llm.pools))))
     entries = [DatasetEntry(question.gold, question.text or "") for question in imported.questions]
     return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
 
@@ -236,7 +252,7 @@ def _load_recorded(
     llms = []
     for llm in replays:
         config = LLMConfig(_llm_type(llm.name), llm.info.temperature, llm.info.max_tokens)
-        llms.append(LLM(config, _RecordedLLM(llm)))
+        llms.append(LLM(config, _recorded(llm)))
     return Dataset(entries, _datatype(dataset), info.system_prompt), llms
 
 
@@ -252,89 +268,49 @@ def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
     return first
 
 
-class _ArchivedLLM:
-    """The CoTs of one LLM from a zip, all in memory: the zip has one JSON text per LLM."""
+class _Source(NamedTuple):
+    """Where the CoTs of an LLM come from: how many there are of each question; answer, tokens,
+    finish reason and text of some of a row; text and tokens of its request.
+    """
 
-    def __init__(self, pools: list[SourcePool], price: Price | None) -> None:
-        self._pools, self._price = pools, price
+    sizes: Sequence[int]
+    cots: Callable[[int, list[int]], Iterable[tuple[str | None, int, str, ReadText]]]
+    request: Callable[[int], tuple[str | None, int | None]]
 
-    def __len__(self) -> int:
-        return len(self._pools)
 
-    def size(self, row: int) -> int:
-        return len(self._pools[row].texts)
+def _archived(pools: list[SourcePool]) -> _Source:
+    """Return the CoTs of one LLM from a zip, all in memory: the zip has one JSON text per LLM."""
 
-    def cots(self, row: int, samples: list[int]) -> list[CoT]:
-        pool = self._pools[row]
+    def cots(row: int, samples: list[int]) -> Iterable[tuple[str | None, int, str, ReadText]]:
+        pool = pools[row]
         answers, tokens, reasons = pool.answers or (), pool.tokens or (), pool.finish_reasons or ()
-        return _cots(
-            self._price,
-            [answers[sample] for sample in samples],
-            [tokens[sample] for sample in samples],
-            [reasons[sample] for sample in samples],
-            [constant(pool.texts[sample]) for sample in samples],
-        )
+        return [(answers[i], tokens[i], reasons[i], constant(pool.texts[i])) for i in samples]
 
-    def request(self, row: int) -> LLMRequest:
-        pool = self._pools[row]
-        return _request(
-            self._price, None if pool.prompt is None else pool.prompt.text, pool.prompt_tokens
-        )
+    def request(row: int) -> tuple[str | None, int | None]:
+        prompt = pools[row].prompt
+        return None if prompt is None else prompt.text, pools[row].prompt_tokens
+
+    return _Source([len(pool.texts) for pool in pools], cots, request)
 
 
-class _RecordedLLM:
-    """The CoTs of one LLM from a recording: arrays, and texts when they are looked at."""
+def _recorded(llm: replay.LLM) -> _Source:
+    """Return the CoTs of one LLM from a recording: arrays, and texts when they are looked at."""
 
-    def __init__(self, llm: replay.LLM) -> None:
-        self._llm, self._price = llm, llm.price
-
-    def __len__(self) -> int:
-        return len(self._llm.pool.sizes)
-
-    def size(self, row: int) -> int:
-        return int(self._llm.pool.sizes[row])
-
-    def cots(self, row: int, samples: list[int]) -> list[CoT]:
-        llm = self._llm
+    def cots(row: int, samples: list[int]) -> Iterable[tuple[str | None, int, str, ReadText]]:
         tokens = llm.pool.output_tokens[row, samples].tolist()
         reasons = [FINISH_REASONS[code] for code in llm.pool.finish[row, samples].tolist()]
-        texts = [_text_of(llm, row, sample) for sample in samples]
-        return _cots(self._price, llm.answers(row, samples), tokens, reasons, texts)
+        texts = [partial(_text_of, llm, row, sample) for sample in samples]
+        return zip(llm.answers(row, samples), tokens, reasons, texts, strict=True)
 
-    def request(self, row: int) -> LLMRequest:
-        sent = self._llm.request(row)
-        return _request(self._price, _plain_prompt(sent.raw_text), sent.tokens)
+    def request(row: int) -> tuple[str | None, int | None]:
+        sent = llm.request(row)
+        return _plain_prompt(sent.raw_text), sent.tokens
 
-
-def _cots(
-    price: Price | None,
-    answers: Sequence[str | None],
-    tokens: Sequence[int],
-    reasons: Sequence[str],
-    texts: Sequence[Callable[[], str | None]],
-) -> list[CoT]:
-    return [
-        CoT(
-            answer,
-            CoTMetadata(
-                None if price is None else usd(price, 0, count),
-                count,
-                _THEIR_FINISH_REASONS.get(reason, reason),
-            ),
-            text,
-        )
-        for answer, count, reason, text in zip(answers, tokens, reasons, texts, strict=True)
-    ]
+    return _Source(llm.pool.sizes.tolist(), cots, request)
 
 
-def _request(price: Price | None, text: str | None, tokens: int | None) -> LLMRequest:
-    return LLMRequest(
-        text, None if price is None or tokens is None else usd(price, tokens, 0), tokens
-    )
-
-
-def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]:
-    return lambda: llm.texts(row)[sample]
+def _text_of(llm: replay.LLM, row: int, sample: int) -> str | None:
+    return llm.texts(row)[sample]
 
 
 def _plain_prompt(prompt: str | None) -> str | None:

@@ -40,6 +40,9 @@ else:  # made from the other's members, as an enumeration with members cannot be
 
 _Mode = Literal["python", "json"]
 
+ReadText = Callable[[], str | None]
+"""Gives a text when it is looked at."""
+
 
 class Model:
     """What the reference package's classes have from pydantic: dumps and copies."""
@@ -137,7 +140,7 @@ class CoT(Model):
 
     answer: str | None
     metadata: CoTMetadata
-    _read_text: Callable[[], str | None] = field(repr=False, compare=False)
+    _read_text: ReadText = field(repr=False, compare=False)
 
     @property
     def raw_text(self) -> str | None:
@@ -289,6 +292,6 @@ def checked_row(question_id: int, count: int) -> int:
     return question_id
 
 
-def constant(text: str | None) -> Callable[[], str | None]:
+def constant(text: str | None) -> ReadText:
     """Return a reader of a text that is here already."""
     return lambda: text
