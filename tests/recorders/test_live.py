@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_doubles import ledger
 
 import recorders
 from feval import SelfConsistency, load
 from feval.answers import equality
 from feval.cards.billing import usd
 from feval.cards.prices import price_list
-from feval.errors import (
-    AnswerError,
-    OutOfRangeError,
-    PriceNotFoundError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import AnswerError, PriceNotFoundError, UnknownNameError, UsageError
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
@@ -148,8 +143,6 @@ def test_wrong_use_is_refused() -> None:
         asked(name="x", answer_kind="verbatim")
     with asked(name="no-price") as llm:
         metered = llm.ask("2 + 2?")
-        with pytest.raises(OutOfRangeError):
-            metered.sample(0)
         assert metered.sample(1).cots[0].dollar_cost is None
         with pytest.raises(PriceNotFoundError, match="no-price"):
             _ = metered.dollar_cost
@@ -263,15 +256,6 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
     _, [recorded] = load("tiny_sums", name, tmp_path / "r")
     controller: dict[str, Any] = {}
     exec(CONTROLLER, controller)  # noqa: S102  the same code for both
-    ledger = (
-        "rounds",
-        "cots",
-        "output_tokens",
-        "sequential_tokens",
-        "longest_trace_tokens",
-        "probe_calls",
-        "probe_tokens",
-    )
     with tiny_server([name]) as server:
         backend = OpenAICompatible(Endpoint(server.url))
         with live(backend, name, answer_kind="number", decoding=decoding) as llm:
@@ -284,10 +268,7 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
                     controller["converged"](question.text, each) for each in (replayed, metered)
                 ]
                 assert answers[0] == answers[1]
-                assert [getattr(metered, field) for field in ledger] == [
-                    getattr(replayed, field) for field in ledger
-                ]
-                assert metered.dollar_cost == pytest.approx(replayed.dollar_cost, rel=1e-12)
+                assert ledger(metered) == ledger(replayed)
 
 
 def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
@@ -296,8 +277,6 @@ def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
     ) as llm:
         metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
         first, second = metered.start(2, limit=9)
-        with pytest.raises(UsageError, match="cannot be probed: advance it first"):
-            first.probe()
         with pytest.raises(UsageError, match="grows by a number of tokens; give it"):
             metered.advance(first)
         metered.advance([first, second], tokens=7)
@@ -306,10 +285,6 @@ def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
         assert first.probe() == first.probe()
         assert (metered.probe_calls, metered.output_tokens, metered.sequential_tokens) == (1, 16, 9)
         assert 0 < (first.confidence or 0) <= 1
-        second.stop()
-        for stopped in (first, second):
-            with pytest.raises(UsageError, match="is stopped and cannot be advanced"):
-                metered.advance(stopped, tokens=5)
         [third] = metered.start()
         metered.advance(third, tokens=1000)
         assert third.finished

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_doubles import ledger
 
 from feval import load
-from feval.errors import NotRecordedError, UsageError
+from feval.errors import NotRecordedError
 from feval.methods.beam_search import DVTS, BeamSearch
 from feval.methods.particle_filtering import ParticleFiltering
 from recorders.backends.local import Tiny
@@ -24,14 +25,6 @@ from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 DATASET, MODEL, SEED, DEPTH = "tiny_sums", "feval/tiny-42k", 5, 4
-LEDGER = (
-    "rounds",
-    "cots",
-    "output_tokens",
-    "sequential_tokens",
-    "longest_trace_tokens",
-    "tokens_billed",
-)
 DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 
 
@@ -48,11 +41,8 @@ class Noted:
 
     def expand(self, nodes: Any = None, k: int = 1) -> Any:
         steps = self.llm.expand(nodes, k)
-        for step in (
-            steps
-            if nodes is None or not isinstance(nodes, list)
-            else [s for own in steps for s in own]
-        ):
+        flat = [step for own in steps for step in own] if isinstance(nodes, list) else steps
+        for step in flat:
             self.steps.append(
                 (
                     step.text,
@@ -99,12 +89,10 @@ def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Pat
                 lived = Noted(llm.ask(question.text, dataset=DATASET, question_id=question.id))
                 assert method(question.text, lived) == method(question.text, replayed)
                 assert lived.steps == replayed.steps
-                for name in LEDGER:
-                    assert getattr(lived.llm, name) == getattr(replayed.llm, name), name
-                assert lived.llm.dollar_cost == pytest.approx(replayed.llm.dollar_cost, rel=1e-12)
+                assert ledger(lived.llm) == ledger(replayed.llm)
 
 
-def test_live_steps_are_nodes_and_wrong_ones_are_refused() -> None:
+def test_live_steps_are_nodes() -> None:
     with live(Tiny(), MODEL, answer_kind="number", decoding=DECODING, step_depth=2) as llm:
         metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
         [first] = metered.expand()
@@ -123,10 +111,6 @@ def test_live_steps_are_nodes_and_wrong_ones_are_refused() -> None:
             3,
         )
         assert metered.longest_trace_tokens == max(second.path_tokens, third.path_tokens)
-        with pytest.raises(UsageError, match="ends a solution"):
-            metered.expand(third)
-        with pytest.raises(UsageError, match="was not handed out"):
-            llm.ask("2 + 2?").expand(first)
 
 
 def test_a_live_server_that_does_not_say_why_a_step_ended_is_refused() -> None:

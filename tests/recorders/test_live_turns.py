@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_doubles import FakeBackend
+from recording_doubles import FakeBackend, ledger
 
 from feval import load
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import UsageError
 from recorders.backends.local import Tiny
 from recorders.live import live
 from recorders.request import Completion, Decoding, Request
@@ -17,11 +17,6 @@ from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 DATASET, MODEL, SEED, TURNS = "tiny_sums", "feval/tiny-42k", 5, 3
-LEDGER = (
-    "rounds", "cots", "output_tokens", "sequential_tokens", "longest_trace_tokens", "tokens_billed",
-    "auxiliary_calls",
-    "auxiliary_prompt_tokens", "auxiliary_output_tokens",
-)  # fmt: skip
 DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 SAY = "You said {answer}. Look again."
 
@@ -59,9 +54,7 @@ def test_recorded_turns_replay_as_the_live_run_did(billing: str, tmp_path: Path)
         for question in questions:
             replayed, lived = recorded.ask(question.id, replicate=None), llm.ask(question.text)
             assert chains(lived, width) == chains(replayed, width)
-            for name in LEDGER:
-                assert getattr(lived, name) == getattr(replayed, name), name
-            assert lived.dollar_cost == pytest.approx(replayed.dollar_cost, rel=1e-12)
+            assert ledger(lived) == ledger(replayed)
 
 
 class Noted(FakeBackend):
@@ -111,27 +104,12 @@ def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None
         )
 
 
-def test_wrong_replies_are_refused() -> None:
+def test_a_reply_says_something_in_texts() -> None:
     with live(Noted(), "gpt-4o-mini", answer_kind="number") as llm:
-        metered, other = llm.ask("2 + 2?"), llm.ask("2 + 3?")
+        metered = llm.ask("2 + 2?")
         [cot] = metered.sample().cots
-        other.sample()
-        for ask, error, sentence in (
-            (
-                lambda: other.reply(cot, "?"),
-                UsageError,
-                "was not handed out by gpt-4o-mini on this question",
-            ),
-            (lambda: metered.reply("4", "?"), UsageError, "was not handed out"),  # type: ignore[arg-type]
-            (lambda: metered.reply(cot), UsageError, "with a text or messages; none were given"),
-            (lambda: metered.reply(cot, [{"text": "?"}]), UsageError, "list of messages"),
-            (
-                lambda: metered.reply(cot, [{"role": "user", "content": 4}]),
-                UsageError,
-                "with messages of text",
-            ),
-            (lambda: metered.reply(cot, "?", 0), OutOfRangeError, "0 were asked for"),
-        ):
-            with pytest.raises(error, match=sentence):
-                ask()
+        with pytest.raises(UsageError, match="with a text or messages; none were given"):
+            metered.reply(cot)
+        with pytest.raises(UsageError, match="with messages of text"):
+            metered.reply(cot, [{"role": "user", "content": 4}])
         assert (metered.rounds, metered.cots) == (1, 1)

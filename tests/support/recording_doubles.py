@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+from feval.methods.protocol import LEDGER_FIELDS
 from feval.recording import Question
 from recorders.request import Backend, Completion, Decoding, Message, Request
 from recorders.work.task import RecordingTask
@@ -27,6 +28,11 @@ def reply(index: int, sample: int, **fields: Any) -> Completion:
     """A CoT that can be told from every other one."""
     text = f"Question {index}, thought {sample}. The answer is {sample % 3}."
     return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
+
+
+def ledger(llm: Any) -> list[float]:
+    """All that a meter counts, and what it costs."""
+    return [getattr(llm, name) for name in (*LEDGER_FIELDS, "tokens_billed", "dollar_cost")]
 
 
 def completions(
