@@ -387,7 +387,9 @@ def evaluate(
     if isinstance(method, MethodFile):
         method = cast("Any", method.started(time_limit))
     used = used if seed is None else [llm.seeded(seed) for llm in used]
-    timing = Timing.of(cost, None if serving is None else cards.serving_profile(serving), parallel)
+    timing = Timing.from_options(
+        cost, None if serving is None else cards.serving_profile(serving), parallel
+    )
     kind, trained, inexact = _kind(method, order, cost, parallel), 0, None
     with named_errors(method, used):
         most = budgets(method, used)

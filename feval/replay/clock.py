@@ -25,10 +25,6 @@ SECONDS = "seconds"
 _ABSENT = -2  # the code where no CoT was recorded
 
 
-def _as_they_are(values: Int64) -> Int64:
-    return values
-
-
 def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
     """Return [...] how long jobs of lengths [..., n] take, so many at once.
 
@@ -67,7 +63,7 @@ class Clock:
     at_once: int | None = None
 
     @classmethod
-    def of(
+    def from_seconds(
         cls,
         output_tokens: npt.NDArray[Any],
         seconds: npt.NDArray[np.float64] | None,
@@ -92,7 +88,7 @@ class Clock:
         )
 
     def after(
-        self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = _as_they_are
+        self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = np.asarray
     ) -> Int64:
         """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array
         [Q, S].
@@ -111,12 +107,11 @@ class Clock:
         """Microseconds of a round in which some CoTs of a question grew from so many tokens to so
         many.
         """
-        places = np.array([before, after]), lambda values: values[row, list(samples)]
-        return (
-            int(makespan(np.diff(self.after(*places), axis=0), self.at_once or len(samples))[0])
-            if len(samples)
-            else 0
-        )
+        if not samples:
+            return 0
+        tokens = np.array([before, after])
+        reached = self.after(tokens, lambda values: values[row, list(samples)])
+        return int(makespan(np.diff(reached, axis=0), self.at_once or len(samples))[0])
 
     def rows(self, places: npt.NDArray[np.intp] | slice) -> Clock:
         """The clock of some questions."""
@@ -142,7 +137,7 @@ class Timing:
     first_tokens: bool = False
 
     @classmethod
-    def of(
+    def from_options(
         cls, cost: str | None, serving: ServingProfile | None, parallel: int | None
     ) -> Timing | None:
         """The timing that options ask for; `None` for no seconds.

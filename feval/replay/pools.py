@@ -471,7 +471,7 @@ class Pool:
         """
         return replace(
             self,
-            clock=Clock.of(
+            clock=Clock.from_seconds(
                 self.output_tokens, self.channels.durations(), self.channels.first_tokens(), at_once
             ),
         )

@@ -221,7 +221,7 @@ def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(repla
 
 def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
     tokens, nan = np.array([[5, 5, 5, 1, 5]]), np.nan
-    clock = Clock.of(
+    clock = Clock.from_seconds(
         tokens, np.array([[9.0, 9.0, 9.0, 4.0, 2.0]]), np.array([[1.0, nan, 20.0, 3.0, 2.0]])
     )
     reached = {t: (clock.after(np.full((1, 5), t)) / 1e6)[0].tolist() for t in (0, 1, 3, 5, 7)}
