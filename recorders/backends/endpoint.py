@@ -301,7 +301,7 @@ class Answer:
         return f"{self.code} {self.message}"
 
 
-def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
+def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
     """Return the recorder's error for an HTTP error."""
     message = endpoint.redaction.reason(answer.message)
     message = message if message.endswith("...") else message.rstrip(".")
@@ -351,9 +351,7 @@ def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
     return Fatal(f"{reason}. Check the base URL ({endpoint.url}), which usually ends in /v1.")
 
 
-def of_error_in_reply(
-    reply: Mapping[str, Any], endpoint: Endpoint, model: str
-) -> BackendError | None:
+def error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) -> BackendError | None:
     """Return the error that routers send in place of choices with status 200; `None` if there is
     none.
     """
@@ -366,7 +364,7 @@ def of_error_in_reply(
         if isinstance(code, int | str) and re.fullmatch("[45][0-9][0-9]", str(code))
         else 502
     )
-    return of_answer(Answer(status, {}, reply), endpoint, model)
+    return answer_error(Answer(status, {}, reply), endpoint, model)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
-from recorders.backends.endpoint import Answer, Endpoint, of_answer, of_error_in_reply
+from recorders.backends.endpoint import Answer, Endpoint, answer_error, error_in_reply
 from recorders.errors import BackendError, Fatal, Refused, Transient, Unreachable
 from recorders.request import Completion, Request, ignore_note
 
@@ -111,7 +111,7 @@ class OpenAICompatible:
             # Each of the two adaptations changes what is sent, and happens at most once per
             # request.
             if not self._adapts(answer, len(batch), limit_name):
-                raise of_answer(answer, self._endpoint, request.model)
+                raise answer_error(answer, self._endpoint, request.model)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
         """Ask once with a body of one's own; servers spell the limit on output tokens in two ways,
@@ -123,7 +123,7 @@ class OpenAICompatible:
             if isinstance(answer, bytes):
                 return self._parsed(answer, body["model"])
             if not self._adapts(answer, 1, limit_name):
-                raise of_answer(answer, self._endpoint, body["model"])
+                raise answer_error(answer, self._endpoint, body["model"])
 
     def token_lengths(self, model: str, text: str) -> None:
         """Return `None`: only the server knows its tokens."""
@@ -228,7 +228,7 @@ class OpenAICompatible:
 
     def _parsed(self, content: bytes, model: str) -> Mapping[str, Any]:
         reply = replies.parse(content)
-        if error := of_error_in_reply(reply, self._endpoint, model):
+        if error := error_in_reply(reply, self._endpoint, model):
             raise error
         return reply
 

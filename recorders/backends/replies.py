@@ -115,8 +115,8 @@ def read(
     if not choices:
         raise Transient("the reply holds no choice")
     notes: list[str] = []
-    texts = [_Texts.of(choice["message"], notes, clean) for choice in choices]
-    logprobs = [_Logprobs.of(choice.get("logprobs"), top, notes) for choice in choices]
+    texts = [_Texts.from_message(choice["message"], notes, clean) for choice in choices]
+    logprobs = [_Logprobs.from_choice(choice.get("logprobs"), top, notes) for choice in choices]
     usage = _usage(reply.get("usage"), notes)
     if doubt := _doubt(reply.get("usage"), usage, choices, texts, max_tokens):
         usage = Usage()
@@ -237,7 +237,7 @@ class _Texts:
     refused: bool
 
     @classmethod
-    def of(
+    def from_message(
         cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]
     ) -> _Texts:
         """Read a message: its content, reasoning that some servers send separately, a refusal."""
@@ -312,7 +312,7 @@ class _Logprobs:
     tokens: tuple[bytes, ...] | None = None
 
     @classmethod
-    def of(cls, logprobs: object, top: int | None, notes: list[str]) -> _Logprobs:
+    def from_choice(cls, logprobs: object, top: int | None, notes: list[str]) -> _Logprobs:
         """Read a choice's log-probabilities; without `top` they were not asked for."""
         if top is None:
             return cls()

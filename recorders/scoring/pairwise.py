@@ -120,7 +120,7 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseComparison(ScoringTask[PairwiseResult]):
-    """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.of`.
+    """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.from_recording`.
 
     LLMs that share noise are compared with each other, and so are those that share none. Two CoTs
     with the same text are a tie without being asked about. Pairs that already have verdicts are
@@ -136,7 +136,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     retry_refused: bool
 
     @classmethod
-    def of(
+    def from_recording(
         cls,
         recording: str | Path,
         judge: Scorer,

@@ -42,7 +42,7 @@ from feval.answers.thoughts import split
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import ScorerInfo
 from recorders.backends import replies
-from recorders.backends.endpoint import DEFAULT_BASE_URL, Answer, Endpoint, of_answer
+from recorders.backends.endpoint import DEFAULT_BASE_URL, Answer, Endpoint, answer_error
 from recorders.backends.local import torch_libraries
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.errors import BackendError, Fatal, Transient
@@ -439,7 +439,7 @@ class _HTTPScorer:
             return response, await replies.body(response, self._endpoint.host)
 
     def _error(self, answer: Answer) -> BackendError:
-        return of_answer(answer, self._endpoint, self._model)
+        return answer_error(answer, self._endpoint, self._model)
 
     def _scores(self, values: object, number: int, expected: str) -> list[Score]:
         """Read the scores of a reply."""

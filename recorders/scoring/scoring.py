@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from feval.cards.billing import Price, usd
+from feval.cards.billing import Price
 from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.errors import (
@@ -34,6 +34,7 @@ from feval.recording import Recording, ScoreRows, add_scores, open_recording, ve
 from feval.recording.arrays import conversation, path_texts
 from feval.report.text import counted
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
+from recorders.asking.budget import cost as usd_of
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Limits
 from recorders.errors import InterruptedByUser, Refused
@@ -322,16 +323,8 @@ def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str)
             else ""
         )
         basis = f"the words of the prompts{bound}"
-    price = _price(task.scorer, prices)
-    return CostEstimate(
-        cots,
-        calls,
-        prompt,
-        output,
-        None if price is None else usd(price, prompt, output),
-        basis,
-        at_most,
-    )
+    dollars = usd_of(_price(task.scorer, prices), prompt, output)
+    return CostEstimate(cots, calls, prompt, output, dollars, basis, at_most)
 
 
 def _price(scorer: Scorer, prices: str) -> Price | None:
@@ -403,7 +396,7 @@ class ScoringResult:
 
 @dataclass(frozen=True, slots=True)
 class CoTScoring(ScoringTask[ScoringResult]):
-    """Every CoT of a recording is given to a scorer; made by `CoTScoring.of`.
+    """Every CoT of a recording is given to a scorer; made by `CoTScoring.from_recording`.
 
     `earlier` has the pairs that the scorer has scored already; there only the `refused` CoTs are
     asked for, other scores stay.
@@ -417,7 +410,7 @@ class CoTScoring(ScoringTask[ScoringResult]):
     retry_refused: bool
 
     @classmethod
-    def of(
+    def from_recording(
         cls,
         recording: str | Path,
         scorer: Scorer,

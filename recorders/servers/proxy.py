@@ -24,7 +24,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -44,12 +44,9 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from feval.answers import EXTRACTOR_VERSION
-from feval.answers.equality import named_equality
-from feval.cards.cards import find_dataset_card
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
-from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
+from feval.recording import DatasetInfo, Question, merge, open_recording
 from feval.recording.layout.files import scratch_beside
 from feval.serving.server import Server
 from feval.serving.wire.errors import RequestError, ServingError, UnknownError
@@ -58,9 +55,10 @@ from feval.serving.wire.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
-from recorders.journal import Journal, utc_now
+from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.seal import seal
+from recorders.work.task import dataset_info, llm_info
 
 # First, since it says how to install Starlette.
 
@@ -77,7 +75,6 @@ _SHOWN = 80
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PACKED = {"gzip", "x-gzip", "deflate"}
 _SCHEME = re.compile(r"^(bearer|basic)\s+", re.IGNORECASE)
-_MAX_SAMPLES = 1 << 20
 # Headers of this connection only (RFC 9110, section 7.6.1), or made anew.
 _HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
@@ -361,7 +358,7 @@ class Proxy:
             raise
         self.recorded += len(completions)
         return [
-            _record(completion, choice)
+            asdict(completion) | {"choice": choice}
             for completion, choice in zip(completions, choices, strict=True)
         ]
 
@@ -386,7 +383,7 @@ class Proxy:
         with self._lock:
             first = self._next.get(chat.key, self._journal.next_sample(chat.key))
             self._next[chat.key] = first + len(completions)
-            if first + len(completions) > _MAX_SAMPLES:
+            if first + len(completions) > MOST_SAMPLES:
                 raise ServingError(
                     "The journal holds a million samples of this request; record into another"
                     " folder.",
@@ -581,19 +578,6 @@ def _wants_usage(fields: Mapping[str, Any]) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
-def _record(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "output_tokens",
-        "reasoning_tokens",
-        "prompt_tokens",
-        "cached_tokens",
-        "response_id",
-        "served_model",
-    )
-    record = {name: getattr(completion, name) for name in (*names, "system_fingerprint")}
-    return record | {"choice": choice}
-
-
 def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
     """Make one chat completion of recorded choices."""
     first = records[0]
@@ -715,17 +699,7 @@ def seal_proxied(
     newest, free = _numbered(out)
     if newest is not None and _cots(newest) == journal.totals.cots:
         return newest
-    card = find_dataset_card(dataset)
-    title, licence = (card.title, card.licence) if card else (dataset, None)
-    info = DatasetInfo(
-        dataset,
-        title,
-        answer_kind,
-        EXTRACTOR_VERSION,
-        None,
-        licence,
-        named_equality(answer_kind, equality),
-    )
+    info = dataset_info(dataset, answer_kind, equality)
     seal_group = partial(_seal, journal, dataset=info, prices=prices, counter=counter)
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))
@@ -781,18 +755,13 @@ def _seal(
     counter: str,
 ) -> Path:
     requests = [request for _, request in group]
-    content = requests[0].decoding.content()
-    temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
-    extra = {key: value for key, value in content.items() if value not in (None, [], {})}
     return seal(
         journal,
         out,
         dataset=dataset,
         questions=[question for question, _ in group],
         requests=requests,
-        llm=LLMInfo(
-            name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | extra
-        ),
+        llm=llm_info(name, requests[0].model, "proxied", requests[0].decoding),
         operation={"name": "proxy", **journal.header},
         prices=prices,
         counter=counter,

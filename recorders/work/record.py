@@ -42,7 +42,15 @@ from recorders.asking.probing import MissingProbes, Probing, estimate_probes
 from recorders.asking.samples import MissingSamples, SamplePlan, estimate_samples, record_samples
 from recorders.asking.trees import MissingSteps, Tree, Turns, estimate_tree, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
-from recorders.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
+from recorders.journal import (
+    COMPLETION_FIELDS,
+    JOURNAL,
+    MODES,
+    Journal,
+    journal_folder,
+    never_empty,
+    utc_now,
+)
 from recorders.request import Backend, Completion, Request
 from recorders.work.seal import seal, start_probes
 from recorders.work.task import RecordingTask
@@ -475,23 +483,13 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
 
 
 def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
-    names = (
-        "reasoning_tokens",
-        "cached_tokens",
-        "response_id",
-        "served_model",
-        "system_fingerprint",
-        "duration_s",
-    )
+    known = {name: record[name] for name in COMPLETION_FIELDS if name in record}
     return Completion(
-        record["text"] or "",
-        record["finish_reason"],
-        reasoning=record.get("reasoning"),
-        output_tokens=record["output_tokens"] if is_usage(counter) else None,
-        prompt_tokens=prompt_tokens,
-        token_logprobs=record.get("token_logprobs"),
-        token_confidences=record.get("token_confidences"),
-        sequence_logprob=record.get("sequence_logprob"),
-        tokens_split=counter == SPLIT_USAGE or None,
-        **{name: record.get(name) for name in names},
+        **known
+        | {
+            "text": record["text"] or "",
+            "output_tokens": record["output_tokens"] if is_usage(counter) else None,
+            "prompt_tokens": prompt_tokens,
+            "tokens_split": counter == SPLIT_USAGE or None,
+        }
     )

@@ -140,26 +140,45 @@ class RecordingTask:
 
     def dataset_info(self, requests: Sequence[Request]) -> DatasetInfo:
         """Return the dataset as the recording describes it."""
-        card = find_dataset_card(self.dataset)
         systems = {
             next((m.content for m in r.messages if m.role == "system"), None) for r in requests
         }
         system = systems.pop() if len(systems) == 1 else None
-        kind = self.kind()
-        title, licence = (card.title, card.licence) if card else (self.dataset, None)
-        equality = named_equality(kind, self.equality)
-        return DatasetInfo(self.dataset, title, kind, EXTRACTOR_VERSION, system, licence, equality)
+        return dataset_info(self.dataset, self.kind(), self.equality, system)
 
     def llm_info(self) -> LLMInfo:
         """Return the LLM as the recording describes it, without the decoding parameters that are
         not sent.
         """
-        content = self.decoding.content() | {"seed": self.decoding.seed}
-        temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
-        sent = {name: value for name, value in content.items() if value not in (None, [], {})}
-        names = {"model": self.model_name(), "prompt": self.prompt_version}
         steps = {} if self.tree is None else {self.tree.IN_DECODING: self.tree.content()}
-        return LLMInfo(self.llm_name, temperature, max_tokens, names | sent | steps)
+        return llm_info(
+            self.llm_name,
+            self.model_name(),
+            self.prompt_version,
+            self.decoding,
+            seed=self.decoding.seed,
+            **steps,
+        )
+
+
+def dataset_info(
+    dataset: str, kind: str, equality: str | None, system: str | None = None
+) -> DatasetInfo:
+    """Return a dataset as a recording describes it."""
+    card = find_dataset_card(dataset)
+    title, licence = (card.title, card.licence) if card else (dataset, None)
+    equal = named_equality(kind, equality)
+    return DatasetInfo(dataset, title, kind, EXTRACTOR_VERSION, system, licence, equal)
+
+
+def llm_info(name: str, model: str, prompt: str, decoding: Decoding, **others: Any) -> LLMInfo:
+    """Return an LLM as a recording describes it, without the decoding parameters that are not
+    sent.
+    """
+    content = decoding.content() | others
+    temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
+    sent = {name: value for name, value in content.items() if value not in (None, [], {})}
+    return LLMInfo(name, temperature, max_tokens, {"model": model, "prompt": prompt} | sent)
 
 
 def answer_kind(dataset: str, named: str | None) -> str:

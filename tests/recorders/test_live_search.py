@@ -67,7 +67,7 @@ def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Pat
         DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH
     )
     record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
-    run_scoring(CoTScoring.of(tmp_path / "r", scorer()), tmp_path / "scored")
+    run_scoring(CoTScoring.from_recording(tmp_path / "r", scorer()), tmp_path / "scored")
     _, [recorded] = load(DATASET, f"{MODEL}@steps", tmp_path / "scored")
     methods = [
         BeamSearch(4, 2, rounds=DEPTH, aggregate="min"),

@@ -166,7 +166,7 @@ PRICES = {
 def score(
     recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any
 ) -> ScoringResult:
-    return run_scoring(CoTScoring.of(recording, scorer, **which), out, limits=limits)
+    return run_scoring(CoTScoring.from_recording(recording, scorer, **which), out, limits=limits)
 
 
 def run(recording: Path, out: Path, spec: str, **options: Any) -> ScoringResult:

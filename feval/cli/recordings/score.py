@@ -111,10 +111,10 @@ class ScoreSettings(AskingSettings):
         which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
         which["retry_refused"] = self.retry_refused
         if self.pairwise:
-            return PairwiseComparison.of(
+            return PairwiseComparison.from_recording(
                 recording, scorer, calls=self.calls, orders=self.orders, **which
             )
-        return CoTScoring.of(recording, scorer, **which)
+        return CoTScoring.from_recording(recording, scorer, **which)
 
 
 @settings_options(ScoreSettings)

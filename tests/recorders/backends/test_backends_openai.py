@@ -26,7 +26,7 @@ from recording_doubles import completions
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
-from recorders.backends.endpoint import Endpoint, Redaction, of_error_in_reply, retry_after
+from recorders.backends.endpoint import Endpoint, Redaction, error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 
@@ -448,12 +448,12 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(
 def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(
     code: object, kind: type[Exception]
 ) -> None:
-    result = of_error_in_reply(
+    result = error_in_reply(
         {"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model"
     )
     assert type(result) is kind
     assert (
-        of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model")
+        error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model")
         is None
     )
 

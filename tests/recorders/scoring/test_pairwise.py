@@ -121,7 +121,9 @@ def judged(recording: Path, out: Path, server: Server, **options: Any) -> Pairwi
         name=options.pop("name", None),
     )
     limits = options.pop("limits", FAST)
-    return run_scoring(PairwiseComparison.of(recording, made, **options), out, limits=limits)
+    return run_scoring(
+        PairwiseComparison.from_recording(recording, made, **options), out, limits=limits
+    )
 
 
 def doubts(coupling: Coupling) -> tuple[str, ...]:
@@ -491,7 +493,7 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
 
     def refused(recording: Path, error: type[Exception], message: str, **options: Any) -> None:
         with pytest.raises(error, match=message):
-            PairwiseComparison.of(recording, made, **options)
+            PairwiseComparison.from_recording(recording, made, **options)
 
     refused(three, UsageError, "no two LLMs to compare", llms=["a/one"])
     refused(three, NotRecordedError, "no LLM 'a/four'", llms=["a/four"])
@@ -501,9 +503,11 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     refused(uneven, ConflictError, "a/x has 2 and a/y 1")
     single = written(tmp_path / "single", {"a/x": [[1]], "a/y": [[2]]})
     refused(single, ConflictError, "no other call to compare with")
-    assert PairwiseComparison.of(single, made, calls="same").total == 2
+    assert PairwiseComparison.from_recording(single, made, calls="same").total == 2
     mixed = written(tmp_path / "mixed", {"a/x": [[1, 2]], "a/y@apart": [[1, 3]]})
-    assert PairwiseComparison.of(mixed, made).total == 4  # neither shares noise: call by call
+    assert (
+        PairwiseComparison.from_recording(mixed, made).total == 4
+    )  # neither shares noise: call by call
     with pytest.raises(UsageError, match="by a judge"):
         make_scorer("verbal:some/model", asks=False, pairwise=True)
     for line in ('orders = "random"', 'calls = "same"'):

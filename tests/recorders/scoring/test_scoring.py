@@ -145,7 +145,7 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(
     toy: Path, tmp_path: Path, prices: str
 ) -> None:
     made = make_scorer("judge:some/model", asks=False)
-    work = CoTScoring.of(toy, made)
+    work = CoTScoring.from_recording(toy, made)
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
