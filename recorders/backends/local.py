@@ -618,17 +618,14 @@ def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
 
 def _completion(answer: tiny.Completion, request: Request) -> Completion:
     decoding = request.decoding
-    count, text = tiny.stopped(answer, decoding.stop)
-    ended_at = (stop for stop in decoding.stop if answer.text.startswith(stop, len(text)))
+    count, text, finish_reason, ended_at = tiny.stopped(answer, decoding.stop)
     completion = Completion(
         text=text,
-        finish_reason=(
-            answer.finish_reason if count == len(answer.tokens) and text == answer.text else "stop"
-        ),
+        finish_reason=finish_reason,
         output_tokens=count,
         prompt_tokens=answer.prompt_tokens,
         served_model=request.model,
-        stop_text=next(ended_at, "") if decoding.stop else None,
+        stop_text=(ended_at or "") if decoding.stop else None,
     )
     if decoding.logprobs is None:
         return completion

@@ -106,16 +106,8 @@ class _Match:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """Two CoTs; `texts` is `None` where one of them is not kept."""
-
-    sample: int
-    texts: tuple[str, str] | None
-
-    @property
-    def has_equal_texts(self) -> bool:
-        return self.texts is not None and self.texts[0] == self.texts[1]
+_Texts = tuple[str, str] | None
+"""Of two CoTs that are compared; `None` where one of them is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +202,22 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         """True: equal texts are ties that nobody is asked about."""
         return True
 
-    def comparisons(self, match: _Match) -> Iterator[tuple[str, list[_Comparison]]]:
-        """Yield question id and its comparisons, in recorded order."""
+    def comparisons(self, match: _Match) -> Iterator[tuple[str, list[_Texts]]]:
+        """Yield question id and the texts of its comparisons, in recorded order."""
         first, second = (
             self.source.pools(match.dataset, llm) for llm in (match.first, match.second)
         )
         for one, two in zip_longest(first, second):
             _check_pools(match, one, two)
             size = len(one.texts)
-            comparisons = []
-            for sample, text in enumerate(one.texts):
-                other = two.texts[(sample + match.shift) % size]
-                comparisons.append(
-                    _Comparison(sample, None if text is None or other is None else (text, other))
-                )
-            yield one.question_id, comparisons
+            others = (two.texts[(sample + match.shift) % size] for sample in range(size))
+            yield (
+                one.question_id,
+                [
+                    None if text is None or other is None else (text, other)
+                    for text, other in zip(one.texts, others, strict=True)
+                ],
+            )
 
     def orders_of(self, match: _Match, question_id: str, sample: int) -> list[str]:
         """Return the orders in which a comparison is asked."""
@@ -251,15 +244,13 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
             questions = {question.id: question for question in self.source.questions(match.dataset)}
             for question_id, comparisons in self.comparisons(match):
                 items: list[tuple[CoTKey, Item | None]] = []
-                for comparison in comparisons:
-                    for order in self.orders_of(match, question_id, comparison.sample):
+                for sample, texts in enumerate(comparisons):
+                    for order in self.orders_of(match, question_id, sample):
                         item = None
-                        if comparison.texts is not None and not comparison.has_equal_texts:
-                            text, other = (
-                                comparison.texts[::-1] if order == _SWAPPED else comparison.texts
-                            )
+                        if texts is not None and texts[0] != texts[1]:
+                            text, other = texts[::-1] if order == _SWAPPED else texts
                             item = Item(questions[question_id], text, None, other=other)
-                        items.append((match.key(question_id, comparison.sample, order), item))
+                        items.append((match.key(question_id, sample, order), item))
                 yield items
 
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
@@ -325,7 +316,9 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         """Whether some comparison is a tie that nobody is asked about."""
         comparisons = chain.from_iterable(map(self.comparisons, self.matches))
         return any(
-            comparison.has_equal_texts for _, question in comparisons for comparison in question
+            texts is not None and texts[0] == texts[1]
+            for _, question in comparisons
+            for texts in question
         )
 
 
@@ -435,20 +428,18 @@ def _rows(
         by_order = {
             order: replies(match.key(question_id, 0, order)) for order in (_AS_GIVEN, _SWAPPED)
         }
-        for comparison in comparisons:
-            if comparison.texts is None:
+        for sample, texts in enumerate(comparisons):
+            if texts is None:
                 states["missing"] += 1
                 continue
-            if comparison.has_equal_texts:
+            if texts[0] == texts[1]:
                 score, state = Score(0.5, None, _SAME_TEXT), "same"
             else:
-                orders = task.orders_of(match, question_id, comparison.sample)
-                score, state = _combined(
-                    {order: by_order[order][comparison.sample] for order in orders}
-                )
+                orders = task.orders_of(match, question_id, sample)
+                score, state = _combined({order: by_order[order][sample] for order in orders})
             states[state] += 1
             states["tie"] += score.score == 0.5
-            scores[comparison.sample] = score
+            scores[sample] = score
         if scores:
             yield score_rows(question_id, scores, steps=False)
 

@@ -555,21 +555,16 @@ class LocalRewardModel:
         torch, transformers = torch_libraries("A reward model on this machine")
         self._torch = torch
         try:
-            config = transformers.AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+            settings = {"local_files_only": True, "trust_remote_code": False}
+            config = transformers.AutoConfig.from_pretrained(folder, **settings)
             self.by_step = _is_process_model(folder, config)
-            classes = (
-                transformers.AutoModelForTokenClassification,
-                transformers.AutoModelForSequenceClassification,
+            loader = (
+                transformers.AutoModelForTokenClassification
+                if self.by_step
+                else transformers.AutoModelForSequenceClassification
             )
-            loader = classes[0] if self.by_step else classes[1]
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-            self._model = loader.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            ).eval()
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **settings)
+            self._model = loader.from_pretrained(folder, **settings).eval()
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
                 f"{folder} cannot be loaded as a reward model ({str(error)[:300]})."

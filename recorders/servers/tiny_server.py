@@ -129,15 +129,13 @@ class TinyModels:
             ) from error
         choices, counts = [], []
         for index, completion in enumerate(completions):
-            count, text = stopped(completion, stops)
-            whole = count == len(completion.tokens) and text == completion.text
+            count, text, finish, ended_at = stopped(completion, stops)
             message = {"role": "assistant", "content": text, "refusal": None}
             logprobs = (
                 {"content": _logprobs(completion, count), "refusal": None}
                 if request.logprobs
                 else None
             )
-            finish = completion.finish_reason if whole else "stop"
             choice = {
                 "index": index,
                 "message": message,
@@ -145,8 +143,7 @@ class TinyModels:
                 "finish_reason": finish,
             }
             if stops:  # as vLLM states it
-                ended_at = (stop for stop in stops if completion.text.startswith(stop, len(text)))
-                choice["stop_reason"] = next(ended_at, None)
+                choice["stop_reason"] = ended_at
             choices.append(choice)
             counts.append(count)
         return {

@@ -175,19 +175,21 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
     return -np.log(uniform)
 
 
-def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """Return how many tokens it takes to reach the first stop text, and the text before it; all if
-    none is reached.
+def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str, str, str | None]:
+    """Return how many tokens it takes to reach the first stop text, the text before it, the finish
+    reason, and that stop text; all of the completion and `None` if none is reached.
     """
     if not any(stop in completion.text for stop in stops):
-        return len(completion.tokens), completion.text
+        return len(completion.tokens), completion.text, completion.finish_reason, None
     decode, tokens = tokenizer().decode, completion.tokens.tolist()
     skipped = len(decode(tokens)) - len(completion.text)
     texts = (decode(tokens[:count])[skipped:] for count in range(1, len(tokens) + 1))
     count, text = next(
         (count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops)
     )
-    return count, text[: min(text.index(stop) for stop in stops if stop in text)]
+    kept = text[: min(text.index(stop) for stop in stops if stop in text)]
+    ended_at = (stop for stop in stops if completion.text.startswith(stop, len(kept)))
+    return count, kept, "stop", next(ended_at, None)
 
 
 class _Draft:

@@ -32,13 +32,13 @@ from feval.errors import (
     UsageError,
 )
 from feval.executors.progress import reports
-from feval.recording import LLMInfo, PoolRows, Question, Recording, open_recording, verify_recording
+from feval.recording import LLMInfo, PoolRows, Recording, open_recording, verify_recording
 from feval.recording.layout.format import recording_around
 from feval.recording.verify import open_sound
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.engine import Control, Outcome, Progress, RunBar, run
 from recorders.asking.pace import Limits
-from recorders.asking.probing import MissingProbes, Probing, estimate_probes
+from recorders.asking.probing import MissingProbes, estimate_probes
 from recorders.asking.samples import MissingSamples, SamplePlan, estimate_samples, record_samples
 from recorders.asking.trees import MissingSteps, Tree, Turns, estimate_tree, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
@@ -138,7 +138,7 @@ def record_dataset(
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
     _check_mode(mode)
-    if is_sealed(out, identity, task.questions, _least(task), mode, task.probing):
+    if is_sealed(out, task, mode):
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
@@ -147,7 +147,7 @@ def record_dataset(
     opened = Journal.open(folder, identity, mode=mode, about={"backend": backend.name})
     with opened, never_empty(opened):
         if start is not None:
-            start_from(start, opened, task.llm_info(), task.dataset, plan.requests, task.probing)
+            start_from(start, opened, task, plan.requests)
         if expected is not None and task.tree is not None:
             expected(_estimate(task, plan, opened, {"price": price}))
         control, limits = Control(), limits or Limits()
@@ -221,7 +221,7 @@ def estimate_dataset(
     recording, if the journal has none.
     """
     _check_mode(mode)
-    if is_sealed(Path(out), task.identity(), task.questions, _least(task), mode, task.probing):
+    if is_sealed(Path(out), task, mode):
         return CostEstimate(
             0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False
         )
@@ -231,7 +231,7 @@ def estimate_dataset(
     plan = task.plan()
     if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
         with tempfile.TemporaryDirectory() as place, Journal.open(place, task.identity()) as opened:
-            start_from(start, opened, task.llm_info(), task.dataset, plan.requests, task.probing)
+            start_from(start, opened, task, plan.requests)
             return _estimate(task, plan, opened, options)
     if mode == "all" or not (folder / JOURNAL).exists():
         return _estimate(task, plan, None, options)
@@ -280,14 +280,7 @@ def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> No
 _POOLS_PER_COMMIT = 256
 
 
-def is_sealed(
-    out: Path,
-    identity: Mapping[str, Any],
-    questions: Sequence[Question],
-    samples: int,
-    mode: str,
-    probing: Probing | None = None,
-) -> bool:
+def is_sealed(out: Path, task: RecordingTask, mode: str) -> bool:
     """Return whether a folder is the wanted recording, sealed before.
 
     A `StorageError` says if something else is there, if it holds less than is wanted or is to be
@@ -307,13 +300,13 @@ def is_sealed(
         raise StorageError(
             f"{out} exists already and is not a recording; name another folder."
         ) from error
-    differs = _difference(recording, identity)
+    differs = _difference(recording, task.identity())
     if differs is not None:
         raise StorageError(
             f"{out} exists already and is another recording: its {differs}. A recording is never"
             " overwritten; name another folder."
         )
-    _require_enough(recording, out, identity, questions, samples, probing)
+    _require_enough(recording, out, task)
     if mode == "all":
         raise StorageError(
             f"{out} is sealed, and the mode 'all' records everything again. A sealed recording is"
@@ -323,12 +316,7 @@ def is_sealed(
 
 
 def start_from(
-    start: str | Path,
-    journal: Journal,
-    llm: LLMInfo,
-    dataset: str,
-    requests: Sequence[Request],
-    probing: Probing | None = None,
+    start: str | Path, journal: Journal, task: RecordingTask, requests: Sequence[Request]
 ) -> None:
     """Put the CoTs and probes of a sealed recording into a journal, so that only what is missing is
     asked for.
@@ -337,7 +325,7 @@ def start_from(
     prompt tokens are counted once per run of CoTs with the same second and response id, and a
     refused request is an empty CoT like any other.
     """
-    recording = open_sound(Path(start))
+    recording, llm, dataset = open_sound(Path(start)), task.llm_info(), task.dataset
     recording.require(dataset, llm.name)
     if differs := _other_llm(recording.llm_info(llm.name), llm):
         raise ConflictError(
@@ -358,8 +346,8 @@ def start_from(
         if number % _POOLS_PER_COMMIT == 0:
             journal.commit()
     journal.commit()
-    if probing is not None:
-        start_probes(recording, journal, probing, (dataset, llm.name), by_question)
+    if task.probing is not None:
+        start_probes(recording, journal, task.probing, (dataset, llm.name), by_question)
     journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
     journal.commit()
 
@@ -388,31 +376,24 @@ def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None
     return difference({name: operation.get(name) for name in identity}, identity)
 
 
-def _require_enough(
-    recording: Recording,
-    out: Path,
-    identity: Mapping[str, Any],
-    questions: Sequence[Question],
-    samples: int,
-    probing: Probing | None,
-) -> None:
+def _require_enough(recording: Recording, out: Path, task: RecordingTask) -> None:
+    probing, samples = task.probing, _least(task)
     more = (
         "A sealed recording is never changed: record into another folder that begins with its"
         f" CoTs, --out NEW --from {out}, and only what is missing is asked for."
     )
-    recorded = {question.id: question for question in recording.questions(identity["dataset"])}
-    lacking = [question.id for question in questions if question.id not in recorded]
+    recorded = {question.id: question for question in recording.questions(task.dataset)}
+    lacking = [question.id for question in task.questions if question.id not in recorded]
     if lacking:
         raise StorageError(
             f"{out} is sealed with {len(recorded)} questions, and {len(lacking)} others were asked"
             f" for, such as {lacking[0]!r:.80}. {more}"
         )
-    for question in questions:
+    for question in task.questions:
         known = recorded[question.id]
-        if (known.text, known.answer, known.choices) != (
-            question.text,
-            question.answer,
-            question.choices,
+        if any(
+            getattr(known, name) != getattr(question, name)
+            for name in ("text", "answer", "choices")
         ):
             raise StorageError(
                 f"{out} exists already and is another recording: its question {question.id!r:.80}"

@@ -203,16 +203,9 @@ def tree_of(
 
 
 def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:
+    fields = ("probe_cue", "probe_tokens", "probe_template")
+    _refuse_alone(settings, "probes; add --probe-every N", fields, settings.probe_every)
     if settings.probe_every is None:
-        given = {
-            "cue": settings.probe_cue,
-            "tokens": settings.probe_tokens,
-            "template": settings.probe_template,
-        }
-        if named := [name for name, value in given.items() if value is not None]:
-            raise UsageError(
-                f"The setting probe_{named[0]} is for probes; add --probe-every N, or leave it out."
-            )
         return None
     cue = settings.probe_cue
     if cue is None:

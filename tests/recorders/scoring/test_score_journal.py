@@ -16,10 +16,10 @@ import pytest
 from scoring_doubles import FAST, Server, rewards, run, score
 from small import pool, write_rows, write_toy
 
-from feval.errors import NotRecordedError, StorageError
+from feval.errors import NotRecordedError
 from feval.recording import open_recording
 from recorders.asking.pace import Limits
-from recorders.errors import JournalError, LockedJournalError, StoppedError, Transient
+from recorders.errors import JournalError, StoppedError, Transient
 from recorders.journal import journal_folder
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
@@ -97,47 +97,17 @@ def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused
         assert journal.replies_with_usage == 0
 
 
-def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path) -> None:
+def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "j"
     with ScoreJournal.open(folder, {"a": 1}) as journal:
         journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
         journal.commit()
-        with pytest.raises(LockedJournalError, match="Another process"):
-            ScoreJournal.open(folder, {"a": 1})
     with pytest.raises(JournalError, match="its a is 1, not 2"):
         ScoreJournal.open(folder, {"a": 2})
     data = journal.path.read_bytes()
-    journal.path.write_bytes(data.replace(b'"sample":0', b'"sample":1'))
-    with pytest.raises(JournalError, match=r"Line 2 .* checksum"):
-        ScoreJournal.open(folder, {"a": 1})
     journal.path.write_bytes(data + data.splitlines(keepends=True)[1])
     with pytest.raises(JournalError, match=r"Line 3 .* repeats a CoT"):
         ScoreJournal.open(folder, {"a": 1})
-
-
-def test_a_full_disk_keeps_what_was_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = os.write
-    with ScoreJournal.open(tmp_path / "j", {}) as journal:
-        journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
-        journal.commit()
-        before = journal.path.read_bytes()
-
-        def full(descriptor: int, data: Any) -> int:
-            if len(data) > 50:
-                return real(descriptor, data[:50])
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(os, "write", full)
-        with pytest.raises(StorageError, match="the disk is full"):
-            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
-            journal.commit()
-        monkeypatch.undo()
-        assert journal.path.read_bytes() == before
-        with pytest.raises(JournalError, match="earlier write"):
-            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
-            journal.commit()
 
 
 def spawn(
