@@ -28,8 +28,7 @@ from feval import __version__
 from feval.cards.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
 from feval.executors.tasks import results
-from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
-from feval.exporters.rows import questions_of
+from feval.exporters.arrow import AHEAD, Export, blocks_of, pairs_of, questions_of
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder
 from feval.recording.reader import Recording

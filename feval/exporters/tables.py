@@ -26,10 +26,22 @@ from feval.cards.tokens import USAGE
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.progress import reports
 from feval.executors.tasks import results
-from feval.exporters.arrow import TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
+from feval.exporters.arrow import (
+    AHEAD,
+    COLUMNS,
+    TEXT,
+    Export,
+    arrow_table,
+    blocks_of,
+    columns_of,
+    facts,
+    flat_columns,
+    pairs_of,
+    questions_of,
+    schema,
+    without_rows_of,
+)
 from feval.exporters.every_eval_ever import export_every_eval_ever
-from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
-from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.importers.exported import FACTS
 from feval.importers.files import shortest_floats
 from feval.recording.derived.rewriting import Block

@@ -231,14 +231,7 @@ class Recording(Browsed):
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one
         row group.
         """
-        part = self._part("texts", dataset, llm)
-        with self.shape(part.path):
-            start, stop = self._starts("texts", dataset, llm)[question : question + 2].tolist()
-            if start == stop:
-                return []
-            column, first = self._text_group(part, start, stop)
-            texts: list[str | None] = column[start - first : stop - first].to_pylist()
-            return texts
+        return self._column("texts", "text", dataset, llm, question) or []
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None`
@@ -266,7 +259,8 @@ class Recording(Browsed):
     def _column(
         self, part: str, name: str, dataset: str, llm: str, question: int
     ) -> list[Any] | None:
-        if part not in self.channels(dataset, llm):
+        if (dataset, llm, part) not in self.manifest.leaves:
+            self.require(dataset, llm)
             return None
         own = self._part(part, dataset, llm)
         with self.shape(own.path):
@@ -295,8 +289,12 @@ class Recording(Browsed):
             starts = self._starts("texts", dataset, llm)
             if starts[question] == starts[question + 1]:
                 return {question: []}
-            column, first = self._text_group(part, int(starts[question]), int(starts[question + 1]))
+            column, first = part.group_at(int(starts[question]), "text")
             texts, end = column.to_pylist(), first + len(column)
+            if starts[question + 1] > end:
+                raise DamagedRecordingError(
+                    f"{part.path} ends before the CoTs that the votes count."
+                )
             rows = range(
                 int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1
             )
@@ -362,13 +360,21 @@ class Recording(Browsed):
         if own.next is not None:
             yield line(*own.next)
 
+    def _arrays(
+        self, part: str, dataset: str, llm: str, columns: list[str] | None = None
+    ) -> dict[str, Any]:
+        """The numbers of a part as arrays, as `parquet.arrays_of_tables` has them."""
+        own, votes = self._part(part, dataset, llm), self.votes(dataset)
+        shape = votes.llms[llm].codes.shape
+        with self.shape(own.path):
+            tables = own.groups(columns)
+            return parquet.arrays_of_tables(part, tables, votes.question_ids, shape)
+
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
-        part, votes = self._part("logprobs", dataset, llm), self.votes(dataset)
-        with self.shape(part.path):
-            return parquet.logprobs_of_tables(
-                part.groups(), votes.question_ids, votes.llms[llm].codes.shape
-            )
+        arrays = self._arrays("logprobs", dataset, llm)
+        names = ("sequence_logprob", "token_confidences", "token_logprobs")
+        return TokenLogprobs(*(arrays[name] for name in names))
 
     def part_record(self, part: str, dataset: str, llm: str) -> dict[str, Any]:
         """What the manifest says about some scores or probes of an LLM on a dataset."""
@@ -410,14 +416,16 @@ class Recording(Browsed):
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""
         self.require_part(SCORES + scorer, dataset, llm)
-        part, votes = self._part(SCORES + scorer, dataset, llm), self.votes(dataset)
-        with self.shape(part.path):
-            return parquet.scores_of_tables(
-                self.scorer_info(scorer),
-                part.groups(_SCORE_COLUMNS),
-                votes.question_ids,
-                votes.llms[llm].codes.shape,
-            )
+        arrays = self._arrays(SCORES + scorer, dataset, llm, _SCORE_COLUMNS)
+        return Scores(
+            scorer=self.scorer_info(scorer),
+            values=arrays["score"],
+            scored=arrays["known"],
+            step_values=arrays["step_scores"].values,
+            step_offsets=arrays["step_scores"].offsets,
+            prompt_tokens=arrays["prompt_tokens"],
+            output_tokens=arrays["output_tokens"],
+        )
 
     def score_rows(
         self, dataset: str, llm: str, scorer: str, rows: range | None = None
@@ -602,17 +610,6 @@ class Recording(Browsed):
             return None
         starts = self._starts(part, dataset, llm)
         return range(int(starts[rows.start]), int(starts[rows.stop]))
-
-    def _text_group(self, part: parquet.PartTable, start: int, stop: int) -> tuple[Any, int]:
-        """The texts in the row group of a question that has some rows, and the row of the first of
-        them.
-        """
-        column, first = part.group_at(start, "text")
-        if stop > first + len(column):
-            raise DamagedRecordingError(
-                f"{part.path} ends before the row {stop} that the votes count."
-            )
-        return column, first
 
     def shape(self, path: Path) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""

@@ -236,7 +236,7 @@ def test_rows_that_were_broken_are_sentences(
 def test_the_file_does_not_depend_on_the_workers(
     toy: Path, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.exporters.parts._BLOCK_BYTES", 1)  # a question each
+    monkeypatch.setattr("feval.exporters.arrow._BLOCK_BYTES", 1)  # a question each
     alone = export_recording(toy, tmp_path / "alone", to)
     with ThreadPoolExecutor(2) as executor:
         together = export_recording(toy, tmp_path / "together", to, executor=executor)

@@ -21,7 +21,7 @@ from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import ScorerInfo, ScoreRows, add_scores, select
-from feval.recording.parquet import logprobs_of_tables
+from feval.recording.parquet import arrays_of_tables
 from feval.replay import LLM, load
 
 ANSWERS = {
@@ -154,7 +154,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
         (bare.pool.scores, r"alpha on toy has no scores\. .*feval score"),
         (
             lambda: bare("toy/0").sequence_logprobs,
-            "no logprobs of alpha on toy.*feval record --logprobs K",
+            "no log-probabilities of alpha on toy.*feval record --logprobs K",
         ),
         (lambda: strong.scores("nobody"), "no scores by 'nobody'; it has scores by judge:toy"),
         (both.pool.scores, r"judge:toy, other\. Name one of them: --set scorer=judge:toy"),
@@ -247,7 +247,7 @@ def test_tables_of_log_probabilities_that_do_not_fit_are_refused(
         for name, sample in places
     ]
     with pytest.raises(ValueError, match=words):
-        logprobs_of_tables(tables, ["toy/0", "toy/1"], (2, 2))
-    kept = logprobs_of_tables(tables[:1], ["toy/0", "toy/1"], (2, 2))
-    assert kept.logprobs.lengths().sum() == 1
-    assert kept.confidences.lengths().sum() == 0
+        arrays_of_tables("logprobs", tables, ["toy/0", "toy/1"], (2, 2))
+    kept = arrays_of_tables("logprobs", tables[:1], ["toy/0", "toy/1"], (2, 2))
+    assert kept["token_logprobs"].lengths().sum() == 1
+    assert kept["token_confidences"].lengths().sum() == 0

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from feval.recording.parquet.reading import Aligned as Aligned
     from feval.recording.parquet.reading import PartTable as PartTable
     from feval.recording.parquet.reading import Table as Table
-    from feval.recording.parquet.reading import logprobs_of_tables as logprobs_of_tables
+    from feval.recording.parquet.reading import arrays_of_tables as arrays_of_tables
     from feval.recording.parquet.reading import pools_of_rows as pools_of_rows
     from feval.recording.parquet.reading import questions_of_tables as questions_of_tables
     from feval.recording.parquet.reading import readable as readable
     from feval.recording.parquet.reading import rows_of_part as rows_of_part
-    from feval.recording.parquet.reading import scores_of_tables as scores_of_tables
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -28,12 +27,11 @@ __getattr__, __dir__ = lazy_names(
             "Aligned",
             "PartTable",
             "Table",
-            "logprobs_of_tables",
+            "arrays_of_tables",
             "pools_of_rows",
             "questions_of_tables",
             "readable",
             "rows_of_part",
-            "scores_of_tables",
         ),
     },
 )

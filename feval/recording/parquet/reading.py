@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
-from feval.recording.arrays import Ragged, Scores, TokenLogprobs
-from feval.recording.content import PoolRows, Question, ScorerInfo, checked_messages, utc_text
+from feval.recording.arrays import Ragged
+from feval.recording.content import PoolRows, Question, checked_messages, utc_text
 from feval.recording.layout.format import open_regular
 from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.writing import schema_of
@@ -383,33 +383,34 @@ class Aligned:
         return columns
 
 
-def scores_of_tables(
-    scorer: ScorerInfo, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
-) -> Scores:
-    """Return the arrays [Q, S] of tables with the columns `SCORE_COLUMNS`, one per row group; wrong
+def arrays_of_tables(
+    part: str, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
+) -> dict[str, Any]:
+    """Return column -> array [Q, S] of the numbers of a part, NaN or -1 where there is none, and
+    `Ragged` of its lists, from one table per row group; "known" tells which CoTs have a row. Wrong
     places are a `ValueError`.
     """
-    size = shape[0] * shape[1]
-    columns = {"score": np.full(size, math.nan), "prompt_tokens": np.full(size, -1, np.int32)}
-    columns["output_tokens"] = columns["prompt_tokens"].copy()
-    scored, steps = np.zeros(size, np.bool_), _Lists(shape, np.float64)
+    size, kinds = shape[0] * shape[1], {c.name: c.kind for c in spec_of(part).columns}
+    numbers = {
+        name: np.full(size, math.nan) if kind == "float64" else np.full(size, -1, np.int32)
+        for name, kind in kinds.items()
+        if kind in {"float64", "int32"} and name != "sample_index"
+    }
+    lists = {
+        name: _Lists(shape, np.float64 if kind == "list<float64>" else np.float32)
+        for name, kind in kinds.items()
+        if kind.startswith("list<float")
+    }
+    known = np.zeros(size, np.bool_)
     for places, table in _placed(tables, question_ids, shape):
-        for name, values in columns.items():
-            values[places] = pc.fill_null(
-                table.column(name), values.dtype.type(math.nan if name == "score" else -1)
-            ).to_numpy()
-        scored[places] = True
-        steps.add(table.column("step_scores").combine_chunks(), places)
-    ragged = steps.ragged()
-    return Scores(
-        scorer=scorer,
-        values=columns["score"].reshape(shape),
-        scored=scored.reshape(shape),
-        step_values=ragged.values,
-        step_offsets=ragged.offsets,
-        prompt_tokens=columns["prompt_tokens"].reshape(shape),
-        output_tokens=columns["output_tokens"].reshape(shape),
-    )
+        known[places] = True
+        for name, values in numbers.items():
+            missing = values.dtype.type(math.nan if kinds[name] == "float64" else -1)
+            values[places] = pc.fill_null(table.column(name), missing).to_numpy()
+        for name, each in lists.items():
+            each.add(table.column(name).combine_chunks(), places)
+    arrays = {name: values.reshape(shape) for name, values in (numbers | {"known": known}).items()}
+    return arrays | {name: each.ragged() for name, each in lists.items()}
 
 
 def _placed(
@@ -440,27 +441,6 @@ def _places(
     if (np.diff(places, prepend=before) <= 0).any():
         raise ValueError("values out of order")
     return places
-
-
-def logprobs_of_tables(
-    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
-) -> TokenLogprobs:
-    """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are
-    a `ValueError`.
-    """
-    sequence = np.full(shape[0] * shape[1], np.nan)
-    lists = {
-        column: _Lists(shape, np.float32) for column in ("token_confidences", "token_logprobs")
-    }
-    for places, table in _placed(tables, question_ids, shape):
-        sequence[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
-        for column, values in lists.items():
-            values.add(table.column(column).combine_chunks(), places)
-    return TokenLogprobs(
-        sequence.reshape(shape),
-        lists["token_confidences"].ragged(),
-        lists["token_logprobs"].ragged(),
-    )
 
 
 class _Lists:
