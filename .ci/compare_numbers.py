@@ -117,8 +117,8 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
         TINY,
         "--scorer",
         "python:frozen_scorer:length",
-        "--name",
-        "length",
+        "--set",
+        "name=length",
         "--out",
         scored,
     )
@@ -186,7 +186,7 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
     for size in ("42k", "90k"):
         shared += ["--recording", str(work / f"{size}-shared")]
         own += ["--independent", str(work / f"{size}-own")]
-        noise = ("--coupled", "--settings", str(work / "noise.toml"))
+        noise = ("--set", "coupled=true", "--settings", str(work / "noise.toml"))
         feval(*record, "--llm", f"feval/tiny-{size}", *noise, "--out", shared[-1])
         feval(*record, "--llm", f"feval/tiny-{size}@independent", "--out", own[-1])
     yield "couple", feval("couple", *shared, *own)

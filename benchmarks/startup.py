@@ -37,7 +37,7 @@ CURVE_COMMAND = f"""
 import sys
 from feval.cli import main
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
-sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none"]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5"]
 main()
 """  # noqa: E501
 LIBRARIES = """

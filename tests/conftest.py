@@ -114,7 +114,7 @@ def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     folder.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEVAL_RECEIPTS", str(tmp_path_factory.mktemp("receipts")))
+        patch.setenv("FEVAL_RECEIPTS", "none")
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 

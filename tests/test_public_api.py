@@ -56,7 +56,7 @@ import sys
 from feval.cli import main
 
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
-sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none", "--quiet"]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--quiet"]
 try:
     main()
 except SystemExit as end:

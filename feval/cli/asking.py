@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 
 
 _LONG_WAIT_S = 60.0
-_SETTINGS_HELP = (
-    "TOML file with options, such as `retries = 3`; rarer ones are set there only. See"
-    " docs/recording.md."
-)
+_SET_HELP = "A rarer setting, such as concurrency=8; see docs/recording.md. Repeat for several."
+_SETTINGS_HELP = "TOML file with options and rarer settings, such as `retries = 3`."
 
 
 def _usable_url(url: str | None) -> str | None:
@@ -54,8 +53,8 @@ class AskingSettings(Request):
     """Settings that recording and scoring share: where an LLM is, how fast and for how much it may
     be asked.
 
-    A field annotated with a `typer.Option` is an option of the command line; any field may be in a
-    file, `--settings FILE`.
+    A field annotated with a `typer.Option` is an option of the command line; any field may be set
+    by `--set KEY=VALUE`, or in a file, `--settings FILE`.
     """
 
     base_url: Annotated[
@@ -65,19 +64,8 @@ class AskingSettings(Request):
             "--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."
         ),
     ] = None
-    api_key_env: Annotated[
-        str | None,
-        AfterValidator(_usable_variable),
-        typer.Option(
-            "--api-key-env",
-            metavar="VARIABLE",
-            help="Variable with the API key. Default: OPENAI_API_KEY.",
-        ),
-    ] = None
-    concurrency: Annotated[
-        int,
-        typer.Option("--concurrency", metavar="N", help="Most requests in flight. Default: 64."),
-    ] = 64
+    api_key_env: Annotated[str | None, AfterValidator(_usable_variable)] = None
+    concurrency: int = 64
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     retries: int = 8
@@ -87,10 +75,7 @@ class AskingSettings(Request):
         Field(gt=0),
         typer.Option("--cost-limit", metavar="USD", help="Stop before spending more."),
     ] = None
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02."),
-    ] = None
+    prices: str | None = None
 
     _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -117,7 +102,7 @@ class AskingSettings(Request):
 
 
 def settings_options(model: type[AskingSettings]) -> Decorator:
-    """Give a command --settings and the options of a model, its own fields first; it gets an
+    """Give a command --set, --settings and the options of a model, its own fields first; it gets an
     instance as `settings`.
     """
     names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
@@ -128,17 +113,32 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
         for option in field.metadata
         if isinstance(option, OptionInfo)
     ]
+    key = typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)
+    parameters.append(keyword("pairs", Annotated[list[str] | None, key], None))
     option = typer.Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
     parameters.append(keyword("settings", Annotated[Path | None, option], None))
 
     def build(values: dict[str, Any]) -> AskingSettings:
-        path = values.pop("settings")
+        path, pairs = values.pop("settings"), values.pop("pairs")
         options = {
             fields[name].alias or name: value for name, value in values.items() if value is not None
         }
-        return _read(model, path, options)
+        return _read(model, path, dict(_key_value(model, pair) for pair in pairs or ()) | options)
 
     return expanded("settings", parameters, build)
+
+
+def _key_value(model: type[AskingSettings], pair: str) -> tuple[str, Any]:
+    """Read KEY=VALUE; the value is TOML, or else, and for a setting that is text, as it stands."""
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes KEY=VALUE, such as concurrency=8; {pair!r} was given.")
+    if key in model.model_fields and str in get_args(model.model_fields[key].annotation):
+        return key, value
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return key, value
 
 
 def _read(
@@ -160,13 +160,14 @@ def _read(
             raise UsageError(
                 f"--{key} is missing; give it, or `{key} = ...` in a file for --settings."
             )
-        value = in_file.get(key)
-        if path is None or not isinstance(value, str):
+        value = values.get(key)
+        folder = path.parent if path is not None and key in in_file else Path()
+        if not isinstance(value, str):
             continue
         if Path in get_args(field.annotation):
-            values[key] = Path(value) if is_address(value) else path.parent / value
-        elif key == "prices" and _is_file(path.parent / value):
-            values[key] = str(path.parent / value)
+            values[key] = Path(value) if is_address(value) else folder / value
+        elif key == "prices" and key in in_file and _is_file(folder / value):
+            values[key] = str(folder / value)
     settings = model.parse("The command" if path is None else f"The settings file {path}", values)
     settings.in_file.update(
         {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}

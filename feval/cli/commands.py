@@ -16,6 +16,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -31,6 +32,7 @@ from feval.executors.progress import set_progress
 from feval.publish.secrets import shown
 
 _P = ParamSpec("_P")
+_QUIET = ContextVar("_QUIET", default=False)  # --quiet, the program's own option
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -127,6 +129,11 @@ class _Group(TyperGroup):
         super().__init__(**settings)
         self.commands = _Commands()
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # --quiet may also stand behind the command, where every other option does.
+        quiet = [each for each in args if each in {"-q", "--quiet"}]
+        return super().parse_args(ctx, quiet + [each for each in args if each not in quiet])
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  the signature is Typer's
         width = max(map(len, COMMANDS))
         group = None
@@ -150,6 +157,7 @@ app = typer.Typer(
     help="Record chains of thought once; replay test-time-compute methods on them.",
     epilog="`feval COMMAND --help` explains one; all take --json and --quiet.",
     no_args_is_help=True,
+    add_completion=False,
     **_LOOKS,
 )
 
@@ -162,14 +170,18 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _feval(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  its callback prints it
         bool,
         typer.Option(
             "--version", callback=_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for)."),
+    ] = False,
 ) -> None:
-    pass
+    _QUIET.set(quiet)
 
 
 def run() -> None:
@@ -239,16 +251,12 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --json and --quiet; what it prints with comes as `show`."""
+    """Give a command --json; what it prints with comes as `show`."""
     as_json = typer.Option("--json", help="Print one JSON object and nothing else.")
-    quiet = typer.Option(
-        "--quiet", "-q", help="Print nothing but errors (and what --json asks for)."
+    parameters = [keyword("as_json", Annotated[bool, as_json], default=False)]
+    return expanded("show", parameters, lambda values: Output(**values, quiet=_QUIET.get()))(
+        command
     )
-    parameters = [
-        keyword("as_json", Annotated[bool, as_json], default=False),
-        keyword("quiet", Annotated[bool, quiet], default=False),
-    ]
-    return expanded("show", parameters, lambda values: Output(**values))(command)
 
 
 def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
@@ -257,10 +265,11 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
+            quiet = _QUIET.get()
             with (
                 _interruptible(),
-                _progress(shown=not (kwargs.get("quiet") or kwargs.get("as_json"))),
-                _warnings_as_notes(quiet=bool(kwargs.get("quiet"))),
+                _progress(shown=not (quiet or kwargs.get("as_json"))),
+                _warnings_as_notes(quiet=quiet),
             ):
                 command(*args, **kwargs)
             print(end="", flush=True)  # so that a reader that has gone is noticed here

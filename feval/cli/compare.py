@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from feval.comparison.runner import Durations
 
 
-@request_options(Plan, overriding=True)
+@request_options(Plan, rare=("train_fraction",), overriding=True)
 @machine_options
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
@@ -95,9 +95,9 @@ def compare(
     """
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
-    if (init or dry_run) and (saved.out is not None or saved.receipt is not None):
+    if (init or dry_run) and saved.out is not None:
         raise UsageError(
-            f"{'--init' if init else '--dry-run'} computes nothing; --out and receipts belong to"
+            f"{'--init' if init else '--dry-run'} computes nothing; --out belongs to"
             " the comparison."
         )
     if init:

@@ -186,9 +186,9 @@ def curve(
         raise UsageError(
             f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out."
         )
-    if options["short_pools"] == "drop" and not values:
+    if options.get("short_pools") == "drop" and not values:
         raise UsageError(
-            f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field};"
+            f"--drop short-pools leaves out the questions with fewer CoTs than the largest {field};"
             f" say which with {'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
     with machines.opened() as executor:
@@ -250,7 +250,7 @@ def _curves(
     dataset = only_name(
         "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
     )
-    given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
+    given = {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
     shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
     show_comparison(plan, **running, recordings=opened, methods=users)

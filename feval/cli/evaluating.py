@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from platformdirs import user_state_path
 
+from feval.cards.toml_files import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
-from feval.cli.options import only_name, recording_folders
-from feval.errors import FevalError, StorageError, UsageError
+from feval.cli.options import Drop, only_name, recording_folders
+from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
@@ -31,53 +32,85 @@ if TYPE_CHECKING:
     from feval.report.tables.tables import Table
 
 
-_RECEIPT_HELP = (
-    "File for the receipt, or none. Default: in your state folder (`feval verify --last`)."
-)
+_DROPPED = ("unlabelled", "short-pools")
+_SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="TOML file with these and rarer options: train_fraction, serving, clusters, ...",
+    ),
+]
 
 
 def request_options(
-    model: type[ReplayOptions], *, without: Collection[str] = (), overriding: bool = False
+    model: type[ReplayOptions],
+    *,
+    without: Collection[str] = (),
+    rare: Collection[str] = (),
+    overriding: bool = False,
 ) -> Decorator:
-    """Give a command an option for each field of a request that is not rare; the values come as the
-    dict `options`.
+    """Give a command an option for each field of a request that is not rare, --drop, and a file for
+    all of them; the values come as the dict `options`.
 
-    Fields in `without` change nothing in this command. With `overriding`, the options stand in
-    place of what a file says: those not given are not in the dict.
+    Fields in `without` change nothing in this command; those in `rare` are left to the file. With
+    `overriding`, the options stand in place of what the command's own file says: those not given
+    are not in the dict.
     """
-    names = [
-        name for name, field in model.model_fields.items() if not _extra(field).get("rare", True)
-    ]
+    fields = {
+        name: field
+        for name, field in model.model_fields.items()
+        if "rare" in _extra(field) and name not in without
+    }
     parameters = [
-        _parameter(model, name, overriding=overriding) for name in names if name not in without
+        _parameter(model, name, overriding=overriding)
+        for name, field in fields.items()
+        if not (_extra(field)["rare"] or name in rare)
     ]
+    parameters.append(keyword("drop", Drop, None))
+    if not overriding:
+        parameters.append(keyword("settings_file", _SettingsFile, None))
 
     def build(values: dict[str, Any]) -> dict[str, Any]:
+        dropped = {drop_field(name): "drop" for name in values.pop("drop") or ()}
+        path = values.pop("settings_file", None)
+        in_file = {} if path is None else _read_settings(path, fields)
         given = {
-            name: value for name, value in values.items() if value is not None or not overriding
+            name: value
+            for name, value in values.items()
+            if value is not None and (overriding or value != fields[name].default)
         }
-        read = {
-            name: _extra(model.model_fields[name]).get("read")
-            for name, value in given.items()
-            if value is not None
-        }
-        return given | {
-            name: function(given[name]) for name, function in read.items() if function is not None
-        }
+        return in_file | given | dropped
 
     return expanded("options", parameters, build)
 
 
+def drop_field(name: str) -> str:
+    """The field of a request that --drop NAME sets."""
+    if name not in _DROPPED:
+        raise UnknownNameError.of("choice for --drop", name, _DROPPED)
+    return name.replace("-", "_")
+
+
+def _read_settings(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a file gives to fields of a request; files that it names are beside it."""
+    content = read_toml(path, "The settings file", "Write lines such as `train_fraction = 0.5`.")
+    for name, value in content.items():
+        if name not in fields:
+            raise UnknownNameError.of("setting", name, list(fields))
+        read = _extra(fields[name])["read"]
+        if read is not None and isinstance(value, str):
+            beside = path.parent / value
+            content[name] = read(str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113  a name too long is no file
+    return content
+
+
 def result_options(files: str) -> Decorator:
-    """Give a command --out (which writes `files`), --receipt and --force; their values come as
-    `saved`.
-    """
+    """Give a command --out (which writes `files`) and --force; their values come as `saved`."""
     out = typer.Option("--out", metavar="DIR", help=f"Write {files} there.")
-    receipt = typer.Option("--receipt", metavar="FILE", dir_okay=False, help=_RECEIPT_HELP)
     force = typer.Option("--force", help="Replace files that are there with other content.")
     parameters = [
         keyword("out", Annotated[Path | None, out], None),
-        keyword("receipt", Annotated[Path | None, receipt], None),
         keyword("force", Annotated[bool, force], default=False),
     ]
     return expanded("saved", parameters, lambda values: ResultFiles(**values))
@@ -92,7 +125,7 @@ def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> in
         help=field.description,
         min=least,
     )
-    kind: Any = field.annotation if _extra(field)["read"] is None else str | None
+    kind: Any = field.annotation
     if overriding:
         return keyword(name, Annotated[kind | None, option], None)
     return keyword(name, Annotated[kind, option], field.default)
@@ -132,36 +165,26 @@ def open_recordings(
     return OpenedRecordings(opened, dataset, tuple(llms or [only_name("LLM", None, recorded)]))
 
 
-_ELSEWHERE = "--receipt or FEVAL_RECEIPTS (or keep no receipt with --receipt none)"
-_NO_RECEIPT = Path("none")
+_ELSEWHERE = "FEVAL_RECEIPTS (FEVAL_RECEIPTS=none keeps no receipts)"
 _LONGEST_NAME = 100  # bytes; file systems take 255
 
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """Where results are written: all files to the folder `out`, or the receipt alone to the file
-    `receipt`.
+    """Where results are written: all files to the folder `out`.
 
-    Where neither is named, the receipt goes to a folder of its own, named after its content, in the
-    user's state folder: nothing there is ever overwritten, and a repeated command adds nothing. If
-    it cannot be written there, a note says so. A place that cannot be written to is refused before
-    anything is computed.
+    Where it is not named, the receipt alone goes to a folder of its own, named after its content,
+    in the user's state folder: nothing there is ever overwritten, and a repeated command adds
+    nothing. If it cannot be written there, a note says so. A place that cannot be written to is
+    refused before anything is computed.
     """
 
     out: Path | None
-    receipt: Path | None
     force: bool
 
     def __post_init__(self) -> None:
         if self.out is not None:
-            if self.receipt == _NO_RECEIPT:
-                raise UsageError(
-                    "--receipt none and --out were both given, and --out writes a receipt. Leave"
-                    " one out."
-                )
             check_folder(self.out)
-        if self.receipt is not None:
-            check_folder(self.receipt.parent, "--receipt")
 
     def show(
         self,
@@ -179,9 +202,13 @@ class ResultFiles:
         """
         try:
             with show.progress("writing"):
-                written = self._write(receipt, files)
-                if not written and self.receipt != _NO_RECEIPT:
-                    written = _keep(show, receipt, replace=self.force)
+                written = (
+                    _keep(show, receipt, replace=self.force)
+                    if self.out is None
+                    else save_sealed(
+                        self.out, files(self.out), receipt(self.out), replace=self.force
+                    )
+                )
         except (FevalError, OSError) as error:
             # a full disk does not lose what took long to compute
             if isinstance(error.__cause__ or error, OSError):
@@ -190,25 +217,14 @@ class ResultFiles:
         place = str(written[-1]) if written else None  # the receipt comes last wherever it goes
         show.result(numbers | {"receipt": place}, *tables, *(f"wrote {path}" for path in written))
 
-    def _write(
-        self,
-        receipt: Callable[[Path], Mapping[str, Any]],
-        files: Callable[[Path], Mapping[str, Content]],
-    ) -> list[Path]:
-        written = []
-        if self.out is not None:
-            written += save_sealed(self.out, files(self.out), receipt(self.out), replace=self.force)
-        if self.receipt not in (None, _NO_RECEIPT):
-            folder, name = self.receipt.parent, self.receipt.name
-            written += save_files(
-                folder, {name: encoded(receipt(folder))}, replace=self.force, option="--receipt"
-            )
-        return written
 
-
-def _receipts_folder() -> Path:
-    """The default folder of receipts: FEVAL_RECEIPTS, or `receipts` in the user's state folder."""
+def _receipts_folder() -> Path | None:
+    """The folder of receipts: FEVAL_RECEIPTS, or `receipts` in the user's state folder; `None` for
+    none, where FEVAL_RECEIPTS says so.
+    """
     named = os.environ.get("FEVAL_RECEIPTS", "").strip()
+    if named == "none":
+        return None
     if named:
         return Path(os.path.expanduser(named))  # noqa: PTH111  no error where there is no such user
     return user_state_path("feval", appauthor=False) / "receipts"
@@ -217,8 +233,10 @@ def _receipts_folder() -> Path:
 def _keep(
     show: Output, receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool
 ) -> list[Path]:
-    """Write a receipt to the default folder; if that fails, print a note."""
+    """Write a receipt to the default folder, if there is one; if that fails, print a note."""
     folder = _receipts_folder()
+    if folder is None:
+        return []
     # paths in it start from its folder, whose own name is not in them
     content = receipt(folder / "any")
     data = encoded(content)
@@ -237,11 +255,12 @@ def _keep(
 def last_receipt() -> Path:
     """The newest receipt in the default folder."""
     folder = _receipts_folder()
-    receipts = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/receipt.json")]
+    kept = () if folder is None else folder.glob("*/receipt.json")
+    receipts = [(path.stat().st_mtime_ns, path) for path in kept]
     if not receipts:
         raise UsageError(
-            f"There is no receipt in {folder}, where commands without --out and --receipt keep"
-            " theirs. Name one to verify."
+            f"There is no receipt in {folder}, where commands without --out keep theirs. Name one"
+            " to verify."
         )
     return max(receipts)[1]
 

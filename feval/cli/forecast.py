@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cards.reading import read_regular
-from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
+from feval.cli.evaluating import (
+    ResultFiles,
+    drop_field,
+    open_recordings,
+    request_options,
+    result_options,
+)
 from feval.cli.options import (
     DatasetName,
+    Drop,
     LLMName,
     Machines,
     RecordingFolders,
-    Unlabelled,
     machine_options,
     only_name,
     parse_counts,
@@ -108,7 +114,7 @@ def estimate(
     )
 
 
-@request_options(BudgetPlanRequest)
+@request_options(BudgetPlanRequest, rare=("seed", "questions"))
 def plan(
     budget: Annotated[
         str,
@@ -178,7 +184,7 @@ def couple(
         str | None,
         typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
     ] = None,
-    unlabelled: Unlabelled = "refuse",
+    drop: Drop = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")
     ] = None,
@@ -198,7 +204,13 @@ def couple(
     questions, together, apart = _opened(recordings, independent, dataset, llms)
     by_area = None if areas is None else _areas(areas, questions)
     result = couple_llms(
-        questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
+        questions,
+        together,
+        apart,
+        areas=by_area,
+        scorer=scorer,
+        judge=judge,
+        unlabelled="drop" if "unlabelled" in map(drop_field, drop or ()) else "refuse",
     )
     written = []
     if out is not None:

@@ -47,7 +47,6 @@ def ls(
         Path | None,
         typer.Option(metavar="FILE", help="Write the questions to this file, as JSON Lines."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     *,
     show: Output,
 ) -> None:
@@ -65,14 +64,13 @@ def ls(
                 "Whose questions? Name a dataset behind `questions`, such as gsm8k; see `feval ls"
                 " datasets`."
             )
-        _questions(show, dataset, questions_file, answer_kind, out, force=force)
+        _questions(show, dataset, questions_file, answer_kind, out)
         return
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS, "questions"))
-    if dataset or questions_file or answer_kind or out or force:
+    if dataset or questions_file or answer_kind or out:
         raise UsageError(
-            "DATASET, --questions, --answer-kind, --out and --force belong to `feval ls questions"
-            " DATASET`."
+            "DATASET, --questions, --answer-kind and --out belong to `feval ls questions DATASET`."
         )
     rows = KNOWN[what]() if what in KNOWN else method_fields(what)
     if not rows and not show.json:
@@ -82,13 +80,7 @@ def ls(
 
 
 def _questions(
-    show: Output,
-    dataset: str,
-    source: Path | None,
-    answer_kind: str | None,
-    out: Path | None,
-    *,
-    force: bool,
+    show: Output, dataset: str, source: Path | None, answer_kind: str | None, out: Path | None
 ) -> None:
     from feval.hub import datasets  # loads pyarrow, which other lists can do without
 
@@ -96,9 +88,7 @@ def _questions(
     for sentence in datasets.remarks(rows):
         show.note(sentence)
     written = (
-        []
-        if out is None
-        else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)
+        [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)})
     )
     summary = {
         "dataset": dataset,

@@ -70,20 +70,20 @@ Settings = Annotated[
         help="A field of the method (`feval ls METHOD`). Repeat for several.",
     ),
 ]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="WHICH",
+        help="Leave out questions: unlabelled (no gold that can be read) or short-pools.",
+    ),
+]
 Prices = Annotated[
     str | None,
     typer.Option(
         "--prices",
         metavar="LIST",
         help="Id or file of a price list, or none. Default: the recording's.",
-    ),
-]
-Unlabelled = Annotated[
-    str,
-    typer.Option(
-        "--unlabelled",
-        metavar="refuse|drop",
-        help="Questions without a gold answer that can be read.",
     ),
 ]
 UsersMethods = Annotated[
@@ -127,12 +127,11 @@ Equality = Annotated[
     ),
 ]
 _Workers = Annotated[
-    int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")
-]
-_Scheduler = Annotated[
-    str | None,
+    str,
     typer.Option(
-        "--scheduler", metavar="ADDRESS", help="Of a Dask cluster instead: tcp://HOST:PORT."
+        "--workers",
+        metavar="N|ADDRESS",
+        help="Processes, or a Dask cluster: tcp://HOST:PORT. The numbers do not depend on it.",
     ),
 ]
 NewFolder = Annotated[
@@ -142,22 +141,26 @@ NewFolder = Annotated[
 
 @dataclass(frozen=True)
 class Machines:
-    """What --workers and --scheduler ask for."""
+    """What --workers asks for: a number of processes, or the address of a Dask scheduler."""
 
-    workers: int
-    scheduler: str | None
+    workers: str
 
     def opened(self) -> AbstractContextManager[Executor | None]:
         """Open the executor; see `feval.executors.opened`."""
-        return executors.opened(self.workers, self.scheduler)
+        if "://" in self.workers:
+            return executors.opened(scheduler=self.workers)
+        if not re.fullmatch("[0-9]{1,9}", self.workers):
+            raise UsageError(
+                "--workers is a number of processes, or the address of a Dask scheduler such as"
+                f" tcp://HOST:PORT; {self.workers!r} was given."
+            )
+        return executors.opened(int(self.workers))
 
 
 machine_options = expanded(
-    "machines",
-    [keyword("workers", _Workers, 1), keyword("scheduler", _Scheduler, None)],
-    lambda values: Machines(**values),
+    "machines", [keyword("workers", _Workers, "1")], lambda values: Machines(**values)
 )
-"""Gives a command --workers and --scheduler; their values come as `machines`."""
+"""Gives a command --workers; its value comes as `machines`."""
 
 
 def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:

@@ -85,21 +85,11 @@ class RecordSettings(AskingSettings):
             "--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning."
         ),
     ] = None
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            metavar="CARD",
-            help="Such as gsm8k@1, or none. Default: the dataset's latest.",
-        ),
-    ] = None
+    prompt: str | None = None
     exemplars: str = "card"
     train_rows: Path | None = None
     exemplar_count: int | None = None
-    reasoning: Annotated[
-        bool | None,
-        typer.Option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card."),
-    ] = None
+    reasoning: bool | None = None
     system_role: bool = True
     answer_kind: Annotated[
         str | None,
@@ -130,9 +120,7 @@ class RecordSettings(AskingSettings):
         int | None,
         typer.Option("--seed", metavar="S", help="Sample i is requested with seed S + i."),
     ] = None
-    coupled: Annotated[
-        bool, typer.Option("--coupled", help="Share noise with other LLMs (local models only).")
-    ] = False
+    coupled: bool = False
     noise_seed: int | None = None
     logprobs: Annotated[
         int | None,
@@ -146,27 +134,15 @@ class RecordSettings(AskingSettings):
             "--probe-every", metavar="N", help="Probe each CoT after N, 2N, ... output tokens."
         ),
     ] = None
-    probe_cue: Annotated[
-        str | None,
-        typer.Option(
-            "--probe-cue", metavar="TEXT", help="What makes it answer. Default: by --llm."
-        ),
-    ] = None
+    probe_cue: str | None = None
     probe_tokens: int | None = None
     probe_template: str | None = None
     tree: Annotated[
         bool, typer.Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")
     ] = False
-    branch: Annotated[
-        int | None, typer.Option("--branch", metavar="M", help="Children of a step. Default: 4.")
-    ] = None
-    depth: Annotated[
-        int | None,
-        typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8, or what fits."),
-    ] = None
-    step_stop: Annotated[
-        str | None, typer.Option("--step-stop", metavar="TEXT", help="What ends a step.")
-    ] = None
+    branch: int | None = None
+    depth: int | None = None
+    step_stop: str | None = None
     step_template: str | None = None
     protocol: Annotated[
         Path | None,
@@ -176,19 +152,12 @@ class RecordSettings(AskingSettings):
             help="Record turns, for revision: what is said after each reply.",
         ),
     ] = None
-    turns: Annotated[
-        int | None,
-        typer.Option(
-            "--turns", metavar="R", help="Turns of a chain. Default: as the protocol, or 2."
-        ),
-    ] = None
+    turns: int | None = None
     turn_template: str | None = None
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Seal the recording even if CoTs are missing.")
-    ] = False
+    partial: bool = False
     keep_journal: bool = False
     start: Annotated[
         Path | None,

@@ -172,12 +172,12 @@ def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
 
 
 def tiny_server(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL...", help="Default: all four.", show_default=False),
+    ] = None,
     port: Port = 0,
     host: Host = "127.0.0.1",
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Serve only this one; repeat for several."),
-    ] = None,
     *,
     show: Output,
 ) -> None:
@@ -188,7 +188,7 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    server = servers.tiny_server.tiny_server(model or None, host=host, port=port, token=_token())
+    server = servers.tiny_server.tiny_server(models or None, host=host, port=port, token=_token())
     names = server.application.names
     _note_reach(show, server, "ask")
     _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})

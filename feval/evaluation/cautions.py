@@ -31,7 +31,7 @@ def few_questions(questions: int, clusters: ClusterSizes | None = None) -> list[
     if clusters is not None:
         sentence = (
             f"Intervals and tests count {_counted(clusters.number, 'cluster')}, not {questions:,}"
-            " questions: those with the same text, or that --clusters puts together, are one."
+            " questions: those with the same text, or that `clusters` puts together, are one."
         )
         largest = (
             f"One cluster holds {clusters.largest:,} of the {questions:,} questions, more than a"

@@ -166,8 +166,9 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     have = "has" if len(without) == 1 else "have"
     raise UnlabelledError(
         f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be"
-        f" read ({shown}), so nothing is right or wrong there. Leave them out with --unlabelled"
-        ' drop (unlabelled="drop" in Python), or add their golds (feval import --questions FILE).'
+        f" read ({shown}), so nothing is right or wrong there. Leave them out with --drop"
+        ' unlabelled (unlabelled="drop" in Python), or add their golds (feval import --questions'
+        " FILE)."
     )
 
 
@@ -183,7 +184,7 @@ def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bool
     if enough.all() or (choice == "drop" and enough.any()):
         return enough
     offer = (
-        ' --short-pools drop (short_pools="drop" in Python) leaves out the'
+        ' --drop short-pools (short_pools="drop" in Python) leaves out the'
         f" {np.count_nonzero(~enough)} of {len(rows)} questions with fewer."
         if enough.any()
         else ""

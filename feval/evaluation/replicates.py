@@ -451,7 +451,7 @@ def _with_microseconds(method: Any, decisions: Decisions, timed: Decisions) -> D
     if not same or not np.array_equal(decisions.answer, timed.answer):
         raise UsageError(
             f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its"
-            " seconds cannot be replayed; model them with a serving profile (--serving)."
+            " seconds cannot be replayed; model them with a serving profile (`serving`)."
         )
     ledgers = (
         replace(one, sequential_microseconds=other.sequential_tokens) for one, other in pairs

@@ -66,8 +66,8 @@ def option(
         default: its default, which receipts of versions without the option stand for.
         text: its help on the command line.
         metavar: what stands for its value in the help; `None` for its type.
-        rare: whether it is left to comparison files and Python, to keep the command line short.
-        read: makes its value of text on the command line; `None` for what its type says.
+        rare: whether it is left to files and Python, to keep the command line short.
+        read: makes its value of text in a file; `None` for what its type says.
         bounds: as for `pydantic.Field`.
     """
     extra: Any = {"metavar": metavar, "rare": rare, "read": read}
@@ -108,7 +108,7 @@ def _profile(value: Any) -> Any:
 
 def _clusters() -> Any:
     text = "CSV of questions that belong together: question id, cluster."
-    return option(None, text, "FILE", read=read_clusters)
+    return option(None, text, rare=True, read=read_clusters)
 
 
 class Request(BaseModel):
@@ -181,10 +181,10 @@ class QuestionOptions(ReplayOptions):
     """Which questions count."""
 
     unlabelled: Annotated[str, one_of("choice for unlabelled", CHOICES)] = option(
-        "refuse", "Questions without a gold answer that can be read.", "refuse|drop"
+        "refuse", "Questions without a gold answer that can be read.", rare=True
     )
     short_pools: Annotated[str, one_of("choice for short_pools", CHOICES)] = option(
-        "refuse", "Questions with fewer CoTs than the largest budget.", "refuse|drop"
+        "refuse", "Questions with fewer CoTs than the largest budget.", rare=True
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -220,11 +220,11 @@ class EvaluationOptions(QuestionOptions):
     serving: Annotated[InstanceOf[ServingProfile] | None, BeforeValidator(_profile)] = option(
         None,
         "Name or file of a serving profile, to model seconds.",
-        "PROFILE",
+        rare=True,
         read=serving_profile,
     )
     parallel: int | None = option(
-        None, "CoTs generated at once, for recorded seconds. Default: a round's.", "N", ge=1
+        None, "CoTs generated at once, for recorded seconds. Default: a round's.", rare=True, ge=1
     )
     clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)

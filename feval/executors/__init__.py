@@ -1,5 +1,5 @@
 """Executors: work as tasks for this process, for processes of this machine (`--workers`) or for a
-Dask cluster (`--scheduler`).
+Dask cluster (`--workers tcp://HOST:PORT`).
 
 A task is a module-level function with plain arguments. `opened` gives the executor that two options
 ask for, `results` runs tasks on it and yields what they return in their order, whoever ran them,

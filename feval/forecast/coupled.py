@@ -212,7 +212,7 @@ def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
     if len({llm.noise for llm in llms}) > 1 or llms[0].noise is None:
         raise ConflictError(
             f"Coupled LLMs are recorded with the same noise; these are not ({noises}). Record them"
-            " with `feval record --coupled` and one noise seed."
+            " with `feval record --set coupled=true` and one noise seed."
         )
     names, others = ([llm.name for llm in group] for group in (llms, independent))
     if others and [name.partition("@")[0] for name in others] != [

@@ -572,7 +572,7 @@ class _Conversion:
             for q in self._questions
             if q.gold is not None
         ]
-        need = "accuracies need one, or --unlabelled drop"
+        need = "accuracies need one, or --drop unlabelled"
         return [
             (f"Questions without a gold answer ({need})", len(self._questions) - len(golds)),
             (f"Gold answers that cannot be read as {self._kind} ({need})", golds.count(None)),

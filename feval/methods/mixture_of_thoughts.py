@@ -80,8 +80,8 @@ class MixtureOfThoughts:
             raise UsageError(
                 f"The MoT cascade takes {variants} and then the strong LLM; {llms}"
                 f" {'was' if llms == 1 else 'were'} given. A variant is the weak LLM recorded under"
-                " another prompt and name, such as `feval record --llm gpt-3.5-turbo@pot --prompt"
-                " CARD`; `feval merge` brings the recordings together."
+                " another prompt and name, such as `feval record --llm gpt-3.5-turbo@pot "
+                " --set prompt=CARD`; `feval merge` brings the recordings together."
             )
         if self.samples is None and weak not in _SAMPLES:
             raise UsageError(

@@ -193,7 +193,7 @@ class Timing:
                 raise NotRecordedError(
                     f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a"
                     " duration, so that seconds cannot be replayed. Model them with a serving"
-                    " profile (--serving NAME or FILE), or import durations (duration_s)."
+                    " profile (the setting `serving`), or import durations (duration_s)."
                 )
             first = llm.pool.channels.first_tokens()
             first_tokens |= first is not None and not np.isnan(first[rows]).all()

@@ -81,7 +81,7 @@ class LLM(Drawn):
         served: which models answered, where replies state another name than was asked; else `None`.
         noise: the random numbers its CoTs were drawn with, where other LLMs may share them; `None`
             where they are its own. Sample i of two LLMs with equal noise was drawn with the same
-            random numbers (`feval record --coupled`).
+            random numbers (`feval record --set coupled=true`).
     """
 
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())

@@ -209,7 +209,7 @@ class Tree(Levels):
             raise OutOfRangeError(
                 f"A tree of {self.first} first steps, {self.branch} children each and depth"
                 f" {self.depth} has more than the {MOST_STEPS:,} steps that a question may have;"
-                " lower --depth, --branch or --samples."
+                " lower depth, branch or --samples."
             )
 
     @property

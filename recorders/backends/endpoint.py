@@ -101,7 +101,7 @@ class Endpoint:
         if not key and endpoint.url == DEFAULT_BASE_URL:
             raise UsageError(
                 f"{endpoint.url} wants an API key; the environment variable {DEFAULT_KEY_VARIABLE}"
-                " is not set. Set it, name another variable with --api-key-env, or another server"
+                " is not set. Set it, name another variable with api_key_env, or another server"
                 " with --base-url."
             )
         return endpoint

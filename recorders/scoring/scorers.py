@@ -100,7 +100,7 @@ def make_scorer(
     if executor is not None:
         raise UsageError(
             f"Workers call functions, python:MODULE:FUNCTION; {spec[:80]!r} is asked from one"
-            " process. Leave --workers and --scheduler out."
+            " process. Leave --workers out."
         )
     if kind == "transformers":
         return LocalRewardModel(Path(rest), name)

@@ -232,7 +232,7 @@ def _advice(dataset: str) -> str:
     return (
         f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt,"
         " exemplars, zero-shot instruction; data_cards/README.md lists the fields), and set"
-        " FEVAL_CARDS=my-cards. Or send the bare questions: --prompt none."
+        " FEVAL_CARDS=my-cards. Or send the bare questions: --set prompt=none."
     )
 
 

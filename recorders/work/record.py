@@ -128,11 +128,11 @@ def record_dataset(
         raise UsageError(
             "Coupled samples need a model that draws with feval's noise; the backend"
             f" {backend.name!r} asks a server, which draws with its own. Use the backend 'tiny' or"
-            " 'transformers', or leave --coupled out."
+            " 'transformers', or leave coupled out."
         )
     if task.tree is not None and (partial or start is not None):
         what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
-        raise UsageError(f"{what} are recorded whole and anew; leave --partial and --from out.")
+        raise UsageError(f"{what} are recorded whole and anew; leave partial and --from out.")
     plan, identity = task.plan(), task.identity()
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)

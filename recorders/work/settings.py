@@ -257,7 +257,7 @@ def make_backend(
         )
     if base_url or key_variable:
         raise UsageError(
-            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or pass"
+            f"The backend {name!r} asks no server; leave --base-url and api_key_env out, or pass"
             " --backend openai."
         )
     if name == "tiny":

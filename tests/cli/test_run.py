@@ -187,7 +187,7 @@ def test_a_sandbox_that_cannot_be_is_refused(
         "1",
     ]
     if command == "verify":
-        assert run(*arguments, "--receipt", tmp_path / "receipt.json").exit_code == 0
+        assert run(*arguments, "--out", tmp_path).exit_code == 0
         arguments = [
             str(tmp_path / "receipt.json"),
             "--recording",

@@ -446,10 +446,8 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     )
     assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--receipt", "none"])
-    mixed = CliRunner().invoke(
-        app, ["compare", str(file), "--order", "mixed", "--json", "--receipt", "none"]
-    )
+    plain = CliRunner().invoke(app, ["compare", str(file), "--json"])
+    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json"])
     assert json.loads(plain.stdout)["kinds"] == ["seeded"]
     assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
@@ -480,11 +478,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     )
     printed = (
         CliRunner()
-        .invoke(
-            app,
-            ["compare", str(written(toy, result.plan)), "--all", "--receipt", "none"],
-            terminal_width=400,
-        )
+        .invoke(app, ["compare", str(written(toy, result.plan)), "--all"], terminal_width=400)
         .stdout
     )
     assert "USD/question, per_round" in printed
@@ -667,7 +661,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert done.exit_code == 0, done.output
     for words in ("Best at three budgets", "Pareto frontier", "shares no cost", "Missing", "--all"):
         assert words in done.stdout
-    everything = run(file, mine, "--all", "--receipt", "none").stdout
+    everything = run(file, mine, "--all").stdout
     for words in (
         "Pareto frontier",
         "Difference in accuracy",
@@ -1060,7 +1054,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     )
     assert made.exit_code == 0, made.output
     assert Plan.read(plan).cost == "output-tokens"
-    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--receipt", "none"])
+    done = CliRunner().invoke(app, ["compare", str(plan), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []
 
@@ -1087,6 +1081,6 @@ def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(
     )
     many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
-    shown = run(written(toy, plan(*many, *failing)), "--receipt", "none").stdout
+    shown = run(written(toy, plan(*many, *failing))).stdout
     assert len(shown.splitlines()) <= 40
     assert "and 5 more (--all)" in shown

@@ -217,9 +217,7 @@ def test_what_is_no_method_is_refused(toy: Path, methods: list[Any], sentence: s
 
 
 def curve(toy: Path, *arguments: str) -> Any:
-    return CliRunner().invoke(
-        app, ["curve", *arguments, "--recording", str(toy), "--receipt", "none", "--json"]
-    )
+    return CliRunner().invoke(app, ["curve", *arguments, "--recording", str(toy), "--json"])
 
 
 def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
@@ -263,8 +261,7 @@ def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> No
         "3",
     ]
     first, everything = (
-        CliRunner().invoke(app, [*asked, "--receipt", "none", *option]).stdout
-        for option in ([], ["--all"])
+        CliRunner().invoke(app, [*asked, *option]).stdout for option in ([], ["--all"])
     )
     assert ("--all" in first, "Ranking" in first) == (True, False)
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
@@ -396,7 +393,7 @@ def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Pa
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
     with pytest.raises(
-        ShortPoolError, match=r"has no recorded CoT on some question .* with --short-pools drop"
+        ShortPoolError, match=r"has no recorded CoT on some question .* with --drop short-pools"
     ):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)

@@ -66,15 +66,13 @@ def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(
 
 def test_the_file_that_the_command_names_is_the_one_that_runs(base: Path) -> None:
     file = plan(base, "link.py:first", f"{base}/far/mine.py:first", "gone.py:first")
-    done = call(
-        "compare", file, "--method", base / "far" / "mine.py:first", "--receipt", base / "r.json"
-    )
+    done = call("compare", file, "--method", base / "far" / "mine.py:first", "--out", base / "out")
     assert done.exit_code == 0, done.output
     assert "There is no file" in done.stdout  # nothing that could run: listed as missing, as before
     assert (base / "ran").exists()
-    sources = json.loads((base / "r.json").read_text())["request"]["sources"]
+    sources = json.loads((base / "out" / "receipt.json").read_text())["request"]["sources"]
     assert len({hash_ for hash_ in sources.values() if hash_}) == 1
-    assert verify_receipt(base / "r.json", methods=[f"{base}/link.py:first"]).equal
+    assert verify_receipt(base / "out" / "receipt.json", methods=[f"{base}/link.py:first"]).equal
 
 
 def test_a_comparison_in_python_runs_no_code_that_is_not_given(base: Path) -> None:
@@ -103,8 +101,8 @@ def test_a_receipt_that_names_code_without_its_hash_runs_none(kind: str, base: P
         "run": ["run", "self-consistency", "--set", "n=1"],
         "curve": ["curve", "self-consistency", "--n", "1,2"],
     }[kind]
-    path = base / "receipt.json"
-    assert call(*command, "--recording", base / "toy", "--receipt", path).exit_code == 0
+    path = base / "out" / "receipt.json"
+    assert call(*command, "--recording", base / "toy", "--out", path.parent).exit_code == 0
     whole = json.loads(path.read_text())
     whole["request"] |= {"method": f"{base}/far/mine.py:first", "settings": {}}
     if kind == "curve":

@@ -110,7 +110,8 @@ def test_a_bad_file_of_clusters_is_refused(
 def test_commands_take_clusters_and_receipts_hold_them(tmp_path: Path) -> None:
     place = recording(tmp_path)
     (tmp_path / "c.csv").write_text("toy/2,q\ntoy/3,q\n")
-    shared = ["--recording", str(place), "--prices", "none", "--clusters", str(tmp_path / "c.csv")]
+    (tmp_path / "s.toml").write_text("clusters = 'c.csv'\n")
+    shared = ["--recording", str(place), "--prices", "none", "--settings", str(tmp_path / "s.toml")]
     for command in (
         ["run", "self-consistency", "--set", "n=3", "--llm", "x"],
         ["curve", "self-consistency", "--n", "1,3", "--llm", "x"],

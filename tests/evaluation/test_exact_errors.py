@@ -325,7 +325,7 @@ def test_an_estimated_split_is_said_everywhere(
             "--llm",
             "feval/tiny-42k",
         ]
-        done = CliRunner().invoke(app, [str(one) for one in (*asked, "--receipt", receipt)])
+        done = CliRunner().invoke(app, [str(one) for one in (*asked, "--out", tmp_path)])
         assert done.exit_code == 0, done.output
         assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(
             part.errors_estimate

@@ -70,7 +70,7 @@ def success(*arguments: object) -> Any:
 
 def numbers(*arguments: object) -> Any:
     """What a command prints as JSON, but for the recording's hashes."""
-    result = json.loads(success(*arguments, "--json", "--receipt", "none").stdout)
+    result = json.loads(success(*arguments, "--json").stdout)
     return {name: value for name, value in result.items() if not name.startswith("recording_hash")}
 
 
@@ -140,19 +140,17 @@ def test_questions_without_a_gold_are_refused(command: str, recordings: Path) ->
         "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)"
         in message
     )
-    assert "--unlabelled drop" in message
+    assert "--drop unlabelled" in message
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("choice", ["refuse", "drop"])
+@pytest.mark.parametrize("choice", [(), ("--drop", "unlabelled")])
 def test_a_recording_without_golds_is_always_an_error(
-    command: str, choice: str, recordings: Path
+    command: str, choice: tuple[str, ...], recordings: Path
 ) -> None:
-    message = failure(
-        *COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice
-    )
+    message = failure(*COMMANDS[command], "--recording", recordings / "none", *LLM, *choice)
     assert "None of the 5 questions of toy has a gold answer that can be read" in message
-    assert "--unlabelled" not in message  # it would not help
+    assert "--drop" not in message  # it would not help
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -160,7 +158,7 @@ def test_numbers_without_those_questions_are_those_of_a_recording_without_them(
     command: str, recordings: Path
 ) -> None:
     result = numbers(
-        *COMMANDS[command], *LLM, "--recording", recordings / "some", "--unlabelled", "drop"
+        *COMMANDS[command], *LLM, "--recording", recordings / "some", "--drop", "unlabelled"
     )
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert result == numbers(*COMMANDS[command], *LLM, "--recording", recordings / "labelled")
@@ -172,7 +170,7 @@ def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadab
         "2 of 3 questions of sums have no gold answer that can be read (missing: q2;"
         " unreadable: q1)" in message
     )
-    table = success("run", "single-call", "--recording", unreadable, "--unlabelled", "drop").stdout
+    table = success("run", "single-call", "--recording", unreadable, "--drop", "unlabelled").stdout
     assert "sums, 1 question (left out: 2 with no readable gold)" in table
     assert "100.00" in table
 
@@ -231,7 +229,7 @@ def test_short_pools_are_refused_and_the_option_is_named(command: str, recording
     assert (
         "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
     )
-    assert "--short-pools drop" in message
+    assert "--drop short-pools" in message
     assert "leaves out the 1 of 5 questions with fewer" in message
 
 
@@ -240,8 +238,8 @@ def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
         "curve",
         "self-consistency",
         *LLM,
-        "--short-pools",
-        "drop",
+        "--drop",
+        "short-pools",
         "--recording",
         recordings / "short",
         "--n",
@@ -271,9 +269,9 @@ def test_every_kind_agrees_with_a_recording_of_enough_cots(
         tmp_path / "enough",
     )
     kind = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
-    options = [*COMMANDS[command], *LLM, *kind, "--unlabelled", "drop", "--recording"]
+    options = [*COMMANDS[command], *LLM, *kind, "--drop", "unlabelled", "--recording"]
     result, alone = (
-        numbers(*options, recordings / "both", "--short-pools", "drop"),
+        numbers(*options, recordings / "both", "--drop", "short-pools"),
         numbers(*options, tmp_path / "enough"),
     )
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -312,8 +310,8 @@ def test_nothing_left_is_an_error(recordings: Path) -> None:
         "curve",
         "self-consistency",
         *LLM,
-        "--short-pools",
-        "drop",
+        "--drop",
+        "short-pools",
         "--recording",
         recordings / "short",
     )
@@ -405,10 +403,12 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
 
 
 def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None:
-    (file := recordings / "refusing.toml").write_text(PLAN)
-    refused = call("compare", file, "--unlabelled", "refuse")
+    (file := recordings / "refusing.toml").write_text(PLAN.replace('"drop"', '"refuse"'))
+    refused = call("compare", file)
     assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
-    result = json.loads(call("compare", file, "--short-pools", "refuse", "--json").stdout)
+    result = json.loads(
+        call("compare", file, "--drop", "unlabelled", "--out", recordings / "out", "--json").stdout
+    )
     # toy/2 has 2 CoTs of one LLM
     assert [one["label"] for one in result["missing"]] == ["model-switch, samples=3"]
     assert result["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -421,8 +421,8 @@ def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None
 def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> None:
     options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
     done = call(*options)
-    assert (done.exit_code, "--short-pools drop" in done.stderr) == (1, True)
-    success(*options, "--short-pools", "drop")
+    assert (done.exit_code, "--drop short-pools" in done.stderr) == (1, True)
+    success(*options, "--drop", "short-pools")
     result = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
     assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
@@ -431,7 +431,7 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> Non
 def test_the_receipt_lists_what_was_left_out_and_verifies(
     command: str, recordings: Path, tmp_path: Path
 ) -> None:
-    choices = ["--unlabelled", "drop", "--short-pools", "drop"]
+    choices = ["--drop", "unlabelled", "--drop", "short-pools"]
     printed = success(
         *COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path
     ).stdout

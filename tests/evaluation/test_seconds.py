@@ -315,8 +315,7 @@ def test_tasks_open_the_durations_themselves(replay: Replay) -> None:
 def test_replies_without_durations_are_counted(folder: Path) -> None:
     dataset, [quick, slow] = load("toy", ["quick", "slow"], folder / "gaps")
     with pytest.raises(
-        NotRecordedError,
-        match=r"2 of 15 replies of quick were .* without a duration.*--serving NAME",
+        NotRecordedError, match=r"2 of 15 replies of quick were .* without a duration.*`serving`"
     ):
         evaluate(SelfConsistency(2), dataset, quick, cost="seconds")
     assert evaluate(SelfConsistency(2), dataset, quick, cost="seconds", rows=[0, 2]).questions == 2
@@ -421,28 +420,22 @@ def test_profiles_are_cards_files_and_values(folder: Path, tmp_path: Path) -> No
         serving_profile(tmp_path / "wrong.toml")
 
 
-@pytest.mark.parametrize("source", [(), ("--parallel", "2"), ("--serving", "mine.toml")])
-def test_seconds_are_marked_and_receipts_verify(
-    folder: Path, tmp_path: Path, source: tuple[str, ...]
-) -> None:
-    options = [
-        "--cost",
-        "seconds",
-        *(str(folder / each) if each.endswith(".toml") else each for each in source),
-    ]
-    word = "modelled" if "--serving" in source else "replayed"
+@pytest.mark.parametrize("source", ["", "parallel = 2", "serving = 'mine.toml'"])
+def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, source: str) -> None:
+    (settings := folder / "settings.toml").write_text(source)
+    options = ["--cost", "seconds", "--settings", settings]
+    word = "modelled" if "serving" in source else "replayed"
     rest = ["--recording", folder / "rec", "--llm", "quick", *options, "--out"]
     shown = said("run", "self-consistency", "--set", "n=3", *rest, tmp_path / "run")
     assert f"{word} seconds/question" in " ".join(shown.split())
     assert f"seconds: {word}" in shown
     assert verify_receipt(tmp_path / "run" / "receipt.json").equal
     held = json.loads((tmp_path / "run" / "receipt.json").read_text())
-    assert (held["request"]["serving"] or {}).get("id") == (
-        "mine" if "--serving" in source else None
-    )
+    assert (held["request"]["serving"] or {}).get("id") == ("mine" if "serving" in source else None)
 
 
 def test_a_curve_in_seconds_is_marked_and_verified(folder: Path, tmp_path: Path) -> None:
+    (settings := folder / "settings.toml").write_text("serving = 'mine.toml'")
     said(
         *(
             "curve",
@@ -456,7 +449,7 @@ def test_a_curve_in_seconds_is_marked_and_verified(folder: Path, tmp_path: Path)
             "--cost",
             "seconds",
         ),
-        *("--serving", folder / "mine.toml", "--out", tmp_path),
+        *("--settings", settings, "--out", tmp_path),
     )
     assert "mean modelled seconds per question" in (tmp_path / "curve.svg").read_text()
     assert (tmp_path / "curve.csv").read_text().splitlines()[0].endswith(",seconds_per_question")

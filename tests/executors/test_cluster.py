@@ -41,19 +41,7 @@ ANSWERS = [
 ]
 ROLES = ("scheduler", "worker", "client")
 SEEDED = (
-    *(
-        "run",
-        "adaptive-consistency",
-        "--order",
-        "seeded",
-        "--replicates",
-        2,
-        "--seed",
-        1,
-        "--receipt",
-        "none",
-        "--json",
-    ),
+    *("run", "adaptive-consistency", "--order", "seeded", "--replicates", 2, "--seed", 1, "--json"),
     "--recording",
 )
 
@@ -133,7 +121,7 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recordi
         "--seed",
         1,
     )
-    command = (*command, "--order", "seeded", "--receipt", "none", "--json")
+    command = (*command, "--order", "seeded", "--json")
     alone = invoked(*command)
     [(victim, pid), _] = cluster.run(os.getpid).items()
     os.kill(pid, signal.SIGSTOP)  # it will be handed tasks and never end one
@@ -148,7 +136,7 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recordi
 
     killing = threading.Thread(target=kill)
     killing.start()
-    shared = invoked(*command, "--scheduler", cluster.scheduler.address)
+    shared = invoked(*command, "--workers", cluster.scheduler.address)
     killing.join()
     assert handed
     assert handed[0].startswith("question_block-")
@@ -163,42 +151,22 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recordi
 def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
     recording = write_toy(tmp_path / "recording", {"gpt-4o-mini": ANSWERS[:4]}, ["a"] * 4)
     address, common = cluster.scheduler.address, ("--recording", recording, "--seed", 3)
-    plan, receipt = tmp_path / "plan.toml", tmp_path / "receipt.json"
+    plan, receipt = tmp_path / "plan.toml", tmp_path / "run" / "receipt.json"
+    invoked("run", "self-consistency", *common, "--set", "n=3", "--out", receipt.parent)
     invoked(
         "compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4
     )
     commands: list[tuple[object, ...]] = [
-        (
-            "curve",
-            "self-consistency",
-            *common,
-            "--order",
-            "seeded",
-            "--n",
-            "1,5",
-            "--receipt",
-            receipt,
-            "--force",
-        ),
-        (
-            "curve",
-            "early-stopping",
-            *common,
-            "--order",
-            "seeded",
-            "--sweep",
-            "window=3,5",
-            "--receipt",
-            "none",
-        ),
-        ("estimate", *common, "--receipt", "none"),
-        ("compare", plan, "--receipt", "none"),
+        ("curve", "self-consistency", *common, "--order", "seeded", "--n", "1,5"),
+        ("curve", "early-stopping", *common, "--order", "seeded", "--sweep", "window=3,5"),
+        ("estimate", *common),
+        ("compare", plan),
         ("verify", receipt),
         ("verify", recording),
     ]
     for command in commands:
         alone = invoked(*command, "--json")
-        assert invoked(*command, "--json", "--scheduler", address) == alone, command[0]
+        assert invoked(*command, "--json", "--workers", address) == alone, command[0]
 
 
 @pytest.mark.slow
@@ -226,7 +194,7 @@ def test_an_import_sends_the_texts_to_the_cluster(
         "--out",
     )
     alone = open_recording(Path(json.loads(invoked(*command, tmp_path / "a", "--json"))["path"]))
-    invoked(*command, tmp_path / "b", "--scheduler", cluster.scheduler.address)
+    invoked(*command, tmp_path / "b", "--workers", cluster.scheduler.address)
     assert open_recording(tmp_path / "b").manifest.leaves == alone.manifest.leaves
 
 
@@ -255,7 +223,7 @@ def test_workers_with_another_version_are_refused(
 ) -> None:
     monkeypatch.setattr("feval.executors.tasks.__version__", "0.0.1")
     done = CliRunner().invoke(
-        app, [*map(str, SEEDED), str(recording), "--scheduler", cluster.scheduler.address]
+        app, [*map(str, SEEDED), str(recording), "--workers", cluster.scheduler.address]
     )
     assert done.exit_code == 1
     assert "This is feval 0.0.1, and a worker has feval" in " ".join(done.output.split())
@@ -301,7 +269,7 @@ def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_
     ):
         address = secured.scheduler_address
         assert address.startswith("tls://127.0.0.1")
-        assert invoked(*SEEDED, recording, "--scheduler", address) == invoked(*SEEDED, recording)
+        assert invoked(*SEEDED, recording, "--workers", address) == invoked(*SEEDED, recording)
         without = dask.config.set(dict.fromkeys(tls))
         with without, pytest.raises(UsageError, match="cannot be reached"), opened(1, address):
             pass

@@ -223,8 +223,8 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(
         "1",
         "--tokens",
         "5,10,none",
-        "--short-pools",
-        "drop",
+        "--drop",
+        "short-pools",
     )
     assert run_feval("surface", "--recording", probed, *cut, "--out", out).exit_code == 0
     run_json("push", probed, REPO, "--results", out)

@@ -158,8 +158,8 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
     assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
     assert [q.answer for q in recording.questions("toy")] == [read, unread]
     assert (
-        f"Gold answers that cannot be read as {kind} (accuracies need one, or --unlabelled"
-        " drop): 1." in notes(recording)
+        f"Gold answers that cannot be read as {kind} (accuracies need one, or --drop"
+        " unlabelled): 1." in notes(recording)
     )
 
 

@@ -469,7 +469,7 @@ def test_reads_a_line_per_question(imported: Import) -> None:
     assert sent["prompt_tokens"] == [11, None]
     assert "Unknown members, which were not imported: mood (such as 1)." in notes(recording)
     assert (
-        "Questions without a gold answer (accuracies need one, or --unlabelled drop): 1."
+        "Questions without a gold answer (accuracies need one, or --drop unlabelled): 1."
         in notes(recording)
     )
     assert (
@@ -581,7 +581,7 @@ def test_unreadable_answers_and_golds_are_noted(imported: Import) -> None:
         recording
     )
     assert (
-        "Gold answers that cannot be read as number (accuracies need one, or --unlabelled drop): 1."
+        "Gold answers that cannot be read as number (accuracies need one, or --drop unlabelled): 1."
         in notes(recording)
     )
 

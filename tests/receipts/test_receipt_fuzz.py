@@ -129,8 +129,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         given += [] if "compare" in given else ["--recording", str(base / "toy")]
         llms = [] if "compare" in given else [LLM, "gpt-4o-mini"] if name == "learning" else [LLM]
         given += [word for llm in llms for word in ("--llm", llm)]
-        done = CliRunner().invoke(app, [*given, "--receipt", str(base / f"{name}.json")])
+        done = CliRunner().invoke(app, [*given, "--json"], env={"FEVAL_RECEIPTS": str(base)})
         assert done.exit_code == 0, (name, done.output)
+        Path(json.loads(done.stdout)["receipt"]).rename(base / f"{name}.json")
     return base
 
 

@@ -170,26 +170,6 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
     assert int(numbers[1]) > 10
 
 
-@pytest.mark.parametrize("name", ["exact", "curve"])
-def test_the_receipt_alone(name: str, toy: Path) -> None:
-    folder = toy.parent / "alone"
-    path = folder / "mine.json"
-    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
-    assert done.exit_code == 0, done.output
-    assert [own.name for own in folder.iterdir()] == ["mine.json"]
-    beside = json.loads(receipt(toy, name).read_bytes())
-    assert beside.pop("files")
-    assert json.loads(path.read_bytes()) == beside
-    assert verify_receipt(path).equal
-    path.write_text("something else")
-    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
-    assert done.exit_code == 1
-    assert "--receipt" in done.stderr
-    assert path.read_text() == "something else"
-    assert call(*RUNS[name], "--recording", toy, "--receipt", path, "--force").exit_code == 0
-    assert verify_receipt(path).equal
-
-
 @pytest.mark.parametrize("name", ["exact", "estimate", "curve-seeded", "compare"])
 def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
     name: str, toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,11 +230,9 @@ def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
             "receipt"
         ]
 
-    alone, out = toy.parent / "mine.json", toy.parent / "out"
-    assert place("--receipt", alone) == str(alone)
+    out = toy.parent / "out"
     assert place("--out", out) == str(out / "receipt.json")
     assert "receipt" not in json.loads((out / "result.json").read_text())
-    assert place("--receipt", "none") is None
     state.parent.mkdir(parents=True)
     state.write_bytes(b"in the way")
     assert place() is None
@@ -334,20 +312,19 @@ def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
-@pytest.mark.parametrize("place", [["--receipt", "receipt.json"], ["--out", "out"]])
 def test_numbers_are_not_lost_with_a_disk_that_is_full(
-    place: list[str], json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
+    json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.chdir(toy.parent)
     monkeypatch.setattr("feval.report.files.os.fsync", full)
-    done = call(*RUNS["exact"], "--recording", "toy", *place, *json_too)
+    done = call(*RUNS["exact"], "--recording", "toy", "--out", "out", *json_too)
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
     assert "wrote" not in done.stdout
-    result = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", *json_too)
+    result = call(*RUNS["exact"], "--recording", "toy", *json_too)
     assert (result.exit_code, result.stdout) == (0, done.stdout)
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
@@ -364,7 +341,9 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(
         assert (done.exit_code, "wrote" in done.stdout) == (0, False)
         assert done.stderr.startswith("note: No receipt was kept: ")
         assert "No space left on device" in done.stderr
-    without = call(*RUNS["exact"], "--recording", toy, "--receipt", "none")
+    with monkeypatch.context() as patch:
+        patch.setenv("FEVAL_RECEIPTS", "none")
+        without = call(*RUNS["exact"], "--recording", toy)
     assert (without.stdout, without.stderr) == (done.stdout, "")
     shutil.rmtree(state.parent)
     state.parent.write_bytes(b"in the way")
@@ -394,12 +373,11 @@ def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
 
 def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.parent)
-    done = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none")
+    monkeypatch.setenv("FEVAL_RECEIPTS", "none")
+    done = call(*RUNS["exact"], "--recording", "toy")
     assert (done.exit_code, "wrote" in done.stdout) == (0, False)
     assert [path.name for path in toy.parent.iterdir()] == ["toy"]
-    both = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", "--out", "there")
-    assert (both.exit_code, both.stdout) == (2, "")
-    assert "--out writes a receipt. Leave one out" in both.stderr
+    assert "There is no receipt" in call("verify", "--last").stderr
 
 
 def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
@@ -407,9 +385,9 @@ def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
 ) -> None:
     monkeypatch.chdir(toy)  # a recording never changes
     before = sorted(toy.rglob("*"))
-    done = call(*RUNS["exact"], "--recording", ".", "--receipt", "r.json")
+    done = call(*RUNS["exact"], "--recording", ".", "--out", "out")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert f"{toy} is a recording, which never changes" in done.stderr
+    assert f"inside the recording {toy}, which never changes" in done.stderr
     assert call(*RUNS["exact"], "--recording", ".").exit_code == 0
     assert sorted(toy.rglob("*")) == before
 

@@ -221,14 +221,7 @@ def test_the_examples_record_and_run(tmp_path: Path) -> None:
     asked = ["--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--first", "4", "--samples", "2"]
     feval("record", *asked, "--protocol", str(examples / "self_refine.md"), "--out", refined)
     result = feval(
-        "run",
-        f"{examples}/self_refine.py:self_refine",
-        "--recording",
-        refined,
-        "--replicates",
-        "2",
-        "--receipt",
-        "none",
+        "run", f"{examples}/self_refine.py:self_refine", "--recording", refined, "--replicates", "2"
     )
     # a solution, and feedback and refinement once or twice
     assert 3 <= result["samples_per_question"] <= 5
@@ -238,15 +231,7 @@ def test_the_examples_record_and_run(tmp_path: Path) -> None:
     )
     names = [f"--llm=feval/tiny-{size}@debate" for size in ("42k", "160k")]
     result = feval(
-        "run",
-        f"{examples}/debate.py:debate",
-        "--recording",
-        debated,
-        *names,
-        "--replicates",
-        "2",
-        "--receipt",
-        "none",
+        "run", f"{examples}/debate.py:debate", "--recording", debated, *names, "--replicates", "2"
     )
     assert 2 < result["samples_per_question"] <= 2 * 3
 

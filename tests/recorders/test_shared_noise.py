@@ -216,7 +216,7 @@ def texts_of(recording: Recording) -> list[list[str]]:
 def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(
     tmp_path: Path,
 ) -> None:
-    coupled = ("--coupled", *settings_file(tmp_path, "noise_seed = 7"))
+    coupled = ("--set", "coupled=true", *settings_file(tmp_path, "noise_seed = 7"))
     whole = recorded(
         tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled
     )

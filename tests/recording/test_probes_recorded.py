@@ -559,8 +559,8 @@ def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path
         "org/beta",
         "--prices",
         "none",
-        "--unlabelled",
-        "drop",
+        "--drop",
+        "unlabelled",
         "--out",
         tmp_path / "o",
     ]

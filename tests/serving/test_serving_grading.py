@@ -302,7 +302,7 @@ def test_a_run_that_used_several_prompts_says_so(
         "--run",
         "mine",
     )
-    assert f"note: {sentence}" in feval("grade", *options, "--receipt", "none").stderr
+    assert f"note: {sentence}" in feval("grade", *options).stderr
 
 
 def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: Path) -> None:

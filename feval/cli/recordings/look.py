@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -65,12 +64,6 @@ def show(
             "--html", metavar="FILE", help="Make a page to explore the recording in a browser."
         ),
     ] = None,
-    open_it: Annotated[
-        bool,
-        typer.Option(
-            "--open", help="Open the page. Without --html it has the recording's name with .html."
-        ),
-    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --html.")] = False,
     *,
     show: Output,
@@ -85,22 +78,13 @@ def show(
     Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
     """
     opened = open_place(recording)
-    if html or open_it:
+    if html is not None:
         if question is not None or sample or reasoning:
             raise UsageError(
                 "A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning"
                 " out."
             )
-        name = (
-            str(opened.address or opened.path.resolve())
-            .rstrip("/")
-            .rpartition("/")[2]
-            .partition("@")[0]
-        )
-        path = html or Path(f"{name}.html")
-        _make_page(
-            show, opened, _chosen(opened, dataset, llm), path, first, open_it=open_it, force=force
-        )
+        _make_page(show, opened, _chosen(opened, dataset, llm), html, first, force=force)
         return
     if force:
         raise UsageError("--force replaces a page; name it with --html.")
@@ -159,7 +143,6 @@ def _make_page(
     path: Path,
     first: int | None,
     *,
-    open_it: bool,
     force: bool,
 ) -> None:
     check_folder(path.parent)
@@ -167,8 +150,6 @@ def _make_page(
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
-    if open_it and not webbrowser.open(path.resolve().as_uri()):
-        show.note(f"No browser was found; open {path} in one yourself.")
     summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
     show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 

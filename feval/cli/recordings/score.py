@@ -60,12 +60,7 @@ class ScoreSettings(AskingSettings):
             help="Column of the table with scores, or NAME=COLUMN; repeat for more scorers.",
         ),
     ] = None
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC."
-        ),
-    ] = None
+    name: str | None = None
     dataset: Annotated[
         list[str] | None,
         typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more."),

@@ -244,7 +244,7 @@ def _read(path: Path, folder: Path) -> bytes:
             raise NotARecordingError(
                 f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The"
                 " command that began it goes on; that of `feval record` makes a recording of what"
-                " is there with --partial."
+                " is there with `partial`."
             ) from error
         advice = (
             f"There is one in {' and in '.join(map(str, within))}; name the folder itself."

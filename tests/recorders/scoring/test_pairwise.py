@@ -451,15 +451,15 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
             "--out",
             out,
         )
-        dry = json.loads(command(*asked, "--dry-run", "--json", "--prices", prices).stdout)
+        dry = json.loads(command(*asked, "--dry-run", "--json", "--set", f"prices={prices}").stdout)
         assert (dry["calls"], dry["output_tokens"]) == (48, 48 * 1024)
         assert "To come: 48 requests in 48 calls" in command(*asked, "--dry-run").stdout
         assert server.seen == []
-        stopped = command(*asked, "--prices", prices, "--cost-limit", "0.0027")
+        stopped = command(*asked, "--set", f"prices={prices}", "--cost-limit", "0.0027")
         assert stopped.exit_code == 1
         assert "could pass the cost limit" in stopped.stderr
         assert 0 < len(server.seen) < 48
-        done = command(*asked, "--prices", prices, "--cost-limit", "1")
+        done = command(*asked, "--set", f"prices={prices}", "--cost-limit", "1")
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout

@@ -29,8 +29,8 @@ def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, pric
         "--out",
         tmp_path / "o",
         "--dry-run",
-        "--prices",
-        prices,
+        "--set",
+        f"prices={prices}",
         "--json",
     )
     account = json.loads(result.stdout)
@@ -107,7 +107,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(
         name: value for name, value in chat("Hm. " * 300 + "\nScore: 5").items() if name != "usage"
     } | usages
     with Server(lambda *_: (200, reply)) as server:
-        limited = judged(server, "--prices", prices, "--out", out, "--cost-limit")
+        limited = judged(server, "--set", f"prices={prices}", "--out", out, "--cost-limit")
         for _ in range(2):
             # 1024 output tokens are 0.002 dollars: only two can be afforded
             stopped = command(toy, *limited, "0.005")
@@ -133,8 +133,8 @@ def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, p
             tmp_path / "o",
             "--cost-limit",
             "1",
-            "--prices",
-            prices,
+            "--set",
+            f"prices={prices}",
         )
         assert done.exit_code != 0
         assert "there is no price for the scorer" in done.stderr
@@ -156,8 +156,8 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(
         "--out",
         tmp_path / "o",
         "--dry-run",
-        "--prices",
-        prices,
+        "--set",
+        f"prices={prices}",
         "--json",
     )
     account = json.loads(result.stdout)
@@ -180,7 +180,7 @@ def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(
     one, two = tmp_path / "one", tmp_path / "two"
     answers = [refusing]
     with Server(lambda *given: answers[0](*given)) as server:
-        spec = ("--scorer", f"http:{server.url}", "--name", "rm")
+        spec = ("--scorer", f"http:{server.url}", "--set", "name=rm")
         first = command(toy, *spec, "--out", one)
         assert "3 were refused: the same command on" in first.stdout
         assert "with --retry-refused and another --out" in first.stdout
@@ -201,8 +201,8 @@ def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(
             one,
             "--scorer",
             f"http:{server.url}/b",
-            "--name",
-            "rm",
+            "--set",
+            "name=rm",
             "--out",
             tmp_path / "f",
             "--retry-refused",
@@ -237,7 +237,13 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy: Path, tmp_
 
 def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     done = command(
-        toy, "--scorer", f"python:{functions}:steps", "--name", "mine", "--out", tmp_path / "out"
+        toy,
+        "--scorer",
+        f"python:{functions}:steps",
+        "--set",
+        "name=mine",
+        "--out",
+        tmp_path / "out",
     )
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'out'}: 7 CoTs, 2 LLMs, 1 dataset, hash ")
@@ -265,7 +271,7 @@ def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) 
         'name = "file"',
         "timeout = 9",
     )
-    named = (toy, *settings_file(tmp_path, *lines), "--name", "mine", "--out", tmp_path / "out")
+    named = (toy, *settings_file(tmp_path, *lines), "--set", "name=mine", "--out", tmp_path / "out")
     shown = command(*named, "--dry-run", "--json")
     assert json.loads(shown.stdout)["settings"] == {
         "scorer": lines[0].split('"')[1],
@@ -290,7 +296,7 @@ def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:
         " OpenAI-compatible endpoint.\n"
     )
     done = command(
-        toy, "--scorer", "judge:m", "--api-key-env", "NOT_SET_AT_ALL", "--out", tmp_path / "out"
+        toy, "--scorer", "judge:m", "--set", "api_key_env=NOT_SET_AT_ALL", "--out", tmp_path / "out"
     )
     assert (done.exit_code, done.stdout) == (2, "")
     assert "NOT_SET_AT_ALL" in done.stderr

@@ -322,7 +322,7 @@ def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
 
 
 def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
-    command = [sys.executable, "-m", "feval", "tiny-server", "--model", MODEL]
+    command = [sys.executable, "-m", "feval", "tiny-server", MODEL]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -375,7 +375,7 @@ def test_probes_over_http_are_those_of_the_models_themselves(
         "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1"
         " --logprobs 0 --probe-every 9"
     )
-    command = ["record", "--llm", MODEL, "--prompt", "none", *work.split()]
+    command = ["record", "--llm", MODEL, "--set", "prompt=none", *work.split()]
     over_http = ["--backend", "openai", "--base-url", service.url, "--out", str(tmp_path / "http")]
     for place in (over_http, ["--out", str(tmp_path / "own")]):
         assert CliRunner().invoke(app, [*command, *place]).exit_code == 0

@@ -229,15 +229,15 @@ def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -
             "openai",
             "--base-url",
             server.url,
-            "--prompt",
-            "none",
-            "--prices",
-            "none",
+            "--set",
+            "prompt=none",
+            "--set",
+            "prices=none",
         ]
         pace = [
             *settings_file(folder, f"samples_per_request = {AT_ONCE}"),
-            "--concurrency",
-            str(CONCURRENCY),
+            "--set",
+            f"concurrency={CONCURRENCY!s}",
         ]
         command = [
             sys.executable,
@@ -400,8 +400,8 @@ def recorded(
         "openai",
         "--base-url",
         server.url,
-        "--concurrency",
-        "1",
+        "--set",
+        "concurrency=1",
         "--quiet",
         *more,
     ]
@@ -457,7 +457,14 @@ def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(
 ) -> None:
     with FaultyServer() as server:
         bodies = recorded(
-            server, shared, tmp_path / "r", "my/thinker", "--reasoning", "--temperature", "0.6"
+            server,
+            shared,
+            tmp_path / "r",
+            "my/thinker",
+            "--set",
+            "reasoning=true",
+            "--temperature",
+            "0.6",
         )
     assert [(body["n"], body["temperature"]) for body in bodies] == [(3, 0.6)] * 2
 

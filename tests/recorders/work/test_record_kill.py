@@ -193,10 +193,10 @@ def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_pa
             " --samples 3 --concurrency 4"
         )
         more = [
-            "--prompt",
-            "none",
-            "--prices",
-            "none",
+            "--set",
+            "prompt=none",
+            "--set",
+            "prices=none",
             "--questions",
             tmp_path / "q.jsonl",
             "--out",

@@ -299,7 +299,7 @@ def test_no_command_writes_or_prints_a_known_key(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv(variable, key)
     monkeypatch.setenv("FEVAL_DEBUG", "1")
-    named = ("--api-key-env", variable, "--base-url", echo.url)
+    named = ("--set", f"api_key_env={variable}", "--base-url", echo.url)
     settings = (
         'dataset = "tiny_sums"\nllm = "m"\nbackend = "openai"\nprompt = "none"\nfirst ='
         " 2\nsamples = 2"
@@ -309,7 +309,8 @@ def test_no_command_writes_or_prints_a_known_key(
     )
     asked = ("--settings", tmp_path / "s.toml")
     results = [
-        command("record", *asked, "--logprobs", "1", "--partial", "--out", tmp_path / "r", *named),
+        command("record", *asked, "--logprobs", "1", "--set", "partial=true", "--out",
+        tmp_path / "r", *named),
         command("score", tmp_path / "r", "--scorer", "judge:m", "--out", tmp_path / "scored",
         *named),
         command("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1", "--receipt",

@@ -108,7 +108,7 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_
     assert recorded(tree.path, task(), backend).hash == tree.hash
     with pytest.raises(StorageError, match="is another recording"):
         recorded(tree.path, task(depth=DEPTH + 1), backend)
-    with pytest.raises(UsageError, match="recorded whole and anew; leave --partial and --from out"):
+    with pytest.raises(UsageError, match="recorded whole and anew; leave partial and --from out"):
         recorded(tmp_path / "r", task(), backend, start=tree.path)
     assert backend.asked == []
     with pytest.raises(Fatal):
@@ -256,9 +256,16 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(
     options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --branch 2 --depth 3 --out trees"
     assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
     feval(
-        "score", "trees", "--scorer", "python:verifier:brief", "--name", "brief", "--out", "scored"
+        "score",
+        "trees",
+        "--scorer",
+        "python:verifier:brief",
+        "--set",
+        "name=brief",
+        "--out",
+        "scored",
     )
-    settings = ["--set", "n=2", "--set", "width=2", "--set", "scorer=brief", "--receipt", "none"]
+    settings = ["--set", "n=2", "--set", "width=2", "--set", "scorer=brief"]
     result = feval("run", "beam-search", "--recording", "scored", *settings, "--order", "recorded")
     dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
     search = BeamSearch(n=2, width=2, scorer="brief")
