@@ -31,12 +31,11 @@ from feval.methods.protocol import (
     Integers,
     Ledger,
     Orders,
-    Response,
+    Sampler,
     drawn,
     most_tokens,
     one_llm,
     require_draws,
-    seen_tokens,
 )
 from feval.methods.stops import (
     early_votes_of_whole_pool,
@@ -73,10 +72,8 @@ takes beta's.
 _DROPPED_FROM = 16
 
 
-class _Coin(Protocol):
+class _Coin(Sampler, Protocol):
     """An LLM in front of one question that can also toss a coin."""
-
-    def sample(self, k: int = 1, /) -> Response: ...
 
     def uniform(self, seed: int = 0) -> float: ...
 
@@ -170,9 +167,8 @@ class AdaptiveConsistency:
         seen = np.arange(self.budget, dtype=np.int16) < cots[:, :, None].astype(np.int16)
         np.putmask(codes, ~seen, -2)  # which votes under neither rule
         answer = plurality_codes(codes, no_answer=self.no_answer)
-        each = drawn(pool.output_tokens, order)
-        tokens = seen_tokens(each, seen)
-        longest = most_tokens(each * seen)
+        each = drawn(pool.output_tokens, order) * seen
+        tokens, longest = each.sum(axis=2, dtype=np.int64), most_tokens(each)
         return Decisions(
             answer,
             (Ledger(cots, cots, tokens, sequential_tokens=tokens, longest_trace_tokens=longest),),

@@ -24,11 +24,18 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
+    OneLLM,
     Orders,
     decide_at_once,
-    one_llm,
 )
-from feval.methods.vote import vote_weights, weighable, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import (
+    best_rated,
+    rated,
+    vote_weights,
+    weighable,
+    weighted_plurality,
+    weighted_plurality_codes,
+)
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -36,9 +43,10 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class _ChoiceByScore:
+class _ChoiceByScore(OneLLM):
     """A choice among n scored CoTs: the fields and the batch form of both methods."""
 
+    scope = "Best-of-N chooses among the CoTs of one LLM"
     capabilities = Capabilities(
         needs="Its scores are those of a reward model, such as transformers:FOLDER, or of a judge"
         " (judge:MODEL)."
@@ -50,10 +58,6 @@ class _ChoiceByScore:
     # theirs by default. A report should name the aggregate: it moves the result more than the tie
     # rule does.
     aggregate: Aggregate = "last"
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return one_llm(self.n, llms, "Best-of-N chooses among the CoTs of one LLM")
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -100,13 +104,7 @@ class BestOfN(_ChoiceByScore, OneRequest):
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
-        scores = response.scores(self.scorer, self.aggregate)
-        scored = [
-            (s, a)
-            for s, a in zip(scores, response.answers, strict=True)
-            if s is not None and a is not None
-        ]
-        return max(scored, key=lambda pair: pair[0])[1] if scored else None
+        return best_rated(response.answers, response.scores(self.scorer, self.aggregate))
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
         best: Integers = np.take_along_axis(
@@ -154,16 +152,9 @@ class WeightedBestOfN(_ChoiceByScore):
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
-        scores = response.scores(self.scorer, self.aggregate)
-        scored = [
-            (a, s)
-            for a, s in zip(response.answers, scores, strict=True)
-            if a is not None and s is not None
-        ]
-        weights = vote_weights(
-            np.array([score for _, score in scored]), self.transform, self.scorer
-        )
-        return weighted_plurality([answer for answer, _ in scored], weights.tolist())
+        answers, scores = rated(response.answers, response.scores(self.scorer, self.aggregate))
+        weights = vote_weights(scores, self.transform, self.scorer)
+        return weighted_plurality(answers, weights.tolist())
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The scores of CoTs; see `feval.methods.protocol`."""

@@ -17,12 +17,17 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
+    OneLLM,
     Orders,
     decide_at_once,
-    one_llm,
     sums_of_draws,
 )
-from feval.methods.vote import confidence_weights, weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import (
+    confidence_weights,
+    rated,
+    weighted_plurality,
+    weighted_plurality_codes,
+)
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
 
@@ -44,7 +49,7 @@ _FIT_REPLICATES = 32
 
 
 @frozen_method
-class ConfidenceWeighted:
+class ConfidenceWeighted(OneLLM):
     """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the
     confidence of CoT i (CISC).
 
@@ -63,6 +68,7 @@ class ConfidenceWeighted:
             the "whole" prefix, with a "cached" one, or "free".
     """
 
+    scope = "CISC votes over the CoTs of one LLM"
     capabilities = Capabilities(
         needs="Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its"
         " confidence."
@@ -75,10 +81,6 @@ class ConfidenceWeighted:
     # about 20 tokens and 1 of output ("cached"); providers differ in what they charge for a cached
     # prefix, so the default is the whole recorded request.
     self_check: Literal["whole", "cached", "free"] = "whole"
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return one_llm(self.n, llms, "CISC votes over the CoTs of one LLM")
 
     @property
     def fitted(self) -> bool:
@@ -130,20 +132,14 @@ class ConfidenceWeighted:
         """
         temperature = self._temperature()
         response = llm.sample(self.n)
-        confidences = self._confidences(response)
+        answers, confidences = rated(response.answers, self._confidences(response))
         if self._checks:
             for tokens in response.scoring_tokens(
                 self.confidence, prefix_cached=self.self_check == "cached"
             ):
                 if tokens is not None:
                     llm.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
-        votes = [
-            (a, c)
-            for a, c in zip(response.answers, confidences, strict=True)
-            if a is not None and c is not None
-        ]
-        weights = confidence_weights(np.array([confidence for _, confidence in votes]), temperature)
-        return weighted_plurality([answer for answer, _ in votes], weights.tolist())
+        return weighted_plurality(answers, confidence_weights(confidences, temperature).tolist())
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -22,6 +22,7 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    OneLLM,
     Orders,
     batches,
     most_tokens,
@@ -126,12 +127,8 @@ class Cuts:
             before = reached
 
 
-class CutTraces:
+class CutTraces(OneLLM):
     """The batch form and the exact forms of a method that cuts each trace by itself."""
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        raise NotImplementedError
 
     def cuts(self, pool: Pool) -> Cuts:
         """How each recorded CoT is cut."""

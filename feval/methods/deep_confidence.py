@@ -24,17 +24,18 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Ledger,
+    OneLLM,
     Orders,
     batches,
     most_tokens,
-    one_llm,
     require_draws,
 )
-from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+from feval.methods.vote import rated, weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
+    from feval.replay.responses import LLMResponse
 
 
 Int64 = npt.NDArray[np.int64]
@@ -45,7 +46,7 @@ _ROUNDING = 1e-6  # log-probabilities of certain tokens may come out a little ab
 
 
 @frozen_method
-class DeepConfidence:
+class DeepConfidence(OneLLM):
     """The vote of the most confident of n traces of one LLM, each with its confidence as weight
     (DeepConf, sections 3.2 and 3.3).
 
@@ -74,6 +75,7 @@ class DeepConfidence:
             to draw all n.
     """
 
+    scope = "DeepConf votes over the traces of one LLM"
     capabilities = Capabilities(cuts_cots=True)
 
     # The paper draws 512; recordings usually have 40.
@@ -110,10 +112,6 @@ class DeepConfidence:
                 " only."
             )
 
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """The most traces drawn from the one LLM."""
-        return one_llm(self.n, llms, "DeepConf votes over the traces of one LLM")
-
     def confidences(self, pool: Pool) -> Floats:
         """[Q, S] confidence of each trace; NaN where no token confidences were recorded.
 
@@ -144,39 +142,36 @@ class DeepConfidence:
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
-        votes = self._online(llm) if self.mode == "online" else self._offline(llm)
+        votes = self._votes(llm)
         return weighted_plurality(
             [answer for answer, _ in votes], [self._weight(c) for _, c in votes]
         )
 
-    def _offline(self, llm: MeteredLLM) -> Votes:
-        response = llm.sample(self.n)
-        confidences = [self._confidence(trace) for trace in response.token_confidences]
-        votes = [
-            (a, c)
-            for a, c in zip(response.answers, confidences, strict=True)
-            if a is not None and c is not None
-        ]
-        bar = self._bar([confidence for _, confidence in votes])
-        return [(answer, confidence) for answer, confidence in votes if confidence >= bar]
-
-    def _online(self, llm: MeteredLLM) -> Votes:
-        response = llm.sample(self.warm_up)
-        confidences = [self._confidence(trace) for trace in response.token_confidences]
-        bar = self._bar([confidence for confidence in confidences if confidence is not None])
-        votes: Votes = []
-        _collect(votes, response.answers, confidences, bar)
-        count = self.warm_up
+    def _votes(self, llm: MeteredLLM) -> Votes:
+        response = llm.sample(self._until)
+        answers, known = self._rated(response)
+        # Online, traces without an answer set the bar, too.
+        every = known if self.mode == "offline" else self._known(response)
+        bar = float(np.percentile(every, 100 - self._eta)) if len(every) else -np.inf
+        votes = _above(answers, known, bar)
+        count = self._until
         while count < self.n and not self._agreed(votes):
             # Unless the votes are looked at in between, all later traces are one request.
             response = llm.sample(self.n - count if self.consensus is None else 1)
-            confidences = [self._confidence(trace) for trace in response.token_confidences]
             for trace in response.token_confidences:
                 if trace is not None and (tokens := self._cut(trace, bar)) is not None:
                     llm.truncate(count, tokens)
                 count += 1
-            _collect(votes, response.answers, confidences, bar)
+            votes += _above(*self._rated(response), bar)
         return votes
+
+    def _rated(self, response: LLMResponse) -> tuple[list[str], Floats]:
+        confidences = [self._confidence(trace) for trace in response.token_confidences]
+        return rated(response.answers, confidences)
+
+    def _known(self, response: LLMResponse) -> Floats:
+        traces = [trace for trace in response.token_confidences if trace is not None]
+        return np.array([self._confidence(trace) for trace in traces], np.float64)
 
     def _confidence(self, trace: npt.NDArray[Any] | None) -> float | None:
         if trace is None:
@@ -184,9 +179,6 @@ class DeepConfidence:
         return float(
             trace_confidences(trace, np.array([len(trace)]), self.measure, self.group, self.tail)[0]
         )
-
-    def _bar(self, confidences: Sequence[float]) -> float:
-        return float(np.percentile(confidences, 100 - self._eta)) if confidences else -np.inf
 
     def _cut(self, trace: npt.NDArray[Any], bar: float) -> int | None:
         """Tokens of a trace up to the end of its first group below the bar; `None` if it is not
@@ -307,15 +299,10 @@ class DeepConfidence:
         return tokens
 
 
-def _collect(
-    votes: Votes, answers: Sequence[str | None], confidences: Sequence[float | None], bar: float
-) -> None:
-    """Add the votes of traces at or above the bar."""
-    votes += [
-        (answer, confidence)
-        for answer, confidence in zip(answers, confidences, strict=True)
-        if answer is not None and confidence is not None and confidence >= bar
-    ]
+def _above(answers: Sequence[str], confidences: Floats, bar: float) -> Votes:
+    """The votes of traces at or above the bar."""
+    each = zip(answers, confidences.tolist(), strict=True)
+    return [(answer, confidence) for answer, confidence in each if confidence >= bar]
 
 
 def _traces(pool: Pool) -> Iterator[tuple[npt.NDArray[Any], Int64]]:

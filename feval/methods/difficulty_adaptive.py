@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import comb
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from feval.errors import NotRecordedError, OutOfRangeError
+from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import (
     Bools,
@@ -147,7 +146,7 @@ class DifficultyAdaptive:
         pool, order = pools[0], orders[0][:, :, : self.budget]
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
         codes = drawn(pool.codes, order)
-        confident = _confident(codes, _needed(self.budget, as_fraction(self.threshold)))
+        confident = _confident(codes, Criterion("beta", as_fraction(self.threshold), self.budget))
         unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (
             codes[:, :, 0] >= 0
         )
@@ -271,28 +270,12 @@ class Allocation:
     ranking_calls: list[Integers]
 
 
-def _needed(budget: int, threshold: Fraction) -> Integers:
-    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact,
-    as a binomial tail.
-    """
-    needed: list[int] = []
-    for v2 in range(budget + 1):
-        v1 = needed[-1] if needed else 1  # without a vote it never stops, however low the threshold
-        while (
-            Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1))
-            < threshold
-        ):
-            v1 += 1
-        needed.append(v1)
-    return np.array(needed)
-
-
-def _confident(codes: Integers, needed: Integers) -> Bools:
+def _confident(codes: Integers, rule: Criterion) -> Bools:
     """[R, Q, N] whether the Beta criterion holds for the first n draws, n = 1..N."""
     replicates, questions, draws = np.shape(codes)
     counts = np.zeros((replicates, questions, max(int(codes.max(initial=0)), 0) + 2), np.int16)
-    confident = np.empty(codes.shape, np.bool_)
-    v1, v2 = np.zeros((2, replicates, questions), np.int16)
+    confident, settled = np.empty(codes.shape, np.bool_), rule.of_two_counts()
+    v1, v2 = np.zeros((2, replicates, questions), np.intp)
     leader = np.full((replicates, questions), -1, codes.dtype)
     for n in range(draws):
         code = codes[..., n]
@@ -306,5 +289,5 @@ def _confident(codes: Integers, needed: Integers) -> Bools:
         v2 = np.where(overtakes, v1, np.where(leads, v2, np.maximum(v2, count)))
         v1 = np.where(leads | overtakes, count, v1)
         leader = np.where(overtakes, code, leader)
-        confident[..., n] = v1 >= needed[v2]
+        confident[..., n] = settled(v1, v2, n + 1)
     return confident

@@ -38,7 +38,6 @@ from feval.methods.protocol import (
     most_tokens,
     one_llm,
     require_draws,
-    seen_tokens,
 )
 from feval.methods.stops import (
     PoolCounts,
@@ -125,13 +124,13 @@ class EarlyStopping:
                 :, :, 0
             ]
             answer = np.where(stopped, last, answer)
-        each = drawn(pool.output_tokens, order)
-        by_window = most_tokens((each * seen).reshape(windows.shape), pool.at_once)
+        each = drawn(pool.output_tokens, order) * seen
+        by_window = most_tokens(each.reshape(windows.shape), pool.at_once)
         sequential, longest = by_window.sum(axis=2), by_window.max(axis=2)
         ledger = Ledger(
             rounds,
             cots,
-            seen_tokens(each, seen),
+            each.sum(axis=2, dtype=np.int64),
             sequential_tokens=sequential,
             longest_trace_tokens=longest,
         )

@@ -17,7 +17,15 @@ import numpy as np
 
 from feval.estimators.per_question import answered_counts, by_blocks, mean_output_tokens
 from feval.estimators.plurality import pass_at_k, subset_largest
-from feval.methods.protocol import Bools, ErrorShares, Expectation, Floats, Integers, require_pool
+from feval.methods.protocol import (
+    Bools,
+    ErrorShares,
+    Expectation,
+    Floats,
+    Integers,
+    OneLLM,
+    require_pool,
+)
 from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
@@ -38,10 +46,8 @@ def no_answer_probability(pool: Pool, n: int) -> Floats:
     return 1.0 - pass_at_k(answered_counts(pool.codes), pool.sizes, [n]).column(0)
 
 
-class OneRequest:
+class OneRequest(OneLLM):
     """The exact forms of a method that always takes n CoTs of one LLM in one request."""
-
-    n: int
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that its answer is the gold."""

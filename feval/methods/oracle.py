@@ -10,7 +10,7 @@ from feval.estimators.per_question import distinct_vote_counts
 from feval.estimators.plurality import pass_at_k
 from feval.methods.expectation import OneRequest
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, Floats, Integers, one_llm
+from feval.methods.protocol import EXACT, Floats, Integers
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -25,13 +25,10 @@ class Oracle(OneRequest):
         n: CoTs per question.
     """
 
+    scope = "The oracle is the ceiling of one LLM"
     capabilities = EXACT
 
     n: Count = 20
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return one_llm(self.n, llms, "The oracle is the ceiling of one LLM")
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that one of n CoTs has the gold answer."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, Orders, one_llm
+from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, OneLLM, Orders
 from feval.methods.trees import Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
@@ -26,7 +26,7 @@ _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
 
 
 @frozen_method
-class ParticleFiltering:
+class ParticleFiltering(OneLLM):
     """n particles, which are paths: each round resamples them by their weights and gives every
     unfinished one its next step.
 
@@ -47,6 +47,7 @@ class ParticleFiltering:
         seed: of the resampling.
     """
 
+    scope = "Particle filtering searches the trees of one LLM"
     capabilities = Capabilities(searches=True)
 
     n: Count = 16
@@ -55,10 +56,6 @@ class ParticleFiltering:
     aggregate: Aggregate = "last"
     answer: Literal["heaviest", "sampled"] = "heaviest"
     seed: Whole = 0
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Steps of the first round."""
-        return one_llm(self.n, llms, "Particle filtering searches the trees of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished particle has one."""

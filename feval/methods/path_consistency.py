@@ -15,7 +15,7 @@ import numpy as np
 
 from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Integers, Orders, one_llm
+from feval.methods.protocol import Capabilities, Decisions, Integers, OneLLM, Orders
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches, along_paths
 from feval.methods.vote import plurality, plurality_codes
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class PathConsistency:
+class PathConsistency(OneLLM):
     """n branches in windows, each from the current prefix to its end; where the vote is sure, the
     prefix grows by a step.
 
@@ -46,6 +46,7 @@ class PathConsistency:
         rounds: the most steps of a path; one that is not finished then gives no answer.
     """
 
+    scope = "Path-consistency searches the trees of one LLM"
     capabilities = Capabilities(searches=True)
 
     n: Count = 20
@@ -57,10 +58,6 @@ class PathConsistency:
     def rule(self) -> Criterion:
         """The confidence at which the prefix grows."""
         return Criterion("beta", as_fraction(self.threshold), self.n)
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """First steps, where the prefix never grows."""
-        return one_llm(self.n, llms, "Path-consistency searches the trees of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no branch has one."""

@@ -241,14 +241,6 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
     return by_draw
 
 
-def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
-    """[R, Q] the tokens [R, Q, n] of the CoTs that a method drew, by a mask [R, Q, n]."""
-    total: npt.NDArray[np.int64] = np.einsum(
-        "rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe"
-    )
-    return total
-
-
 def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDArray[np.int64]:
     """[...] the most tokens [..., n] of one CoT: how long a round takes that draws them at once.
 
@@ -273,6 +265,21 @@ def one_llm(draws: int, llms: int, rule: str) -> tuple[int]:
     if llms != 1:
         raise UsageError(f"{rule}; {llms} were given.")
     return (draws,)
+
+
+class OneLLM:
+    """A method that draws at most n CoTs of one LLM.
+
+    Attributes:
+        scope: what it does with the one LLM; begins the message that refuses another number.
+    """
+
+    n: int
+    scope: str
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """The most CoTs, or the least steps of a tree, that it draws from the one LLM."""
+        return one_llm(self.n, llms, self.scope)
 
 
 def require_draws(

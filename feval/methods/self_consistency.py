@@ -17,7 +17,6 @@ from feval.methods.protocol import (
     Orders,
     Sampler,
     decide_at_once,
-    one_llm,
 )
 from feval.methods.vote import (
     NoAnswerRule,
@@ -44,6 +43,7 @@ class SelfConsistency(OneRequest):
             answer, which is never right.
     """
 
+    scope = "Self-consistency votes over the CoTs of one LLM"
     capabilities = EXACT
 
     n: Count = 20
@@ -51,10 +51,6 @@ class SelfConsistency(OneRequest):
     # Adaptive-Consistency count them. A failure is no opinion, so it is dropped unless a figure
     # made with votes is to be reproduced.
     no_answer: NoAnswerRule = "drop"
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return one_llm(self.n, llms, "Self-consistency votes over the CoTs of one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
@@ -86,13 +82,10 @@ class SingleCall(OneRequest):
     arXiv 2201.11903).
     """
 
+    scope = "A single call asks one LLM"
     capabilities = EXACT
 
     n = 1
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """One CoT of the one LLM."""
-        return one_llm(1, llms, "A single call asks one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the CoT has none."""

@@ -31,6 +31,7 @@ from feval.methods.protocol import (
 from feval.methods.self_consistency import SelfConsistency
 from feval.methods.trees import NOBODY, REQUEST, Searches
 from feval.methods.vote import (
+    best_rated,
     plurality,
     plurality_codes,
     vote_weights,
@@ -138,11 +139,8 @@ class SequentialRevision:
                 for chain, o in zip(chains, own, strict=True)
             ]
             return weighted_plurality(own, best)
-        return max(
-            (pair for chain in chains for pair in chain),
-            key=lambda pair: pair[1],
-            default=(None, 0.0),
-        )[0]
+        flat = [pair for chain in chains for pair in chain]
+        return best_rated([answer for answer, _ in flat], [score for _, score in flat])
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, one_llm
+from feval.methods.protocol import EXACT
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -32,16 +32,13 @@ class TokenBudget(CutTraces):
         tokens: the budget of each.
     """
 
+    scope = "A token budget cuts traces of one LLM"
     capabilities = replace(EXACT, cuts_cots=True)
 
     n: Count = 1
     # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts
     # where there is one.
     tokens: Count = 8000
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        return one_llm(self.n, llms, "A token budget cuts traces of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one within the budget."""

@@ -23,8 +23,10 @@ from feval.methods.protocol import (
     most_tokens,
 )
 from feval.methods.vote import (
+    best_rated,
     plurality,
     plurality_codes,
+    rated,
     vote_weights,
     weighted_plurality,
     weighted_plurality_codes,
@@ -70,15 +72,12 @@ def chosen(
     """
     if choice == "majority":
         return plurality([node.answer for node in finished])
-    scored = [
-        (node.answer, score)
-        for node in finished
-        if node.answer is not None and (score := node.score(scorer, aggregate)) is not None
-    ]
+    answers, scores = rated(
+        [node.answer for node in finished], [node.score(scorer, aggregate) for node in finished]
+    )
     if choice == "weighted":
-        weights = vote_weights(np.array([score for _, score in scored]), transform, scorer)
-        return weighted_plurality([answer for answer, _ in scored], weights.tolist())
-    return max(scored, key=lambda each: each[1], default=(None, 0.0))[0]
+        return weighted_plurality(answers, vote_weights(scores, transform, scorer).tolist())
+    return best_rated(answers, scores.tolist())
 
 
 def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:

@@ -229,6 +229,24 @@ def weighable(pool: Pool, scores: Floats, transform: str, scorer: str | None) ->
     return scores
 
 
+def rated(
+    answers: Sequence[str | None], ratings: Sequence[float | None]
+) -> tuple[list[str], Floats]:
+    """The answers that have a rating, and their ratings."""
+    pairs = [
+        (answer, rating)
+        for answer, rating in zip(answers, ratings, strict=True)
+        if answer is not None and rating is not None
+    ]
+    return [answer for answer, _ in pairs], np.array([rating for _, rating in pairs])
+
+
+def best_rated(answers: Sequence[str | None], ratings: Sequence[float | None]) -> str | None:
+    """The answer with the highest rating, of several the first; `None` where none has one."""
+    known, each = rated(answers, ratings)
+    return known[int(each.argmax())] if known else None
+
+
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
     """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no
     CoT has one.

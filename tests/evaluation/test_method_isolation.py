@@ -132,6 +132,16 @@ def written(folder: Path, source: str) -> Path:
     return folder / "mine.py"
 
 
+def first_answer(
+    folder: Path, source: str, name: str, replay: Replay, *, sandbox: bool = False
+) -> str:
+    """What a method of a file answers to the first question; its process is ended."""
+    method = make_method(f"{written(folder, source)}:{name}", sandbox=sandbox)
+    [given] = method.host.answers(*replay, np.arange(1), 0, 60)
+    method.host._channel.end()
+    return given.answer or ""
+
+
 def test_six_tricks_find_neither_gold_nor_id(
     tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,9 +272,7 @@ def swallows(question, llm):
 def test_no_message_to_a_method_names_the_place_of_the_recording(
     tmp_path: Path, replay: Replay
 ) -> None:
-    method = make_method(f"{written(tmp_path, SWALLOWS)}:seen")
-    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    assert (answer.answer or "").startswith(
+    assert first_answer(tmp_path, SWALLOWS, "seen", replay).startswith(
         "The recording holds no log-probabilities of gpt-4o-mini"
     )
 
@@ -405,7 +413,7 @@ def looks(question, llm):
 def test_a_sandbox_has_no_network_no_home_and_no_other_files(
     tmp_path: Path, replay: Replay
 ) -> None:
-    dataset, [llm] = replay
+    dataset, _ = replay
     with socket.create_server(("127.0.0.1", 0)) as server:
         places = [
             str(dataset.recording_paths[0]),
@@ -414,10 +422,8 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(
             str(ROOT / "docs"),
         ]
         source = f"PLACES, PORT = {places}, {server.getsockname()[1]}\n{LOOKS}"
-        method = make_method(f"{written(tmp_path, source)}:looks", sandbox=True)
-        [answer] = method.host.answers(dataset, [llm], np.arange(1), 0, 60)
-        method.host.end()
-    found, _, names = (answer.answer or "").partition(" True ")
+        answer = first_answer(tmp_path, source, "looks", replay, sandbox=True)
+    found, _, names = answer.partition(" True ")
     assert found == "[]"
     assert (
         {"HOME", "PATH"}
@@ -432,10 +438,8 @@ def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
 ) -> None:
     source = "import os, sys\ndef reads(question, llm):\n    print('to the user')\n"
     source += "    return str(sorted({os.readlink(f'/proc/self/fd/{n}')[:5] for n in (0, 1, 2)}))\n"
-    method = make_method(f"{written(tmp_path, source)}:reads", sandbox=True)
-    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    method.host._channel.end()
-    assert answer.answer == "['/dev/', 'pipe:']"
+    answer = first_answer(tmp_path, source, "reads", replay, sandbox=True)
+    assert answer == "['/dev/', 'pipe:']"
     assert "to the user" in capfd.readouterr().err
 
 
@@ -499,19 +503,15 @@ def outside(question, llm):
 """  # noqa: E501
 
 
-def reached(folder: Path, replay: Replay, function: str, values: str) -> str | None:
-    method = make_method(f"{written(folder, values + REACHES)}:{function}", sandbox=True)
-    [answer] = method.host.answers(replay[0], replay[1], np.arange(1), 0, 60)
-    method.host.end()
-    return answer.answer
-
-
 @sandboxes
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="who is not root may not write the kernel's files anyway"
 )
 def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path: Path, replay: Replay) -> None:
-    assert reached(tmp_path, replay, "kernel", "") == "['Read-only file system']"
+    assert (
+        first_answer(tmp_path, REACHES, "kernel", replay, sandbox=True)
+        == "['Read-only file system']"
+    )
 
 
 @sandboxes
@@ -522,7 +522,5 @@ def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")
         server.listen()
-        assert (
-            reached(tmp_path, replay, "outside", f"PARENT, SOCKET = {os.getpid()}, {name!r}\n")
-            == "[]"
-        )
+        source = f"PARENT, SOCKET = {os.getpid()}, {name!r}\n" + REACHES
+        assert first_answer(tmp_path, source, "outside", replay, sandbox=True) == "[]"

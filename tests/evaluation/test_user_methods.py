@@ -180,6 +180,13 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     )
 
 
+def run(file: Path, name: str, replay: Replay, **options: Any) -> Any:
+    """Evaluate a method of the file on the first LLM, in recorded order."""
+    options = {"order": "recorded"} | options
+    method, (dataset, [llm, _]) = make_method(f"{file}:{name}"), replay
+    return evaluate(method, dataset, llm, **options)
+
+
 def in_process(file: Path, name: str) -> Any:
     """The callable itself, as a Python program passes it."""
     names: dict[str, Any] = {"__name__": "mine", "__file__": str(file)}
@@ -256,7 +263,7 @@ def test_a_method_that_does_not_come_to_an_end_is_ended(
         rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*--time-limit"
     )
     with pytest.raises(MethodError, match=sentence):
-        evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=0.3)
+        run(file, name, replay, time_limit=0.3)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +283,7 @@ def test_a_method_that_fails_ends_in_a_sentence(
     name: str, words: str, file: Path, replay: Replay
 ) -> None:
     with pytest.raises(MethodError, match=words):
-        evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=20)
+        run(file, name, replay, time_limit=20)
 
 
 def is_alive(pid: int) -> bool:
@@ -306,12 +313,12 @@ def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: 
 
 def test_workers_of_a_file_are_its_processes_and_no_more(file: Path, replay: Replay) -> None:
     with pytest.raises(MethodError, match=f"child of {os.getpid()}"):
-        evaluate(make_method(f"{file}:names_its_parent"), replay[0], replay[1][0], workers=2)
+        run(file, "names_its_parent", replay, workers=2)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_that_a_method_forks_says_nothing(file: Path, replay: Replay) -> None:
-    result = evaluate(make_method(f"{file}:forks"), replay[0], replay[1][0], order="recorded")
+    result = run(file, "forks", replay)
     assert result.samples.tolist() == [1] * 4
 
 
@@ -367,7 +374,7 @@ def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: Repl
 def test_what_it_prints_goes_to_standard_error(
     file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    evaluate(make_method(f"{file}:prints"), replay[0], replay[1][0], order="recorded", rows=[0])
+    run(file, "prints", replay, rows=[0])
     printed = capfd.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", ["to the user", "to the user, too"])
 
@@ -376,22 +383,22 @@ def test_a_learner_learns_in_its_process(
     file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dataset, llms = replay
-    given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2}
+    given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2, "order": "seeded"}
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as mine:
         evaluate(in_process(file, "Popular")(), dataset, llms[0], **given)
     assert capfd.readouterr().out == "learning\n"
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as theirs:
-        evaluate(make_method(f"{file}:Popular"), dataset, llms[0], **given)
+        run(file, "Popular", replay, **given)
     known = str(mine.value).partition("knows ")[2].rstrip(".")
     assert known.startswith("2 [")
     assert known in str(theirs.value)
     assert capfd.readouterr().err == "learning\n"
     with pytest.raises(UsageError, match="take one worker"):
-        evaluate(make_method(f"{file}:Popular"), dataset, llms[0], workers=2, train_fraction=0.4)
+        run(file, "Popular", replay, workers=2, train_fraction=0.4)
     with pytest.raises(
         MethodError, match=r"Slow, learning from 2 questions, ended its process \(exit status 7\)"
     ):
-        evaluate(make_method(f"{file}:Slow"), dataset, llms[0], **given)
+        run(file, "Slow", replay, **given)
 
 
 def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: Replay) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dealt import Orders, assert_both_forms_agree, in_recorded_order, letters_of, pools_of
+from dealt import Orders, answers_of, assert_both_forms_agree, letters_of, pools_of
 from golden_confidence import scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.plurality import subset_best_accuracy
-from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
+from feval.methods import BestOfN, WeightedBestOfN
 from feval.replay.pools import ArrayChannels, Pool
 
 METHODS: list[Any] = [BestOfN, WeightedBestOfN]
@@ -36,7 +36,7 @@ def scored(
 
 
 def answer(method: Any, pool: Pool) -> str | None:
-    return letters_of(in_recorded_order(method, [pool]).answer[0])[0]
+    return answers_of(method, [pool])[0]
 
 
 def test_the_best_wins_and_the_sum_wins() -> None:
@@ -156,32 +156,6 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
         assert letters_of(result.answer[0]) == [right]
 
 
-@given(POOLS, st.data())
-def test_the_exact_form_is_the_mean_over_all_draws(
-    case: tuple[str, list[int | None], list[int]], data: st.DataObject
-) -> None:
-    answers, scores = case[0][:6], case[1][:6]
-    n = data.draw(st.integers(1, len(answers)))
-    pool = scored(answers, [None if s is None else s / 10 for s in scores])
-    draws = list(permutations(range(len(answers)), n))
-    valid = [
-        [(s, i) for i in draw if (s := scores[i]) is not None and answers[i] != "-"]
-        for draw in draws
-    ]
-    best = [answers[max(own, key=lambda pair: pair[0])[1]] if own else None for own in valid]
-    method = BestOfN(n, aggregate="score")
-    exact = method.exact(pool, np.array([0]))
-    assert exact.right == pytest.approx([best.count("a") / len(draws)], abs=1e-12)
-    assert exact.cots[0] == n
-    assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
-    assert method.exact(pool, np.array([-1])).right[0] == 0
-    # Wrong for want of an answer with a score, or by the choice; nothing else.
-    shares = method.exact_errors(pool, np.array([0]), exact.right, lambda _, __: iter(()))
-    assert shares.no_answer == pytest.approx([best.count(None) / len(draws)], abs=1e-12)
-    assert shares.stopped_early == pytest.approx([0])
-    assert shares.routed_wrong == pytest.approx([0])
-
-
 def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> (
     None
 ):
@@ -200,20 +174,6 @@ def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_o
                 best = max(known, key=lambda k: scores[row, k], default=None)  # the first of equals
                 wins.append(best is not None and bool(right[row, best]))
             assert accuracy[row] == pytest.approx(sum(wins) / len(wins), abs=1e-14)
-
-
-def test_with_equal_scores_the_sum_is_self_consistency() -> None:
-    draw = np.random.default_rng(3)
-    codes = draw.integers(-1, 4, (50, 9))
-    names = [[None if c < 0 else "abcd"[c] for c in row] for row in codes.tolist()]
-    [pool] = pools_of(
-        names, channels=[ArrayChannels({"prm": scores_of(np.full(codes.shape, 0.1))})]
-    )
-    result = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
-    expected = in_recorded_order(SelfConsistency(9), [pool])
-    assert (result.answer == expected.answer).all()
-    # Best-of-N costs what voting costs.
-    assert (result.ledgers[0].output_tokens == expected.ledgers[0].output_tokens).all()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dealt import Orders, assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import Orders, answers_of, dealt, in_recorded_order, letters_of, pools_of
 from golden_confidence import scores_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -61,22 +61,20 @@ def test_a_score_on_the_threshold_is_accepted_unless_strict() -> None:
         ("0.1000001", True, "a"),
         (0, False, "b"),
     ):
-        assert letters_of(in_recorded_order(Cascade((delta,), strict=strict), pools).answer[0]) == [
-            expected
-        ]
+        assert answers_of(Cascade((delta,), strict=strict), pools) == [expected]
 
 
 def test_the_score_is_that_of_the_cot_that_first_gave_the_answer() -> None:
     pools = scored((["baa"], [[0.9, 0.2, 0.9]]), (["ccc"], [[None] * 3]))
-    assert letters_of(in_recorded_order(Cascade((0.5,), samples=3), pools).answer[0]) == ["c"]
-    assert letters_of(in_recorded_order(Cascade((0.9,), samples=3), pools).answer[0]) == ["a"]
+    assert answers_of(Cascade((0.5,), samples=3), pools) == ["c"]
+    assert answers_of(Cascade((0.9,), samples=3), pools) == ["a"]
 
 
 def test_missing_scores_are_said() -> None:
     pools = pools_of(["a"], ["b"])
     with pytest.raises(NotRecordedError, match="no scores"):
         in_recorded_order(Cascade((0.5,)), pools)
-    assert letters_of(in_recorded_order(Cascade((), order=(1,)), pools).answer[0]) == ["b"]
+    assert answers_of(Cascade((), order=(1,)), pools) == ["b"]
 
 
 @given(
@@ -112,22 +110,6 @@ def scored_and_dealt(
         ).reshape(pool.codes.shape)
         judged.append(replace(pool, channels=ArrayChannels({"judge": scores_of(values, tokens=5)})))
     return judged, orders
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        Cascade(("0.5", "0.25")),
-        Cascade((0.5, 0.75), samples=(3, 2, 1), strict=False),
-        Cascade((0.3,), samples=3, order=(2, 0), scorer="judge"),
-        Cascade(("1/3", "2/3"), samples=3, score="vote-share"),
-        Cascade(("1/3", "0"), samples=(3, 1, 2), score="vote-share", strict=False),
-    ],
-    ids=str,
-)
-@given(case=scored_and_dealt())
-def test_both_forms_agree(method: Cascade, case: tuple[Any, Any]) -> None:
-    assert_both_forms_agree(method, *case)
 
 
 def asked_as_fit_does(pools: Sequence[Pool], samples: int) -> list[Orders]:
@@ -227,7 +209,7 @@ def test_a_budget_in_dollars_and_one_that_nothing_meets() -> None:
     right_when_sure = (["a", "a", "b", "b"], [[0.9], [0.8], [0.2], [0.1]])
     pools = scored(right_when_sure, (["a", "a", "a", "a"], [[None]] * 4))
     fitted = Cascade().fit(pools, GOLD)
-    assert letters_of(in_recorded_order(fitted, pools).answer[0]) == ["a"] * 4
+    assert answers_of(fitted, pools) == ["a"] * 4
     assert in_recorded_order(fitted, pools).ledgers[1].rounds[0].tolist() == [0, 0, 1, 1]
     prices = ((0.0, 0.0), (1.0, 0.0))  # a prompt of the second LLM is 20 tokens
     one = Cascade(prices=prices, budget=20e-6 / 4).fit(pools, GOLD)

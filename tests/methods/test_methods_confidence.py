@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from dealt import assert_both_forms_agree, in_recorded_order, letters_of, pools_of
+from dealt import answers_of, assert_both_forms_agree, in_recorded_order, letters_of, pools_of
 from golden_confidence import ragged, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from feval.estimators.trace_confidence import (
     tokens_until_below,
     trace_confidences,
 )
-from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
+from feval.methods import ConfidenceWeighted, DeepConfidence
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
 from feval.replay.pools import ArrayChannels, Pool, TokenLogprobs
@@ -49,7 +49,7 @@ def sure(
 
 
 def answered(method: Any, pool: Pool) -> list[str | None]:
-    return letters_of(in_recorded_order(method, [pool]).answer[0])
+    return answers_of(method, [pool])
 
 
 def cisc(**fields: Any) -> ConfidenceWeighted:
@@ -95,13 +95,6 @@ def test_weights_are_a_softmax_up_to_their_sum() -> None:
     assert weights[0, [0, 2, 3]] / weights[0].sum() == pytest.approx(expected / expected.sum())
     assert weights[0, 1] == 0
     assert (weights[1] == 0).all()
-
-
-def test_infinite_temperature_is_self_consistency() -> None:
-    draw = np.random.default_rng(5)
-    answers = ["".join("abcd-"[c] for c in row) for row in draw.integers(0, 5, (60, 9))]
-    pool = sure(answers, draw.random((60, 9)).tolist())
-    assert answered(cisc(n=9, temperature=math.inf), pool) == answered(SelfConsistency(9), pool)
 
 
 def test_self_checks_are_billed_as_recorded() -> None:
@@ -287,46 +280,6 @@ def test_consensus_stops_asking() -> None:
         [ledger] = in_recorded_order(method, [pool]).ledgers
         assert [int(ledger.cots[0, 0]), int(ledger.rounds[0, 0])] == [cots, 1 + cots - warm_up]
         assert int(ledger.output_tokens[0, 0]) == 2 * cots
-
-
-@st.composite
-def traced_pools(draw: st.DrawFn) -> tuple[Pool, npt.NDArray[np.uint16]]:
-    questions, samples = draw(st.integers(1, 3)), draw(st.integers(2, 6))
-    trace = st.one_of(
-        st.none(), st.lists(st.integers(0, 6).map(lambda c: c / 2), min_size=1, max_size=9)
-    )
-    answers = [draw(st.text("ab-", min_size=samples, max_size=samples)) for _ in range(questions)]
-    traces = [draw(st.lists(trace, min_size=samples, max_size=samples)) for _ in range(questions)]
-    order = [[draw(st.permutations(range(samples))) for _ in range(questions)] for _ in range(2)]
-    return traced(answers, traces), np.array(order, np.uint16)
-
-
-@given(
-    traced_pools(),
-    st.sampled_from(["low", "high", 50, 100]),
-    st.integers(1, 4),
-    st.integers(1, 3),
-    st.sampled_from([None, 0.5, "2/3", 1]),
-    st.sampled_from(["weighted", "plain"]),
-)
-def test_both_forms_agree_on_any_pool(
-    case: tuple[Pool, npt.NDArray[np.uint16]],
-    keep: Any,
-    group: int,
-    warm_up: int,
-    consensus: Any,
-    vote: str,
-) -> None:
-    pool, order = case
-    n = order.shape[2]
-    online = DeepConfidence(
-        n, "online", keep, vote=vote, group=group, warm_up=min(warm_up, n), consensus=consensus
-    )
-    assert_both_forms_agree(online, [pool], [order])
-    for measure in ("mean", "tail", "lowest-group", "bottom-10%"):
-        assert_both_forms_agree(
-            DeepConfidence(n, keep=keep, measure=measure, group=group, tail=2), [pool], [order]
-        )
 
 
 def test_deepconf_says_which_channels_are_missing() -> None:

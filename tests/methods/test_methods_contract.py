@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dealt import assert_both_forms_agree, dealt, recorded_order
-from hypothesis import given
+from dealt import recorded_order
 from method_cases import Case, all_cases
 from probed import turned_round, with_probes
 from real_files import Codes, golden, real_codes
@@ -29,7 +28,6 @@ from feval.methods import (
     AdaptiveConsistency,
     DeepConfidence,
     MixtureOfThoughts,
-    ModelSwitch,
     SelfConsistency,
 )
 from feval.methods.confidence_weighted import TEMPERATURES
@@ -180,27 +178,6 @@ def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(
     assert (waits[8] == waits[None]).all()
     assert (waits[2] <= waits[1]).all()
     assert (waits[2] >= waits[None]).all()
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        MixtureOfThoughts(0.5, samples=4),
-        MixtureOfThoughts("1/2", samples=(4, 3), strict=True),
-        MixtureOfThoughts(0, samples=2, no_answer="vote"),
-        MixtureOfThoughts(0.75, samples=4, no_answer="vote", strong_samples=4),
-        MixtureOfThoughts(rule="verify", samples=3),
-        MixtureOfThoughts(rule="verify", samples=(1, 4), no_answer="vote"),
-        ModelSwitch(4),
-        ModelSwitch((1, 2, 4)),
-        ModelSwitch(3, normaliser="samples", gate="answered"),
-        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
-    ],
-    ids=str,
-)
-@given(case=dealt(llms=3, samples=4))
-def test_both_forms_agree_on_any_pools(method: Any, case: tuple[Any, Any]) -> None:
-    assert_both_forms_agree(method, *case)
 
 
 @pytest.mark.parametrize(("name", "case"), cases())

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from probed import assert_forms_agree, metered, orders_of, probed, probed_pool
 from real_files import probed_store
 
 from feval.errors import NotRecordedError
-from feval.methods import METHODS, AdaptiveConsistency, EarlyStopping, SelfConsistency
+from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.answer_convergence import AnswerConvergence
 from feval.methods.parallel_probe import ParallelProbe
 from feval.methods.probe_confidence import ProbeConfidence
@@ -176,16 +175,6 @@ def test_both_forms_are_the_plain_loop(method: Any, data: st.DataObject) -> None
     check_forms(method, pool, data.draw(orders_of(pool)))
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(data=st.data())
-def test_both_forms_are_the_plain_loop_on_many_pools(data: st.DataObject) -> None:
-    pool = data.draw(probed())
-    order = data.draw(orders_of(pool))
-    for method in METHODS_ON_FOUR:
-        check_forms(method, pool, order)
-
-
 def check_forms(method: Any, pool: Pool, order: np.ndarray) -> None:
     """Both forms give the answers and the tokens of the plain loop."""
     decided = assert_forms_agree(method, pool, order)
@@ -196,33 +185,6 @@ def check_forms(method: Any, pool: Pool, order: np.ndarray) -> None:
         assert ledger.output_tokens[r, q] == sum(tokens)
         assert ledger.longest_trace_tokens is not None
         assert ledger.longest_trace_tokens[r, q] == max(tokens)
-
-
-@pytest.mark.parametrize(
-    "method", [m for m in METHODS_ON_FOUR if not isinstance(m, ParallelProbe)], ids=str
-)
-@settings(max_examples=8)
-@given(pool=probed())
-def test_the_exact_form_is_the_mean_over_all_orders(method: Any, pool: Pool) -> None:
-    orders = np.array(list(permutations(range(4))), np.uint16)[:, None].repeat(
-        len(pool.sizes), axis=1
-    )
-    gold = np.zeros(len(pool.sizes), np.int64)
-    decided = method.decide([pool], [orders])
-    [ledger] = decided.ledgers
-    exact = method.exact(pool, gold)
-    none = method.exact_errors(pool, gold, exact.right, None).no_answer
-    each = {
-        "right": (exact.right, decided.answer == 0),
-        "no answer": (none, decided.answer < 0),
-        "tokens": (exact.output_tokens, ledger.output_tokens),
-        "sequential": (method.exact_sequential_tokens(pool), ledger.sequential_tokens),
-        "probes": (exact.probe_calls, ledger.probe_calls),
-        "probe tokens": (exact.probe_tokens, ledger.probe_tokens),
-        "requests": (exact.rounds, ledger.rounds),
-    }
-    for name, (mean, parts) in each.items():
-        assert mean == pytest.approx(parts.mean(axis=0), abs=1e-10), name
 
 
 def test_blocks_of_questions_and_replicates_make_no_difference(
@@ -353,10 +315,3 @@ def test_the_published_means_over_a_hundred_shuffles(
     for means, published, rounding in ((shares, percent, 0.05), (tokens, thousand_tokens, 0.05)):
         error = means.std(ddof=1) / np.sqrt(len(means))
         assert abs(means.mean() - published) <= 4 * np.sqrt(2) * error + rounding
-
-
-DEPTH = ("token-budget", "answer-convergence", "probe-confidence", "parallel-probe")
-
-
-def test_every_method_of_depth_is_tested_here() -> None:
-    assert {type(method) for method in METHODS_ON_FOUR} == {METHODS[name] for name in DEPTH}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from dealt import in_recorded_order, letters_of, pools_of
+from dealt import answers_of, in_recorded_order, letters_of, pools_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,15 +26,11 @@ def test_a_share_equal_to_the_threshold_is_accepted_unless_strict() -> None:
     # 11 of 20 is 0.55 on paper, though 0.55 * 20 is 11.000000000000002 in floats.
     pools = pools_of(["a" * 11 + "b" * 9], ["ccc"])
     for threshold in (0.55, "0.55", "11/20"):
-        assert answers(in_recorded_order(MixtureOfThoughts(threshold, samples=20), pools)) == ["a"]
-        assert answers(
-            in_recorded_order(MixtureOfThoughts(threshold, samples=20, strict=True), pools)
-        ) == ["c"]
-    assert answers(
-        in_recorded_order(MixtureOfThoughts("0.5500000000000000000001", samples=20), pools)
-    ) == ["c"]
-    assert answers(in_recorded_order(MixtureOfThoughts(1, samples=11), pools)) == ["a"]
-    assert answers(in_recorded_order(MixtureOfThoughts(1, samples=11, strict=True), pools)) == ["c"]
+        assert answers_of(MixtureOfThoughts(threshold, samples=20), pools) == ["a"]
+        assert answers_of(MixtureOfThoughts(threshold, samples=20, strict=True), pools) == ["c"]
+    assert answers_of(MixtureOfThoughts("0.5500000000000000000001", samples=20), pools) == ["c"]
+    assert answers_of(MixtureOfThoughts(1, samples=11), pools) == ["a"]
+    assert answers_of(MixtureOfThoughts(1, samples=11, strict=True), pools) == ["c"]
 
 
 @given(
@@ -48,32 +44,30 @@ def test_shares_are_compared_exactly(
     share = Fraction(leader, total)
     accepted = share > threshold if strict else share >= threshold
     method = MixtureOfThoughts(str(threshold), samples=total, strong_samples=1, strict=strict)
-    assert answers(in_recorded_order(method, pools)) == ["a" if accepted else "z"]
+    assert answers_of(method, pools) == ["a" if accepted else "z"]
 
 
 def test_missing_answers_stay_in_the_share() -> None:
     pools = pools_of([["a", "a", None, None, None]], ["bbb"])
-    assert answers(in_recorded_order(MixtureOfThoughts(0.4, samples=5), pools)) == ["a"]
-    assert answers(in_recorded_order(MixtureOfThoughts(0.5, samples=5), pools)) == ["b"]
+    assert answers_of(MixtureOfThoughts(0.4, samples=5), pools) == ["a"]
+    assert answers_of(MixtureOfThoughts(0.5, samples=5), pools) == ["b"]
 
 
 def test_nobody_answering_is_never_accepted_unless_no_answer_votes() -> None:
     pools = pools_of([[None, None, "a"], [None, None, None]], ["bbb", [None, None, "b"]])
-    assert answers(in_recorded_order(MixtureOfThoughts(0, samples=3), pools)) == ["a", "b"]
-    assert answers(in_recorded_order(MixtureOfThoughts(0.6, samples=3), pools)) == ["b", "b"]
-    assert answers(
-        in_recorded_order(MixtureOfThoughts(0.6, samples=3, no_answer="vote"), pools)
-    ) == [None, None]
+    assert answers_of(MixtureOfThoughts(0, samples=3), pools) == ["a", "b"]
+    assert answers_of(MixtureOfThoughts(0.6, samples=3), pools) == ["b", "b"]
+    assert answers_of(MixtureOfThoughts(0.6, samples=3, no_answer="vote"), pools) == [None, None]
     never = MixtureOfThoughts(1, samples=3, strict=True, no_answer="vote")
-    assert answers(in_recorded_order(never, pools)) == ["b", None]
+    assert answers_of(never, pools) == ["b", None]
 
 
 def test_samples_of_two_prompts_are_pooled_and_ties_go_to_the_first() -> None:
     pools = pools_of(["abb", "aac"], ["aac", "ccb"], ["zzz", "zzz"])
     method = MixtureOfThoughts(0.5, samples=3)
-    assert answers(in_recorded_order(method, pools)) == ["a", "c"]
+    assert answers_of(method, pools) == ["a", "c"]
     tied = pools_of(["ab"], ["ba"], ["zzz"])
-    assert answers(in_recorded_order(MixtureOfThoughts(0.5, samples=2), tied)) == ["a"]
+    assert answers_of(MixtureOfThoughts(0.5, samples=2), tied) == ["a"]
 
 
 def test_verify_accepts_equal_pluralities_only() -> None:

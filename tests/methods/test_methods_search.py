@@ -60,36 +60,25 @@ def check(method: Any, pool: Any, order: np.ndarray) -> None:
             assert getattr(decided.ledgers[0], name)[r, q] == value, name
 
 
-@pytest.mark.parametrize("method", SEARCHES, ids=str)
-@settings(max_examples=12)
-@given(data=st.data())
-def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None:
-    pool = data.draw(full_trees())
-    check(method, pool, data.draw(orders_of(pool)))
-
-
-@pytest.mark.parametrize("method", PARTICLES, ids=str)
-@settings(max_examples=12)
-@given(data=st.data())
-def test_particles_are_those_of_the_plain_walk(method: Any, data: st.DataObject) -> None:
-    pool = data.draw(full_trees(branch=method.n, depth=2 if method.n > 2 else 3))
-    check(method, pool, data.draw(orders_of(pool)))
-
-
 @pytest.mark.parametrize(
-    "method",
+    ("method", "trees"),
     [
-        PathConsistency(3, 1, 0.6),
-        PathConsistency(4, 2, "0.8"),
-        PathConsistency(4, 1, 0.5, rounds=2),
-        PathConsistency(4, 3),
+        *((method, {}) for method in SEARCHES),
+        *((method, {"branch": 2}) for method in PARTICLES[:2]),
+        (PARTICLES[2], {"branch": 4, "depth": 2}),
+        (PathConsistency(3, 1, 0.6), {"branch": 3}),
+        (PathConsistency(4, 2, "0.8"), {"branch": 3}),
+        (PathConsistency(4, 1, 0.5, rounds=2), {"branch": 4}),
+        (PathConsistency(4, 3), {"branch": 3}),
     ],
     ids=str,
 )
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(data=st.data())
-def test_branches_are_those_of_the_plain_walk(method: Any, data: st.DataObject) -> None:
-    pool = data.draw(full_trees(branch=3 if method.n < 4 or method.window > 1 else 4))
+def test_both_forms_are_the_plain_walk(
+    method: Any, trees: dict[str, int], data: st.DataObject
+) -> None:
+    pool = data.draw(full_trees(**trees))
     check(method, pool, data.draw(orders_of(pool)))
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import OutOfRangeError, UsageError
@@ -26,17 +24,9 @@ from feval.estimators.stopping_criteria import (
     crp_confidence,
     dirichlet_confidence,
 )
-from feval.estimators.stopping_ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
-from feval.estimators.stopping_orders import (
-    MOST_SUBPOOLS,
-    expected_votes,
-    number_of_subpools,
-    over_partitions,
-    require_few_states,
-    votes_over_subpools,
-)
+from feval.estimators.stopping_ends import AnswerCounts, ends_of_rule, partitions
+from feval.estimators.stopping_orders import MOST_SUBPOOLS, number_of_subpools, require_few_states
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
-from feval.methods.stops import PoolCounts
 
 ROWS = [
     [0, 0, 0, 1, 1, 2],
@@ -101,42 +91,6 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
             ), (name, row)
 
 
-unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(unlike, min_size=1, max_size=5),
-    st.lists(st.integers(12, 14), min_size=5, max_size=5),
-    st.sampled_from(["beta", "dirichlet", "entropy", "majority", "crp"]),
-    st.sampled_from([None, "1/2", "2/3", 0.9]),
-    st.integers(1, 12),
-    st.sampled_from(["drop", "vote"]),
-)
-def test_subpools_and_merged_counts_give_what_the_walk_gives(
-    rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
-) -> None:
-    method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    codes = [[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]
-    counts = PoolCounts.from_pool(pool_of(codes), np.arange(len(rows)) - 1, rule)
-    ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), budget)
-    tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
-    walked = expected_votes(counts.pools, ends)
-    merged = over_partitions(counts.pools, *tokens, ends)
-    assert merged.right == pytest.approx(walked.right, abs=1e-12)
-    assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
-    assert merged.output_tokens == pytest.approx(walked.tokens(counts.pools, *tokens), abs=1e-11)
-    assert (merged.samples >= 1 - 1e-12).all()
-    for ending in (ending_of_rule(method.rule.stop_mask, budget), ends.ending):
-        votes = votes_over_subpools(counts.pools, ending, budget)
-        assert votes.right == pytest.approx(walked.right, abs=1e-12)
-        assert votes.samples == pytest.approx(walked.samples, abs=1e-12)
-        assert votes.tokens(counts.pools, *tokens) == pytest.approx(
-            walked.tokens(counts.pools, *tokens), abs=1e-11
-        )
-
-
 @pytest.mark.parametrize("rows", [[(3, 2, 2), (4, 1, 1)], [(0, 5), (2, 2)], [(1, 1, 1, 1)], [(0,)]])
 def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]]) -> None:
     width = max(map(len, rows))
@@ -160,16 +114,6 @@ def test_partitions_are_counted() -> None:
         )
 
 
-def test_no_questions_and_pools_without_answers_have_expectations() -> None:
-    method = AdaptiveConsistency(budget=3)
-    silent = method.exact(pool_of([[-1] * 4]), np.array([0]))
-    assert (silent.right[0], silent.cots[0]) == (0.0, 3.0)
-    for nobody in (method, EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
-        assert nobody.exact(pool_of(np.zeros((0, 4))), np.zeros(0, np.int64)).right.shape == (0,)
-    for early in (EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
-        assert early.exact(pool_of([[-1] * 4]), np.array([0])).right[0] == 0.0
-
-
 def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
     pool = pool_of(ROWS)
     method = AdaptiveConsistency("random", "0.3", 5)
@@ -183,41 +127,6 @@ def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
     exact = method.exact(pool, GOLD)
     assert exact.right == pytest.approx(right, abs=1e-12)
     assert exact.cots == pytest.approx(float(sum(n * c for n, c in enumerate(chances, 1))))
-
-
-answers = st.lists(st.sampled_from([-1, 0, 1, 2, 3]), min_size=12, max_size=12)
-CRITERIA = st.sampled_from(["beta", "dirichlet", "entropy", "majority", "crp", "random"])
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(answers, min_size=1, max_size=4),
-    CRITERIA,
-    st.sampled_from([None, "1/2", "2/3", 0.75, 0.875, 1, "0.3"]),
-    st.integers(1, 12),
-    st.sampled_from(["drop", "vote"]),
-    st.sampled_from([None, 2, 3]),
-)
-def test_both_forms_of_adaptive_consistency_agree(
-    rows: list[list[int]], criterion: str, threshold: Any, budget: int, rule: str, top: int | None
-) -> None:
-    from feval.replay.draws import uniforms
-
-    method = AdaptiveConsistency(criterion, threshold, budget, rule, top)
-    pool = pool_of(rows)
-    order = np.broadcast_to(np.arange(12, dtype=np.uint16), (1, len(rows), 12))
-    decided = method.decide([pool], [order])
-    coins = uniforms(pool.question_keys, order)[0]
-    for row, codes in enumerate(rows):
-        llm = Recorded([None if code < 0 else str(code) for code in codes], coins[row])
-        answer = method("?", llm)
-        assert answer == (None if decided.answer[0, row] < 0 else str(decided.answer[0, row]))
-        assert (
-            llm.cots
-            == llm.rounds
-            == decided.ledgers[0].cots[0, row]
-            == decided.ledgers[0].rounds[0, row]
-        )
 
 
 def test_beta_is_the_tail_of_the_beta_distribution() -> None:
@@ -391,25 +300,6 @@ def vote_of_windows(
     counts, size = np.array([recorded]), np.array([sum(recorded) + none])
     shape = {"window": window, "windows": windows}
     return early_plurality(counts[:, 0], counts[:, 1:], size, only_unstopped=unstopped, **shape)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 8), min_size=1, max_size=4),
-    st.integers(0, 4),
-    st.integers(1, 3),
-    st.integers(1, 5),
-    st.booleans(),
-)
-def test_the_vote_of_windows_is_the_mean_over_all_orders(
-    recorded: list[int], none: int, window: int, windows: int, unstopped: bool
-) -> None:
-    windows = min(windows, (sum(recorded) + none) // window)
-    assume(windows > 0)
-    exact = vote_over_all_orders(tuple(recorded), none, window, windows, unstopped)
-    result = vote_of_windows(recorded, none, window, windows, unstopped)
-    assert result.error[0] < 1e-11
-    assert abs(result.right[0] - float(exact)) <= min(result.error[0] + 1e-15, 1e-12)
 
 
 @pytest.mark.parametrize(

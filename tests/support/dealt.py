@@ -193,3 +193,8 @@ def dealt(
         for _ in range(llms)
     ]
     return pools, orders
+
+
+def answers_of(method: Any, pools: Sequence[Pool]) -> list[str | None]:
+    """The answers of a method in recorded order."""
+    return letters_of(in_recorded_order(method, pools).answer[0])
