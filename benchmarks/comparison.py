@@ -44,7 +44,8 @@ from feval.report.tables.comparisons import comparison_tables, results_csv
 started = time.process_time()
 comparison = compare(plan(sys.argv[1]))
 evaluated = time.process_time()
-json.dumps(comparison.to_dict()), results_csv(comparison), comparison_tables(comparison)
+json.dumps(comparison.to_dict()), results_csv(comparison)
+comparison_tables(comparison)
 questions_parquet(comparison, io.BytesIO())
 print(json.dumps({
     "compare_s": evaluated - started,

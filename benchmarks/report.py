@@ -25,7 +25,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     result = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
     from feval.report import pictures
-    from feval.report.page.comparison_files import comparison_files
+    from feval.report.page.page import comparison_files
 
     files = comparison_files(result)
     spent = cpu_ms(

@@ -26,8 +26,8 @@ from feval.recording.layout.files import NewFolder, storage_errors
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
-from feval.report.tables.csv import curves_csv
-from feval.report.tables.surface import surface_csv
+from feval.report.tables.results import curves_csv, surface_records
+from feval.report.tables.tables import records_csv
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import (
@@ -125,7 +125,7 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     reports = {
         "curve.csv": curves_csv(curves).encode(),
         "curve.png": pictures.curves(curves).png(),
-        "surface.csv": surface_csv(cut).encode(),
+        "surface.csv": records_csv(surface_records(cut)).encode(),
     }
     written = save_files(folder, reports, replace=True)
     step()

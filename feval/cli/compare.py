@@ -33,9 +33,8 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.receipts.document import comparison_receipt
 from feval.report.files import save_files
-from feval.report.page.comparison_files import IN_MEMORY, result_files
-from feval.report.tables.comparisons import comparison_tables
-from feval.report.tables.headline import headline
+from feval.report.page.page import IN_MEMORY, result_files
+from feval.report.tables.comparisons import comparison_tables, headline
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, duration
 

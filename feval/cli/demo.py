@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from feval.cli.output import Output, quiet_matplotlib
-from feval.report.tables.surface import surface_table
-from feval.report.tables.tables import curves_table
+from feval.report.tables.results import curves_table, surface_table
 from recorders.demo import Demo, only_at, run_demo
 
 _DEMO_COUNTS = (1, 5, 10, 20, 40)

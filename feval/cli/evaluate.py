@@ -44,11 +44,16 @@ from feval.recording import open_recording
 from feval.report import pictures, tables
 from feval.report.files import encoded
 from feval.report.page.document import verification
-from feval.report.page.surface import surface_page
-from feval.report.tables.csv import curve_csv
-from feval.report.tables.results import evaluation_tables, grade_table
-from feval.report.tables.surface import surface_csv, surface_table
-from feval.report.tables.tables import curve_table
+from feval.report.page.page import surface_page
+from feval.report.tables.results import (
+    curve_records,
+    curve_table,
+    evaluation_tables,
+    grade_table,
+    surface_records,
+    surface_table,
+)
+from feval.report.tables.tables import records_csv
 from feval.report.text import counted
 from feval.serving.answer_files import read_answers
 
@@ -371,10 +376,10 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     quiet_matplotlib()
-    picture = pictures.surface(result)
+    picture, records = pictures.surface(result), surface_records(result)
     return {
-        "surface.csv": surface_csv(result).encode(),
-        "surface.parquet": tables.surface_parquet(result),
+        "surface.csv": records_csv(records).encode(),
+        "surface.parquet": tables.records_parquet(records),
         "surface.json": encoded(result.to_dict()),
         "surface.png": picture.png(),
         "surface.svg": (svg := picture.svg()),
@@ -384,10 +389,10 @@ def _surface_files(result: Surface) -> dict[str, bytes]:
 
 def _files(curve: Curve) -> dict[str, bytes]:
     quiet_matplotlib()
-    picture = pictures.curves([curve])
+    picture, records = pictures.curves([curve]), curve_records(curve)
     return {
-        "curve.csv": curve_csv(curve).encode(),
-        "curve.parquet": tables.curve_parquet(curve),
+        "curve.csv": records_csv(records).encode(),
+        "curve.parquet": tables.records_parquet(records),
         "curve.json": encoded(curve.to_dict()),
         "curve.png": picture.png(),
         "curve.svg": picture.svg(),

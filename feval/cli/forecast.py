@@ -41,9 +41,14 @@ from feval.recording import open_recording
 from feval.replay import load
 from feval.report import pictures
 from feval.report.files import encoded, save_files
-from feval.report.tables.coupled import coupling_csv, coupling_tables
-from feval.report.tables.csv import text_of_cell
-from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
+from feval.report.tables.forecasts import (
+    coupling_csv,
+    coupling_tables,
+    forecast_csv,
+    forecast_tables,
+    plan_tables,
+)
+from feval.report.tables.tables import text_of_cell
 
 if TYPE_CHECKING:
     from feval.forecast import Forecast

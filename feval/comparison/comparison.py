@@ -571,11 +571,6 @@ def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
     return by_key[np.searchsorted(dataset.question_keys, first.question_keys, sorter=by_key)]
 
 
-def budget_label(entry: ComparedMethod, point: Evaluation) -> str:
-    """The swept field of a point and its value, such as "n = 5"; empty where nothing is swept."""
-    return f"{entry.sweep[0]} = {point.fields.get(entry.sweep[0])}" if entry.sweep else ""
-
-
 @dataclass(frozen=True, eq=False)
 class _Follower:
     """Runs methods on one draw of some judged questions; training and judged ones were chosen from
@@ -595,7 +590,7 @@ class _Follower:
 
     def curve(self, curve: MethodCurve) -> tuple[Trace, ...]:
         followed = []
-        for point in curve.points:
+        for place, point in enumerate(curve.points):
             llms = [self.llms[name] for name in point.llms]
             method = self._method(curve.entry, point, llms)
             decided = self._decided(method, llms)
@@ -604,9 +599,7 @@ class _Follower:
             answer = decided.answer[0, shown]
             grown = tuple(self._grown(method, llms, decided))
             followed.append(
-                Trace(
-                    curve.label, budget_label(curve.entry, point), point.llms, answer, cots, grown
-                )
+                Trace(curve.label, curve.budget_text(place), point.llms, answer, cots, grown)
             )
         return tuple(followed)
 

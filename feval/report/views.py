@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from importlib import import_module
@@ -16,21 +16,24 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
-from feval.report.page.comparison_files import save_comparison
-from feval.report.tables.comparisons import cost_writer
-from feval.report.tables.cost_axes import AXES
-from feval.report.tables.csv import curve_rows
+from feval.report.page.page import save_comparison
+from feval.report.tables.comparisons import cost_text, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
-    forecast_rows,
+    forecast_records,
     forecast_tables,
     plan_tables,
 )
-from feval.report.tables.headline import headline
-from feval.report.tables.info import info_dict, info_headline, pools_table
-from feval.report.tables.results import evaluation_tables, label
-from feval.report.tables.surface import SURFACE_COLUMNS, surface_table
-from feval.report.tables.tables import Table, columns, curve_table, plain_text
+from feval.report.tables.recordings import info_dict, info_headline, pools_table
+from feval.report.tables.results import (
+    curve_records,
+    curve_table,
+    evaluation_tables,
+    label,
+    surface_records,
+    surface_table,
+)
+from feval.report.tables.tables import Table, columns, make_table, plain_text, text
 from feval.report.text import counted, percent, percents, plain_number, visible
 
 if TYPE_CHECKING:
@@ -186,10 +189,11 @@ def _html(piece: Any) -> str:
     )
 
 
-def _by_name(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Rows as columns, of which there are some even without rows."""
-    lines = list(rows)
-    return {name: [line[place] for line in lines] for place, name in enumerate(names)}
+def _columns(records: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, Any]:
+    """Records as columns, of which some are named even without records."""
+    return {
+        name: [each.get(name) for each in records] for name in (records[0] if records else names)
+    }
 
 
 def _accuracy(point: Any) -> str:
@@ -234,9 +238,8 @@ def _recording_columns(recording: Recording) -> dict[str, list[Any]]:
         "no_answer_rate",
         "counter",
     )
-    return _by_name(
-        names, ([pair.get(name) for name in names] for pair in info_dict(recording)["pairs"])
-    )
+    pairs = info_dict(recording)["pairs"]
+    return {name: [pair.get(name) for pair in pairs] for name in names}
 
 
 def _dataset_pieces(dataset: Dataset) -> Pieces:
@@ -361,11 +364,8 @@ def _curve_sentence(curve: Curve) -> str:
 
 
 def _curve_columns(curve: Curve) -> dict[str, Any]:
-    names, rows = curve_rows(curve)
     own = {"method": curve.method, "dataset": curve.dataset, "llm": curve.llm, "field": curve.field}
-    return {name: [value] * len(curve.points) for name, value in own.items()} | _by_name(
-        names, rows
-    )
+    return _columns([own | record for record in curve_records(curve)])
 
 
 def _comparison_sentence(comparison: Comparison) -> str:
@@ -377,13 +377,8 @@ def _comparison_sentence(comparison: Comparison) -> str:
         f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on"
         f" {comparison.plan.dataset}, {counted(best.questions, 'question')}; best:"
         f" {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)},"
-        f" {_comparison_cost(comparison, best)} per question{missing}"
+        f" {cost_text(comparison, best)} per question{missing}"
     )
-
-
-def _comparison_cost(comparison: Comparison, point: Evaluation) -> str:
-    cost = point.mean_cost(comparison.plan.cost)
-    return f"{cost_writer(comparison, [cost])(cost)} {AXES[comparison.plan.cost][1]}"
 
 
 def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[str, Any]:
@@ -391,19 +386,22 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[st
         return comparison.per_question()
     if rows != "points":
         raise UnknownNameError.of("kind of rows", rows, ("points", "questions"))
-    records = comparison.records()
-    return {name: [row[name] for row in records] for name in records[0]}
+    return _columns(comparison.records())
 
 
-def _plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    for entry in plan.entries:
-        fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
-        sweep = (
-            "-"
+def _plan_records(plan: Plan) -> list[dict[str, str]]:
+    return [
+        {
+            "label": entry.label,
+            "method": entry.method,
+            "llms": " > ".join(entry.llms),
+            "fields": ", ".join(f"{name}={value}" for name, value in entry.fields.items()) or "-",
+            "budgets": "-"
             if entry.sweep is None
-            else f"{entry.sweep[0]} = {', '.join(map(str, entry.sweep[1]))}"
-        )
-        yield entry.label, entry.method, " > ".join(entry.llms), fields or "-", sweep
+            else f"{entry.sweep[0]} = {', '.join(map(str, entry.sweep[1]))}",
+        }
+        for entry in plan.entries
+    ]
 
 
 def _plan_table(plan: Plan) -> Table:
@@ -411,12 +409,9 @@ def _plan_table(plan: Plan) -> Table:
         f"recordings: {', '.join(plan.recordings)}",
         f"cost {plan.cost}; billing {plan.billing}; seed {plan.seed}",
     )
-    return Table(
-        f"Comparison on {plan.dataset}", columns(*_PLAN_COLUMNS), tuple(_plan_rows(plan)), notes
-    )
-
-
-_PLAN_COLUMNS = ("label", "method", "llms", "fields", "budgets")
+    records = _plan_records(plan)
+    fields = {name: text(name) for name in records[0]}
+    return make_table(f"Comparison on {plan.dataset}", fields, records, notes)
 
 
 def _forecast_sentence(forecast: Forecast) -> str:
@@ -442,11 +437,6 @@ def _budget_sentence(plan: BudgetPlan) -> str:
         f" {percent(buy.plurality)} % right ({percents(buy.plurality_low, buy.plurality_high)}),"
         f" {buy.tokens:,.0f} tokens{dollars}"
     )
-
-
-def _budget_columns(plan: BudgetPlan) -> dict[str, Any]:
-    rows = [asdict(option) for option in plan.options]
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _surface_sentence(surface: Surface) -> str:
@@ -494,27 +484,22 @@ VIEWS = {
     "Plan": View(
         lambda p: f"{p.dataset}: {', '.join(entry.label for entry in p.entries)}",
         lambda p: [_plan_table(p)],
-        lambda p: _by_name(_PLAN_COLUMNS, _plan_rows(p)),
+        lambda p: _columns(_plan_records(p)),
     ),
     "Forecast": View(
         _forecast_sentence,
         forecast_tables,
-        lambda f: _by_name(FORECAST_COLUMNS, forecast_rows(f)),
+        lambda f: _columns(forecast_records(f), FORECAST_COLUMNS),
         lambda f, axes: pictures.forecast(f).plot(axes),
     ),
     "BudgetPlan": View(
         _budget_sentence,
         plan_tables,
-        _budget_columns,
+        lambda p: _columns([asdict(option) for option in p.options]),
         lambda p, axes: pictures.budget(p).plot(axes),
     ),
     "Surface": View(
-        _surface_sentence,
-        lambda s: [surface_table(s)],
-        lambda s: _by_name(
-            SURFACE_COLUMNS,
-            ([getattr(point, name) for name in SURFACE_COLUMNS] for point in s.points),
-        ),
+        _surface_sentence, lambda s: [surface_table(s)], lambda s: _columns(surface_records(s))
     ),
 }
 """Name of a class -> how it is shown; classes derived from it are shown alike."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from feval.cards.reading import parse_json, read_regular
 from feval.errors import UsageError
-from feval.report.tables.csv import text_of_cell
+from feval.report.tables.tables import text_of_cell
 
 _MAX_BYTES = 256 << 20
 _QUESTION = ("question", "question_id", "id")

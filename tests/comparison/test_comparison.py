@@ -40,11 +40,10 @@ from feval.receipts.document import comparison_receipt
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report import pictures
-from feval.report.page.tables import page_tables
+from feval.report.page.document import table_data
 from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables, named_point, results_csv
-from feval.report.tables.results import evaluation_tables
-from feval.report.tables.tables import curve_table
+from feval.report.tables.results import curve_table, evaluation_tables
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -984,7 +983,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
         ]
         assert all(name.endswith(" *") for name in costs), costs
         assert (note in table.notes) or not costs
-    for table in page_tables(result):
+    for table in map(table_data, comparison_tables(result, page=True)):
         costs = [
             head["name"]
             for head in table["columns"]

@@ -39,7 +39,7 @@ from feval.methods import SelfConsistency
 from feval.recording import LLMInfo, open_recording
 from feval.replay import LLM, Dataset, load
 from feval.report import pictures
-from feval.report.tables.coupled import coupling_csv, coupling_tables
+from feval.report.tables.forecasts import coupling_csv, coupling_tables
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 QUESTIONS, CALLS = 40, 8

@@ -40,7 +40,7 @@ from feval.recording import (
     select,
 )
 from feval.recording.verify import verify_recording
-from feval.report.tables.info import info_dict, info_tables
+from feval.report.tables.recordings import info_dict, info_tables
 from feval.report.tables.tables import plain
 
 pytestmark = pytest.mark.skipif(

@@ -51,7 +51,7 @@ from feval.recording import (
 from feval.recording.layout.format import LeafHash, is_safe_path, slug
 from feval.recording.layout.manifest import checksum
 from feval.recording.votes import open_votes
-from feval.report.tables.info import info_dict
+from feval.report.tables.recordings import info_dict
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
 GOLDS = ["4", "5"]

@@ -18,7 +18,7 @@ from small import content, pool, put_manifest, restate, write_rows, write_toy
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
 from feval.replay import load
-from feval.report.tables.info import info_headline, info_tables
+from feval.report.tables.recordings import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from small import pool, put_manifest, restate
 from feval.errors import DamagedRecordingError, UsageError
 from feval.recording import content, extract, merge, open_recording, select, verify_recording
 from feval.replay import load
-from feval.report.tables.info import info_headline, info_tables
+from feval.report.tables.recordings import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")

@@ -27,13 +27,12 @@ from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingW
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
-from feval.report.page.comparison_files import comparison_files
-from feval.report.page.document import escaped_json
-from feval.report.page.page import comparison_page
+from feval.report.page.document import escaped_json, table_data
+from feval.report.page.page import comparison_files, comparison_page
 from feval.report.page.questions import Caps
-from feval.report.page.tables import page_tables
 from feval.report.pictures.drawing import own_style
-from feval.report.tables.cost_axes import usd_scale
+from feval.report.tables.comparisons import comparison_tables
+from feval.report.tables.tables import usd_scale
 from feval.report.text import percent
 
 EVIL = (
@@ -145,6 +144,10 @@ def loaded(folder: Path) -> tuple[Dataset, list[LLM]]:
 @pytest.fixture(scope="module")
 def page(comparison: Comparison, folder: Path) -> str:
     return comparison_files(comparison, base=folder, receipt="receipt.json")["report.html"].decode()
+
+
+def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
+    return [table_data(table) for table in comparison_tables(comparison, page=True)]
 
 
 def _data(page: str) -> dict[str, Any]:
@@ -323,7 +326,7 @@ def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_
         for one in page_tables(replace(comparison, savings=tuple(rows)))
         if one["id"] == "savings"
     )
-    assert [(row[-2]["t"], row[-1]["t"]) for row in table["rows"]] == list(ratios.values())
+    assert [(row[5]["t"], row[6]["t"]) for row in table["rows"]] == list(ratios.values())
 
 
 def test_the_first_sentences_say_the_best_at_three_budgets(
@@ -539,7 +542,7 @@ def test_hovering_a_point_tells_its_numbers(clean: Tab, comparison: Comparison) 
     clean.wait("!document.querySelector('.tip').hidden")
     tip = clean.value("document.querySelector('.tip').innerText")
     assert "strong" in tip
-    assert "n = 3" in tip
+    assert "n=3" in tip
     assert f"accuracy {percent(point.accuracy)} %" in tip
     assert point.accuracy_low is not None
     assert f"{percent(point.accuracy_low)} to " in tip
@@ -755,7 +758,7 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     chips = _texts(clean, ".open .chip")
     assert [chip.split()[0] for chip in chips] == ["–", "–", "✓", "✓", "✓"]
     assert chips[-1].endswith("(1 + 2)")
-    assert chips[0] == "– n = 1: no answer (1)"
+    assert chips[0] == "– n=1: no answer (1)"
     # patient: one CoT of the cheap LLM, two of the other
     clean.click("[...document.querySelectorAll('.chip')].at(-1)")
     assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]

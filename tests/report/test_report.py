@@ -29,9 +29,16 @@ from feval.recording import verify_recording
 from feval.report import palette, pictures
 from feval.report.files import save_files
 from feval.report.pictures.drawing import own_style
-from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
+from feval.report.tables.results import (
+    POINT_COLUMNS,
+    curve_records,
+    curve_table,
+    curves_csv,
+    curves_table,
+    subtitles,
+)
 from feval.report.tables.rich_tables import rich_table
-from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
+from feval.report.tables.tables import Column, Table, csv_text, plain, records_csv, text_of_cell
 from feval.report.text import (
     counted,
     decimals_for,
@@ -369,7 +376,7 @@ def test_subtitles_say_kind_billing_prices_and_counter() -> None:
 
 def test_csv_keeps_every_digit() -> None:
     third = curve(point(3, 1 / 3, usd=1e-05 / 3))
-    text = curve_csv(third)
+    text = records_csv(curve_records(third))
     assert "\r" not in text
     [row] = csv.DictReader(io.StringIO(text))
     assert tuple(row) == POINT_COLUMNS
@@ -380,14 +387,16 @@ def test_csv_keeps_every_digit() -> None:
 
 
 def test_csv_leaves_unknown_numbers_empty() -> None:
-    [row] = csv.DictReader(io.StringIO(curve_csv(curve(point(1)))))
+    [row] = csv.DictReader(io.StringIO(records_csv(curve_records(curve(point(1))))))
     assert row["usd_per_question"] == ""
 
 
 def test_csv_writes_numpy_numbers_as_numbers() -> None:
     import numpy as np
 
-    [row] = csv.DictReader(io.StringIO(curve_csv(curve(point(2, np.float64(0.5))))))
+    [row] = csv.DictReader(
+        io.StringIO(records_csv(curve_records(curve(point(2, np.float64(0.5))))))
+    )
     assert row["accuracy"] == "0.5"
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from feval.evaluation.surface import Surface, SurfacePoint
 from feval.report import pictures
-from feval.report.page.surface import surface_page
+from feval.report.page.page import surface_page
 from feval.report.pictures.drawing import heading, own_style
 
 

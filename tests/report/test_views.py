@@ -34,7 +34,7 @@ from feval.comparison.plan import Plan
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.report.page.page import comparison_page
 from feval.report.tables.comparisons import comparison_tables, results_csv
-from feval.report.tables.info import info_tables
+from feval.report.tables.recordings import info_tables
 from feval.report.tables.tables import plain
 
 NAME = "<script>alert(1)</script>&"

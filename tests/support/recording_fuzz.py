@@ -28,7 +28,7 @@ from feval.errors import FevalError
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import open_recording, verify_recording
 from feval.replay import load
-from feval.report.tables.info import info_dict
+from feval.report.tables.recordings import info_dict
 
 MOST_MEMORY = 3 << 30
 

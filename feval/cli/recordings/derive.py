@@ -29,8 +29,7 @@ from feval.recording import Recording, open_recording
 from feval.recording import extract as extract_answers
 from feval.recording import merge as merge_recordings
 from feval.recording import select as select_from
-from feval.report.tables.changes import changes_tables
-from feval.report.tables.info import info_headline
+from feval.report.tables.recordings import changes_tables, info_headline
 from feval.report.text import counted
 
 _MAX_IDS_BYTES = 64 << 20

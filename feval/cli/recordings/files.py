@@ -23,7 +23,7 @@ from feval.errors import UsageError
 from feval.hub.places import local_folder, open_place
 from feval.importers.layouts import Layout, layout_of
 from feval.recording import open_recording
-from feval.report.tables.info import info_dict, info_headline, info_tables
+from feval.report.tables.recordings import info_dict, info_headline, info_tables
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted
 

@@ -16,7 +16,7 @@ from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.hub.places import local_folder
 from feval.recording import open_recording
-from feval.report.tables.info import info_headline
+from feval.report.tables.recordings import info_headline
 from feval.report.text import counted
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer

@@ -107,30 +107,13 @@ def escaped_json(value: Any) -> str:
     return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def table_data(
-    table: Table,
-    name: str,
-    link: str | None = None,
-    *,
-    title: str | None = None,
-    intro: str = "",
-    pairs: str | None = None,
-) -> dict[str, Any]:
-    """Return a table as JSON values: cells have their text and their sort key.
-
-    Args:
-        table: the table.
-        name: its id, unique on the page.
-        link: its name in the navigation; `None` for the title.
-        title: above it; `None` for the table's own.
-        intro: a sentence below the title.
-        pairs: a method whose pairs with others a long table shows first.
-    """
+def table_data(table: Table) -> dict[str, Any]:
+    """Return a table as JSON values: cells have their text and their sort key."""
     return {
-        "id": name,
-        "link": link or table.title,
-        "title": title or table.title,
-        "intro": intro,
+        "id": table.id,
+        "link": table.link,
+        "title": table.title,
+        "intro": table.intro,
         "columns": [
             {"name": column.name, "number": column.number, "title": column.meaning}
             for column in table.columns
@@ -138,8 +121,8 @@ def table_data(
         "rows": [
             [cell.data() if isinstance(cell, Cell) else cell for cell in row] for row in table.rows
         ],
-        "notes": list(table.notes),
-        "pairs": pairs,
+        "notes": table.notes,
+        "pairs": table.pairs,
     }
 
 

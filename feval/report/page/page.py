@@ -1,22 +1,31 @@
-"""`report.html`: a comparison as a page."""
+"""Results as pages: `report.html` of a comparison, with the files beside it, and `surface.html`."""
 
 from __future__ import annotations
 
+import shlex
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from warnings import warn
 
 from feval import __version__
-from feval.comparison.comparison import budget_label
+from feval.comparison.comparison import load_compared, traces
+from feval.errors import FevalWarning
+from feval.evaluation.measures import COSTS
+from feval.evaluation.surface import coarse_surface
+from feval.evaluation.user_methods import TIME_LIMIT
+from feval.receipts.document import comparison_receipt
 from feval.replay.draws import SCHEME
-from feval.report import pictures
-from feval.report.page.document import UNVERIFIED, html_page
+from feval.report import pictures, tables
+from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
+from feval.report.page.document import UNVERIFIED, html_page, table_data, verification
 from feval.report.page.questions import Caps, question_book
-from feval.report.page.surface import surface_picture
-from feval.report.page.tables import page_scale, page_tables
 from feval.report.palette import page_shapes, places
-from feval.report.tables.comparisons import named_point
-from feval.report.tables.cost_axes import AXES, cost_words, questions_of
-from feval.report.tables.tables import cost_mark
+from feval.report.tables.comparisons import comparison_tables, named_point, page_scale, results_csv
+from feval.report.tables.results import surface_notes, surface_table
+from feval.report.tables.tables import cost_mark, cost_words, questions_of
 from feval.report.text import counted, counted_questions, percent, plain_number
 
 if TYPE_CHECKING:
@@ -25,6 +34,9 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surface import Surface
     from feval.replay import LLM, Dataset
+
+IN_MEMORY = 1 << 26
+"""Bytes of `questions.parquet`; a larger one waits in the temporary folder."""
 
 _KINDS = {
     "exact": "expectation over all draws",
@@ -67,7 +79,7 @@ def comparison_page(
     data["facts"] = _facts(comparison, llms, __version__)
     data["verify"] = list(verify) or UNVERIFIED
     data["pictures"] = [
-        surface_picture(surface, pictures.surface(surface).svg()) | {"note": _SURFACE}
+        _surface_picture(surface, pictures.surface(surface).svg()) | {"note": _SURFACE}
         for surface in surfaces
     ]
     if traces is not None:
@@ -193,7 +205,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
-    known = [name for name in AXES if any(one.mean_cost(name) for one in evaluations)]
+    known = [name for name in COSTS if any(one.mean_cost(name) for one in evaluations)]
     return {
         "axes": [_axis(comparison, name) for name in known],
         "axis": comparison.plan.cost,
@@ -215,28 +227,169 @@ def _data(comparison: Comparison) -> dict[str, Any]:
             {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
         ],
         "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],
-        "tables": page_tables(comparison),
+        "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
 
 
 def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
     scale = page_scale(comparison) if name == "usd" else 1
-    words = cost_words(name, comparison.timing)
-    mark = cost_mark(words[1], comparison.counters)
-    label, short, unit = (text.replace("question", questions_of(scale)) + mark for text in words)
-    return {"key": name, "label": label, "short": short, "unit": unit, "scale": scale}
+    label, short = cost_words(name, comparison.timing)
+    mark, questions = cost_mark(short, comparison.counters), questions_of(scale)
+    return {
+        "key": name,
+        "label": label.replace("question", questions) + mark,
+        "short": short + mark,
+        "unit": f"{short} / {questions}{mark}",
+        "scale": scale,
+    }
 
 
 def _points(curve: MethodCurve) -> list[dict[str, Any]]:
-    return [_point(one, budget_label(curve.entry, one)) for one in curve.points]
+    return [_point(one, curve.budget_text(i)) for i, one in enumerate(curve.points)]
 
 
 def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
     return {
         "b": budget,
-        "x": {name: evaluation.mean_cost(name) for name in AXES},
+        "x": {name: evaluation.mean_cost(name) for name in COSTS},
         "y": evaluation.accuracy,
         "low": evaluation.accuracy_low,
         "high": evaluation.accuracy_high,
         "kind": _kind(evaluation),
     }
+
+
+def surface_page(surface: Surface, svg: bytes, verify: Sequence[str] = ()) -> str:
+    """Return a surface with its picture as an HTML page, to be written as UTF-8; `verify` says how
+    to check its receipt.
+    """
+    lede = (
+        f"Accuracy of votes of {surface.llm} over n traces that are each cut after so many tokens,"
+        " for all n and tokens. It is exact: an expectation over all draws."
+    )
+    kind, grid = surface_notes(surface)
+    data = {name: [] for name in ("axes", "curves", "baselines", "ceilings", "frontier")} | {
+        "pictures": [_surface_picture(surface, svg)],
+        "tables": [table_data(surface_table(surface, page=True))],
+        "facts": [
+            ("dataset", surface.dataset),
+            ("LLM", surface.llm),
+            ("recordings", ", ".join(surface.recording_hashes)),
+            ("numbers", kind),
+            ("points", grid),
+            ("feval", __version__),
+        ],
+        "verify": list(verify) or UNVERIFIED,
+    }
+    return html_page(f"Width and depth on {surface.dataset}", [lede], data)
+
+
+def _surface_picture(surface: Surface, svg: bytes) -> dict[str, str]:
+    """The picture as an address that holds all of it, and what it shows in words."""
+    words = (
+        f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and"
+        " tokens of each"
+    )
+    return {"src": f"data:image/svg+xml;base64,{b64encode(svg).decode()}", "alt": words}
+
+
+def save_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = False) -> list[Path]:
+    """Write what `feval compare --out` writes; a function that stands in no file leaves the receipt
+    out, with a warning.
+    """
+    check_folder(folder, "another folder")
+    unnamed = [name.partition(":")[2] for name in comparison.methods if name.startswith("python:")]
+    with SpooledTemporaryFile(IN_MEMORY) as questions:
+        files = result_files(comparison, folder, cast("BinaryIO", questions), sealed=not unnamed)
+        if not unnamed:
+            return save_sealed(
+                folder,
+                files,
+                comparison_receipt(comparison, comparison.base, folder),
+                replace=overwrite,
+            )
+        warn(
+            f"No receipt was written: {', '.join(unnamed)} stands in no file, so that nobody can"
+            " run it again. Write it to a file and name it FILE.py:FUNCTION.",
+            FevalWarning,
+            stacklevel=4,
+        )
+        return save_files(folder, files, replace=overwrite)
+
+
+def result_files(
+    comparison: Comparison,
+    out: Path,
+    questions: BinaryIO,
+    *,
+    time_limit: float | None = TIME_LIMIT,
+    sealed: bool = True,
+) -> dict[str, Content]:
+    """Return all files of a comparison for the folder `out`, by name, but for the receipt beside
+    them where it is `sealed`.
+
+    `questions` is an open file that `questions.parquet` is written to.
+    """
+    receipt = "receipt.json" if sealed else None
+    tables.questions_parquet(comparison, questions)
+    return {
+        "comparison.json": encoded(comparison.to_dict()),
+        "comparison.toml": comparison.plan.moved(comparison.base, out).to_toml().encode(),
+        "results.csv": results_csv(comparison).encode(),
+        "results.parquet": tables.records_parquet(comparison.records()),
+        "questions.parquet": questions,
+        **comparison_files(
+            comparison, base=comparison.base, receipt=receipt, time_limit=time_limit
+        ),
+    }
+
+
+def comparison_files(
+    comparison: Comparison,
+    *,
+    base: Path = Path(),
+    receipt: str | None = None,
+    time_limit: float | None = TIME_LIMIT,
+    caps: Caps | None = None,
+) -> dict[str, bytes]:
+    """Return `comparison.png`, `comparison.svg` and `report.html` by name.
+
+    The plan's paths are relative to `base`; `receipt` is the file name of the receipt beside the
+    page; a user's method may take `time_limit` seconds on a question while it is traced for the
+    page.
+    """
+    dataset, llms = load_compared(comparison, base)
+    caps = caps or Caps()
+    followed = traces(
+        comparison,
+        dataset,
+        llms,
+        questions=caps.questions,
+        closely=caps.deep,
+        time_limit=time_limit,
+    )
+    page = comparison_page(
+        comparison,
+        dataset,
+        llms,
+        traces=followed,
+        surfaces=[surface for llm in llms if (surface := coarse_surface(dataset, llm)) is not None],
+        caps=caps,
+        verify=_verify(comparison, receipt),
+    )
+    picture = pictures.comparison(comparison)
+    return {
+        "comparison.png": picture.png(),
+        "comparison.svg": picture.svg(),
+        "report.html": page.encode(),
+    }
+
+
+def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
+    if receipt is None:
+        return ()
+    methods = dict.fromkeys(
+        curve.entry.method for curve in comparison.curves if ":" in curve.entry.method
+    )
+    users = "".join(f" --method {shlex.quote(method)}" for method in methods)
+    return verification(receipt, users)

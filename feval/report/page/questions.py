@@ -26,7 +26,7 @@ from feval.report.looking import (
     said,
 )
 from feval.report.page.document import escaped_json, html_page, table_data
-from feval.report.tables.info import info_tables, pool_kinds
+from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Cell, Table, columns
 from feval.report.text import counted, fixed, percent, size
 
@@ -491,6 +491,6 @@ def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str
             shares = (right, none, float(length.sum() / max(cots, 1)))
             cells = (*counts, *(Cell(percent(share), share) for share in shares))
             rows.append((dataset, llm, *cells, Cell(fixed(tokens, 1), tokens)))
-    table = Table("LLMs", columns("dataset", "LLM", *names, f"#tokens {each}"), tuple(rows))
     intro = "Over all recorded questions; accuracy is the mean share of CoTs that are right."
-    return table_data(table, "llms", intro=intro)
+    headings = columns("dataset", "LLM", *names, f"#tokens {each}")
+    return table_data(Table("LLMs", headings, tuple(rows), (), "llms", "LLMs", intro))

@@ -35,9 +35,9 @@ from feval.report.pictures.drawing import (
     shade,
     shortened,
 )
-from feval.report.tables.cost_axes import cost_words
-from feval.report.tables.tables import cost_mark, subtitles, timing_notes
-from feval.report.text import counted, counted_questions, interval_name, price_words
+from feval.report.tables.results import subtitles
+from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
+from feval.report.text import counted, counted_questions, interval_name
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -281,11 +281,10 @@ def _frame_comparison(axes: Axes, shown: Comparison, *, bands: bool) -> None:
     own = [point for curve in shown.curves for point in curve.points]
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
-    prices = price_words(first.prices, (point.usd_per_question for point in own))
     questions = counted_questions(first.questions, shown.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
-        f"billing {first.billing}; {prices}; token counter {'; '.join(shown.counters)}",
+        billing_note(first.billing, first.prices, own, "; ".join(shown.counters)),
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),
     )

@@ -32,8 +32,8 @@ from feval.report.pictures.drawing import (
     shortened,
 )
 from feval.report.pictures.lines import Entries, along, frame_curves, place
-from feval.report.tables.coupled import short_names
-from feval.report.tables.surface import surface_notes
+from feval.report.tables.forecasts import short_names
+from feval.report.tables.results import surface_notes
 from feval.report.text import counted, dollars, plain_number
 
 if TYPE_CHECKING:
@@ -123,15 +123,16 @@ def _draw_surface(figure: Drawing, shown: Surface) -> Entries:
         mesh = axes.pcolormesh(edges, _edges(widths), cells, cmap=_MAP, norm=scale, rasterized=True)
         axes.grid(visible=False)
         frontier = [p for p in shown.frontier if (p.tokens is not None) is limited]
-        axes.plot(
-            [p.tokens or 1 for p in frontier],
-            [p.n for p in frontier],
-            zorder=5,
-            markeredgecolor="white",
-            markeredgewidth=0.5,
-            clip_on=False,
-            **dots,
-        )
+        if frontier:
+            axes.plot(
+                [p.tokens or 1 for p in frontier],
+                [p.n for p in frontier],
+                zorder=5,
+                markeredgecolor="white",
+                markeredgewidth=0.5,
+                clip_on=False,
+                **dots,
+            )
         axes.set(xscale="log", yscale="log", xlim=edges[[0, -1]], ylim=_edges(widths)[[0, -1]])
         name_ticks(axes.yaxis, _whole_ticks(widths), plain_number)
         if limited:

@@ -1,139 +1,552 @@
-"""Comparisons as tables and CSV; computes nothing."""
+"""Comparisons as tables, for a terminal and for a page, the same on one screen, and as tidy
+records; computes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
-from feval.report.tables.csv import csv_text
+import numpy as np
+
+from feval.report.tables.results import errors_table
 from feval.report.tables.tables import (
-    Column,
+    OTHER_COSTS,
+    POINT_COSTS,
+    Cell,
+    Fields,
     Table,
-    columns,
+    Write,
+    accuracy,
+    billing_note,
+    cost_decimals,
+    cost_fields,
     cost_mark,
+    cost_words,
+    get,
+    make_table,
     marked,
-    per_round_cell,
-    per_round_column,
-    point_cells,
+    number,
+    per_questions,
+    per_round_field,
+    records_csv,
+    share,
+    text,
     timing_notes,
+    usd_scale,
 )
 from feval.report.text import (
     counted,
     counted_questions,
-    decimals_for,
     fixed,
     interval_name,
     p_value,
-    percent,
-    percents,
-    price_words,
     signed_points,
 )
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.comparison.statistics import AccuracyDifference, BestPoint, Rank, Saving
+    from feval.comparison.statistics import AccuracyDifference, BestPoint
     from feval.evaluation.evaluation import Evaluation
 
+_MEANINGS = {
+    "frontier %": (
+        "in how many resampled sets of questions no other point is as cheap and as accurate"
+    ),
+    "p (Holm)": "p, adjusted for all differences that are tested together",
+    "reversed %": (
+        "in how many resampled sets of questions the other method is the more accurate one"
+    ),
+    "never %": "in how many resampled sets of questions the curve stays below this accuracy",
+    "first %": "in how many resampled sets of questions no other method is stronger",
+}
+"""What a heading means, shown when a pointer rests on it."""
 
-def comparison_tables(comparison: Comparison) -> list[Table]:
-    """All tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of
-    methods, and what is missing.
-
-    Where there are too many pairs to read, only those with the strongest method are shown.
-    """
-    tables = [
-        _results(comparison), frontier_table(comparison), _ranking(comparison),
-        differences_table(comparison),
-        _unequal_costs(comparison), _savings(comparison), _reaches(comparison),
-        _missing(comparison),
-    ]  # fmt: skip
-    return [marked_costs(comparison, table) for table in tables if table.rows]
-
-
-def marked_costs(comparison: Comparison, table: Table) -> Table:
-    """A table with an asterisk at its costs where the LLMs' token counters differ."""
-    own = ("cost", "cost of other", "ratio", "AIQ %", "its interval")
-    return marked(
-        table,
-        comparison.counters,
-        own if cost_mark(per_question(comparison), comparison.counters) else (),
-    )
-
-
-UNEQUAL_COSTS = "Difference in accuracy, not at equal cost"
-NO_SHARED_COST = (
-    "These pairs share no cost: each method is at its most expensive point, and one may win by"
-    " spending more."
-)
+_BY_COST = ("cost", "cost of other", "ratio", "saves", "AIQ %", "its interval")
+"""What compares costs, though its heading does not name their unit."""
 
 _MOST_ROWS = 30
-_Pair = TypeVar("_Pair", "AccuracyDifference", "Saving")
 
 
-def _readable(
-    comparison: Comparison, rows: Sequence[_Pair]
-) -> tuple[Sequence[_Pair], tuple[str, ...]]:
-    """The rows that a terminal shows, and a note on the others."""
-    if len(rows) <= _MOST_ROWS or not comparison.ranking:
-        return rows, ()
-    best = comparison.ranking[0].label
-    note = (
-        f"pairs with {best}, the first of the ranking; all {len(rows):,} lines: comparison.json and"
-        " report.html (--out)"
-    )
-    return [row for row in rows if best in (row.a, row.b)], (note,)
+def comparison_tables(comparison: Comparison, *, page: bool = False) -> list[Table]:
+    """All tables of a comparison: results, frontier, ranking with areas, pairs of methods, and what
+    is missing; on a page also the best points, errors, and the areas apart.
+
+    Where there are too many pairs to read on a terminal, only those with the strongest method are
+    shown.
+    """
+    shown = _Shown(comparison, page)
+    best: list[Callable[[], Table]] = [shown.best] if page else []
+    errors = [shown.errors] if page else []
+    pairs = [shown.differences, shown.unequal_costs, shown.savings, shown.reaches]
+    ranks = [shown.ranking, *([shown.areas] if page else [])]
+    later = [*pairs, *ranks] if page else [*ranks, *pairs]
+    makers = [*best, shown.results, *errors, shown.frontier, *later, shown.missing]
+    tables = [make() for make in makers]
+    return [shown.marked(table) for table in tables if table.rows]
 
 
-def _results(comparison: Comparison) -> Table:
-    rows = [row for row in comparison.named_points() if row[0] != "ceiling"]
-    kinds = list(dict.fromkeys(point.kind for *_, point in rows))
-    dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
-    first = rows[0][-1]
-    own = comparison.plan.cost if comparison.plan.cost in OTHER_COSTS else None
-    costs = [
-        Column(
-            f"{cost_words(cost, comparison.timing)[1]}/question",
-            number=True,
-            spare=cost != comparison.plan.cost,
-        )
-        for cost in ("usd", "tokens", "samples", "calls", *((own,) if own else ()))
-    ]
-    decimals = (
-        1 if own is None else cost_decimals(own, (point.mean_cost(own) for *_, point in rows))
-    )
-    several = len(kinds) > 1
-    by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
-    return Table(
-        title=(
-            f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}"
-        ),
-        columns=(
-            *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
-            Column(interval_name(comparison.plan.confidence), number=True),
-            *costs,
-            *(columns(f"#{by_round}") if by_round else ()),
-        ),
-        rows=tuple(
-            (
-                label,
-                budget or "-",
-                *((point.kind,) if several else ()),
-                *point_cells(point, dollars),
-                *((fixed(point.mean_cost(own), decimals),) if own else ()),
-                *((per_round_cell(point, dollars),) if by_round else ()),
+def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evaluation, str]:
+    """A point of a method, by label and index, and its budget."""
+    label, place = chosen
+    curve = next(curve for curve in comparison.curves if curve.label == label)
+    return curve.points[place], curve.budget_text(place)
+
+
+def page_scale(comparison: Comparison) -> int:
+    """Return for how many questions a page writes USD, see `usd_scale`."""
+    points = [*(p for curve in comparison.curves for p in curve.points), *comparison.baselines]
+    return usd_scale(point.usd_per_question for point in points)
+
+
+def cost_text(comparison: Comparison, point: Evaluation) -> str:
+    """What a point costs per question, with its unit."""
+    cost, mean = comparison.plan.cost, point.mean_cost(comparison.plan.cost)
+    unit = cost_words(cost, None)[1]
+    return f"{fixed(mean, cost_decimals(cost, [mean]))} {unit}"
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A comparison for a terminal, or for a page, where USD may be per 1,000 questions."""
+
+    comparison: Comparison
+    page: bool
+
+    @cached_property
+    def scale(self) -> int:
+        return page_scale(self.comparison) if self.page else 1
+
+    @cached_property
+    def unit(self) -> str:
+        cost = self.comparison.plan.cost
+        unit = cost_words(cost, self.comparison.timing)[1]
+        return per_questions(unit, self.scale if cost == "usd" else 1)
+
+    @cached_property
+    def interval(self) -> str:
+        return f"#{interval_name(self.comparison.plan.confidence)}"
+
+    @cached_property
+    def strongest(self) -> str | None:
+        ranking = self.comparison.ranking
+        return ranking[0].label if ranking else None
+
+    def marked(self, table: Table) -> Table:
+        """A table with an asterisk at its costs where the LLMs' token counters differ, and the
+        meanings of its headings.
+        """
+        counters = self.comparison.counters
+        columns = tuple(replace(c, meaning=_MEANINGS.get(c.name)) for c in table.columns)
+        also = _BY_COST if cost_mark(self.unit, counters) else ()
+        return marked(replace(table, columns=columns), counters, also)
+
+    def costs(self, records: Iterable[Any], *names: str, none: str = "-") -> list[Write]:
+        """What writes some costs of the records, with equal decimals."""
+        cost = self.comparison.plan.cost
+        scale = self.scale if cost == "usd" else 1
+        values = [get(record, name) for record in records for name in names]
+        decimals = cost_decimals(cost, (scale * value for value in values if value))
+        return [number(name, decimals, scale=scale, none=none) for name in names]
+
+    def best(self) -> Table:
+        """The most accurate setting within a cost; on a terminal what is within noise of it is in
+        the notes.
+        """
+        comparison = self.comparison
+        [cost] = self.costs(comparison.best, "budget")
+
+        def of(write: Callable[[tuple[Evaluation, str]], str], none: str = "-") -> Write:
+            return lambda best: (
+                none if best.chosen is None else write(named_point(comparison, best.chosen))
             )
-            for _, label, _, budget, point in rows
-        ),
-        notes=results_notes(comparison),
-    )
+
+        def evaluated(write: Write) -> Write:
+            return of(lambda point: write(point[0]))
+
+        fields: dict[str, Write] = {
+            f"#up to {self.unit}": cost,
+            "method": lambda best: "none is as cheap" if best.chosen is None else best.chosen[0],
+            "budget": of(lambda point: point[1] or "-"),
+        }
+        shares = accuracy(comparison.plan.confidence)
+        fields |= {heading: evaluated(write) for heading, write in shares.items()}
+        notes = [
+            (
+                "Chosen on the questions that it is judged on, which flatters its accuracy; with"
+                f" {100 * comparison.plan.confidence:g} % confidence, the truly best setting is"
+                " this one or one within noise of it."
+            )
+        ]
+        if self.page:
+            fields["#chosen from"] = text("settings")
+            fields["within noise"] = lambda best: (
+                "" if best.chosen is None else _within_noise(comparison, best)
+            )
+        else:
+            notes += [
+                f"up to {cost(best)}: of {counted(best.settings, 'setting')}; within noise of it:"
+                f" {_within_noise(comparison, best, _CLOSE)}"
+                for best in comparison.best
+                if best.chosen is not None
+            ]
+        title = "Best at three budgets" if len(comparison.best) == 3 else "Best"
+        return make_table(title, fields, comparison.best, notes, id="best", link="Best")
+
+    def results(self) -> Table:
+        """Every point of a method, and the single calls."""
+        comparison = self.comparison
+        records = [each for each in _points(comparison) if each["role"] != "ceiling"]
+        points = [each["of"] for each in records]
+        cost = comparison.plan.cost
+
+        def of(fields: Fields) -> Fields:
+            return {name: _of(write) for name, write in fields.items()}
+
+        every = (*POINT_COSTS, *([cost] if cost in OTHER_COSTS else []))
+        costs = {
+            # a narrow terminal may leave out all but the cost that is compared
+            (heading if own == cost else heading.replace("#", "~")): write
+            for own in every
+            for heading, write in cost_fields([own], points, comparison.timing, self.scale).items()
+        }
+        kinds = {"kind": text("kind")} if len({point.kind for point in points}) > 1 else {}
+        fields = {
+            "method": text("label"),
+            "budget": text("budget"),
+            **of(kinds),
+            **of(accuracy(comparison.plan.confidence)),
+            **of(costs),
+            **of(per_round_field(comparison.plan.billing, points, self.scale)),
+            **(of({"LLMs": text("llm")}) if self.page else {}),
+        }
+        questions = counted_questions(points[0].questions, comparison.left_out)
+        notes = comparison.warnings if self.page else results_notes(comparison)
+        return make_table(
+            "Results" if self.page else f"{comparison.plan.dataset}, {questions}",
+            fields,
+            [each | {"budget": each["budget"] or "-"} for each in records],
+            notes,
+            id="results",
+            link="Results",
+            intro=(
+                "Every method at every budget; costs are means per question. Press a heading to"
+                " sort."
+            ),
+        )
+
+    def errors(self) -> Table:
+        fields = {name: text(name) for name in ("method", "budget")}
+        named = [
+            ({"method": each["label"], "budget": each["budget"]}, each["of"])
+            for each in _points(self.comparison)
+            if each["role"] == "method"
+        ]
+        intro = "Wrong answers in percent of all questions."
+        return errors_table(fields, named, id="errors", link="Errors", intro=intro)
+
+    def frontier(self) -> Table:
+        """The Pareto frontier, by cost."""
+        comparison = self.comparison
+        [cost] = self.costs(comparison.frontier, "cost")
+        fields: Fields = {
+            "method": text("label"),
+            "budget": lambda point: named_point(comparison, (point.label, point.point))[1] or "-",
+            f"#{self.unit}": cost,
+            "#accuracy %": share("accuracy"),
+            "#frontier %": share("stays"),
+        }
+        notes = (
+            (
+                "frontier %: share of resampled question sets in which no other point is as cheap"
+                " and as good"
+            ),
+        )
+        intro = "Points that no other point matches at the same cost or less."
+        page = {"id": "frontier", "link": "Frontier", "intro": intro}
+        return make_table("Pareto frontier", fields, comparison.frontier, notes, **page)
+
+    def differences(
+        self, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
+    ) -> Table:
+        """Differences in accuracy at equal cost: a selection with `notes`, or all that can be read,
+        explained.
+        """
+        every = self.comparison.differences
+        [cost] = self.costs(every, "cost_a")
+        intro = (
+            "Accuracy of one method minus another's, in percentage points, at the same cost and on"
+            " the same questions. A filled dot: the interval leaves 0 out; where nothing was tested"
+            " the dot is open."
+        )
+        table = self._differences(
+            "Difference in accuracy at equal cost, in percentage points",
+            {f"#{self.unit}": cost},
+            every,
+            selection,
+            id="differences",
+            link="Differences",
+            intro=intro,
+        )
+        if selection is not None:
+            return replace(table, notes=notes)
+        if not self.page:
+            return table
+        note = "Between two budgets a curve is taken to be linear in the logarithm of its cost."
+        return replace(table, notes=(*table.notes, note))
+
+    def unequal_costs(self) -> Table:
+        every = self.comparison.unequal_costs
+        first, second = self.costs(every, "cost_a", "cost_b")
+        intro = (
+            "These pairs share no cost: each method is at its most expensive point, and one may win"
+            " by spending more."
+        )
+        table = self._differences(
+            "Difference in accuracy, not at equal cost, in percentage points",
+            {f"~{self.unit}": first, f"~{self.unit} of other": second},
+            every,
+            id="unequal-costs",
+            link="At unequal cost",
+            intro=intro,
+        )
+        return table if self.page else replace(table, notes=(intro, *table.notes))
+
+    def _differences(
+        self,
+        title: str,
+        costs: Fields,
+        every: Sequence[AccuracyDifference],
+        selection: Sequence[AccuracyDifference] | None = None,
+        **page: Any,
+    ) -> Table:
+        """A table of differences that are tested together."""
+        comparison = self.comparison
+        rows, rest = self._readable(every)
+        small = not self.page  # on a page numbers of a column have equally many decimals
+
+        def ends(row: AccuracyDifference) -> str:
+            return " to ".join(signed_points(end, small=small) for end in (row.low, row.high))
+
+        accuracies = {"#accuracy %": share("accuracy_a"), "#of other %": share("accuracy_b")}
+        fields = {
+            "method": text("a"),
+            "minus": text("b"),
+            **costs,
+            **(accuracies if self.page else {}),
+            "#points": lambda row: Cell(signed_points(row.difference, small=small), row.difference),
+            self.interval: lambda row: Cell(ends(row), row.low),
+            **({"#around 0": _around_0("difference")} if self.page else {}),
+            "~reversed %": share("flips"),
+            "~p": lambda row: Cell(p_value(row.p_value), row.p_value),
+            "#p (Holm)": lambda row: Cell(p_value(row.p_holm), row.p_holm),
+        }
+        tests = sum(row.p_value is not None for row in every)
+        least = comparison.least_p(tests)
+        floor = (
+            f", on {counted(*comparison.evidence)} it cannot be less than {least:.2g}"
+            if least >= 0.001
+            else ""
+        )
+        notes = [
+            (
+                f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals"
+                " are not adjusted"
+            )
+        ]
+        if self.page:
+            notes.append(
+                "Intervals and p come from the questions' differences, two imaginary ones among"
+                f" them, reversals from {comparison.plan.resamples:,} bootstrap resamples of"
+                " questions."
+            )
+        untested = dict.fromkeys(f"no p value: {row.untested}" for row in rows if row.untested)
+        shown = rows if selection is None else selection
+        page |= {"pairs": self.strongest}
+        return make_table(title, fields, shown, (*rest, *notes, *untested), **page)
+
+    def _readable(self, rows: Sequence[Any]) -> tuple[Sequence[Any], tuple[str, ...]]:
+        """The rows that are shown, and a note on the others."""
+        if self.page or len(rows) <= _MOST_ROWS or self.strongest is None:
+            return rows, ()
+        note = (
+            f"pairs with {self.strongest}, the first of the ranking; all {len(rows):,} lines:"
+            " comparison.json and report.html (--out)"
+        )
+        return [row for row in rows if self.strongest in (row.a, row.b)], (note,)
+
+    def savings(self) -> Table:
+        """Costs at equal accuracy: the ratio, and on a page what the first method saves."""
+        every = self.comparison.savings
+        rows, rest = self._readable(every)
+        first, second = self.costs(every, "cost_a", "cost_b", none="never")
+        ratio: Fields = {"#ratio": number("ratio", 3), self.interval: _ratio_range}
+        fields = {
+            "method": text("a"),
+            "over": text("b"),
+            "#accuracy %": share("accuracy"),
+            "~cost": first,
+            "~cost of other": second,
+            **({"#saves": _saved("ratio"), self.interval: _saved_range} if self.page else ratio),
+            "~never %": share("never_a"),
+            "~other never %": share("never_b"),
+        }
+        unbounded = any(row.ratio_low is not None and row.ratio_high is None for row in rows)
+        notes = (
+            (
+                "never: share of resampled question sets in which no budget of the method reaches"
+                " the accuracy"
+            ),
+            *(
+                "to any: the first fails to reach it so often that the ratio has no upper end"
+                for _ in range(unbounded and not self.page)
+            ),
+        )
+        intro = (
+            f"Costs in {self.unit}, and what the first method saves of the second's at the same"
+            " accuracy; below 0 it costs more, and above the double it is said how many times the"
+            " second's cost."
+        )
+        page = {"id": "savings", "link": "Savings", "intro": intro, "pairs": self.strongest}
+        return make_table("Cost at equal accuracy", fields, rows, (*rest, *notes), **page)
+
+    def reaches(self) -> Table:
+        every = self.comparison.reaches
+        cost, low, high = self.costs(every, "cost", "cost_low", "cost_high", none="never")
+        fields: Fields = {
+            "method": text("label"),
+            "#accuracy %": share("accuracy"),
+            f"#{self.unit}": cost,
+            self.interval: lambda row: Cell(f"{low(row)} to {high(row)}", row.cost_low),
+            "#never %": share("never"),
+        }
+        title = "Cost to reach an accuracy"
+        return make_table(title, fields, every, id="reaches", link="Cost to reach")
+
+    def ranking(self) -> Table:
+        """Strengths, and on a terminal the areas."""
+        comparison = self.comparison
+        every, areas = comparison.ranking, {area.label: area for area in comparison.areas}
+        [cost] = self.costs(every, "cost")
+
+        def area(write: Write) -> Write:
+            return lambda row: "-" if row.label not in areas else write(areas[row.label])
+
+        hull = {
+            "#AIQ %": area(share("area")),
+            "~its interval": area(share("area_low", "area_high")),
+        }
+        fields: Fields = {
+            "#": text("rank"),
+            "method": text("label"),
+            f"~{self.unit}": cost,
+            "#accuracy %": share("accuracy"),
+            "#strength": lambda row: Cell(f"{row.strength:+.3f}", row.strength),
+            self.interval: lambda row: Cell(f"{row.low:+.3f} to {row.high:+.3f}", row.low),
+            **({"#around 0": _around_0("strength")} if self.page else {}),
+            "#first %": share("first"),
+            **({} if self.page else hull),
+        }
+        where = (
+            "each at its most expensive point, not at equal cost, since no cost is common to all"
+        )
+        if len({row.cost for row in every}) == 1:
+            where = "at the highest cost that all methods share"
+        of = [] if self.page or not areas else [f"AIQ: mean height of the hull {self._range()}"]
+        intro = (
+            f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of"
+            " the methods."
+        )
+        return make_table(
+            "Ranking"
+            if self.page
+            else "Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
+            fields,
+            every,
+            [] if self.page else [f"ranking: {where}", *of],
+            id="ranking",
+            link="Ranking",
+            intro=intro,
+        )
+
+    def areas(self) -> Table:
+        every = self.comparison.areas
+        interval = share("area_low", "area_high")
+        fields = {"method": text("label"), "#AIQ %": share("area"), self.interval: interval}
+        of = f" {self._range()}" if every else ""
+        intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
+        title = "Area under each curve"
+        return make_table(title, fields, every, id="areas", link="Areas", intro=intro)
+
+    def _range(self) -> str:
+        """Over which costs the areas are."""
+        areas = self.comparison.areas
+        low, high = self.costs(areas, "low_cost", "high_cost")
+        return (
+            f"from {low(areas[0])} to {high(areas[0])} {self.unit}; beyond a method's last point"
+            " its hull is level"
+        )
+
+    def missing(self) -> Table:
+        fields = {"method": text("label"), "reason": text("reason")}
+        intro = (
+            "What was asked for and could not be evaluated; everything else on this page is not"
+            " affected by it."
+        )
+        page = {"id": "missing", "link": "Missing", "intro": intro}
+        return make_table("Missing", fields, self.comparison.missing, **page)
+
+
+def _of(write: Write) -> Write:
+    """Writes the evaluation of a record of `_points`."""
+    return lambda record: write(record["of"])
+
+
+def _around_0(middle: str) -> Write:
+    """A picture of an interval; its dot is open where nothing was tested."""
+
+    def write(row: Any) -> str:
+        value = get(row, middle)
+        is_open = getattr(row, "untested", None) is not None
+        return Cell("", value, [row.low, value, row.high], is_open=is_open)
+
+    return write
+
+
+def _ratio_range(row: Any) -> str:
+    if row.ratio_low is None:
+        return "-"
+    high = "any" if row.ratio_high is None else f"{row.ratio_high:.3f}"
+    return f"{row.ratio_low:.3f} to {high}"
+
+
+def _saved(name: str) -> Write:
+    """What a method saves that costs so many times as much as another."""
+
+    def write(row: Any) -> str:
+        ratio = get(row, name)
+        if ratio is None:
+            return Cell("-", None)
+        times = f"{ratio:,.1f} times the cost"
+        return Cell(times if ratio > 2 else f"{100 * (1 - ratio):+.1f} %", 1 - ratio)
+
+    return write
+
+
+def _saved_range(row: Any) -> str:
+    low, high = _saved("ratio_high")(row), _saved("ratio_low")(row)
+    if row.ratio_low is None and row.ratio_high is None:
+        return low
+    ends = ("unbounded" if end == "-" else end for end in (low, high))
+    return Cell(" to ".join(ends), None if row.ratio_high is None else 1 - row.ratio_high)
 
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
     first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
-    usd = (point.usd_per_question for curve in comparison.curves for point in curve.points)
+    points = [point for curve in comparison.curves for point in curve.points]
     split = (
         f"; {first.train_questions:,} other questions were learnt from"
         if first.train_questions
@@ -145,330 +558,118 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
     )
     return (
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
-        f"billing {first.billing}; {price_words(first.prices, usd)}",
+        billing_note(first.billing, first.prices, points),
         *timing_notes(comparison.timing),
         *comparison.warnings,
     )
 
 
-def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evaluation, str]:
-    """A point of a method, by label and index, and its budget."""
-    label, place = chosen
-    curve = next(curve for curve in comparison.curves if curve.label == label)
-    return curve.points[place], curve.budget_text(place)
+def _points(comparison: Comparison) -> list[dict[str, Any]]:
+    """Role, label, budget and evaluation of every point, in the order of the report."""
+    names = ("role", "label", "point", "budget", "of")
+    return [dict(zip(names, each, strict=True)) for each in comparison.named_points()]
 
 
-def within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:
+def _within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:
     """The settings that may be as good as the best, by method; the first `most` methods, more
     settings of one as a number.
     """
     settings: dict[str, list[str]] = {}
     for close in best.close:
         settings.setdefault(close[0], []).append(named_point(comparison, close)[1])
-    listed = {
-        label: (
-            counted(len(budgets), "setting")
-            if most and len(budgets) > most
-            else ", ".join(filter(None, budgets))
-        )
-        for label, budgets in settings.items()
-    }
-    named = [f"{label} ({budgets})" if budgets else label for label, budgets in listed.items()]
-    more = (
-        f"; and {counted(len(named) - most, 'method')} more" if most and len(named) > most else ""
-    )
+    named = []
+    for label, budgets in settings.items():
+        several = counted(len(budgets), "setting")
+        listed = several if most and len(budgets) > most else ", ".join(filter(None, budgets))
+        named.append(f"{label} ({listed})" if listed else label)
+    others = len(named) - (most or len(named))
+    more = f"; and {counted(others, 'method')} more" if others > 0 else ""
     return "; ".join(named[:most]) + more if named else "none"
 
 
-def chosen_note(comparison: Comparison) -> str:
-    """How the best points were chosen, and what is within noise of one."""
-    return (
-        "Chosen on the questions that it is judged on, which flatters its accuracy; with"
-        f" {100 * comparison.plan.confidence:g} % confidence, the truly best setting is this one or"
-        " one within noise of it."
-    )
+_FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS, _CLOSE = 6, 5, 3, 3
+_LONGEST_REASON = 160
 
 
-def frontier_table(comparison: Comparison) -> Table:
-    """The Pareto frontier, by cost."""
-    curves = {curve.label: curve for curve in comparison.curves}
-    cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
-    return Table(
-        title="Pareto frontier",
-        columns=columns(
-            "method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"
-        ),
-        rows=tuple(
-            (
-                p.label,
-                curves[p.label].budget_text(p.point) or "-",
-                cost(p.cost),
-                percent(p.accuracy),
-                percent(p.stays),
-            )
-            for p in comparison.frontier
-        ),
-        notes=(
-            (
-                "frontier %: share of resampled question sets in which no other point is as cheap"
-                " and as good"
-            ),
-        ),
-    )
+def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Table]:
+    """What `feval compare` prints first, in at most 40 lines: the best method at three budgets, the
+    frontier, significant differences, and what failed.
 
-
-def differences_table(
-    comparison: Comparison,
-    selection: Sequence[AccuracyDifference] | None = None,
-    notes: tuple[str, ...] = (),
-) -> Table:
-    """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a
-    terminal, explained.
+    Where all tables follow (`complete`), it is without a hint at them.
     """
-    rows, rest = _readable(comparison, comparison.differences)
-    cost = cost_writer(comparison, (row.cost_a for row in comparison.differences))
-    return Table(
-        title="Difference in accuracy at equal cost, in percentage points",
-        columns=_difference_columns(comparison, *columns(f"#{per_question(comparison)}")),
-        rows=tuple(
-            _difference_cells(row, cost(row.cost_a))
-            for row in (rows if selection is None else selection)
-        ),
-        notes=(
-            (*rest, *_difference_notes(comparison, rows, comparison.differences))
-            if selection is None
-            else notes
-        ),
-    )
+    shown = _Shown(comparison, page=False)
+    first = comparison.curves[0].points[0]
+    frontier = shown.frontier()
+    if (more := len(frontier.rows) - _FRONTIER_ROWS) > 0:
+        # some points from the cheapest to the most expensive
+        places = np.linspace(0, len(frontier.rows) - 1, _FRONTIER_ROWS).round().astype(int)
+        notes = (*frontier.notes, f"{more:,} points between these: --all")
+        rows = tuple(frontier.rows[place] for place in places.tolist())
+        frontier = replace(frontier, rows=rows, notes=notes)
+    pieces: list[str | Table] = [
+        f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
+        *(f"  {note}" for note in results_notes(comparison)),
+        "",
+        shown.best(),
+        "",
+        frontier,
+        "",
+        *_significant(shown),
+    ]
+    if comparison.missing:
+        pieces += ["", "Missing"]
+        for one in comparison.missing[:_MISSING_ROWS]:
+            long = len(one.reason) > _LONGEST_REASON
+            reason = f"{one.reason[:_LONGEST_REASON]}..." if long else one.reason
+            pieces.append(f"  {one.label}: {reason}")
+        if (more := len(comparison.missing) - _MISSING_ROWS) > 0:
+            pieces.append(f"  and {more:,} more (--all)")
+    if not complete:
+        hint = "All points, differences, savings and the ranking: --all, or report.html with --out"
+        pieces += ["", f"{hint} DIR."]
+    # what the marks mean is among the notes at the top
+    return [
+        replace(shown.marked(piece), notes=piece.notes) if isinstance(piece, Table) else piece
+        for piece in pieces
+    ]
 
 
-def _unequal_costs(comparison: Comparison) -> Table:
-    rows, rest = _readable(comparison, comparison.unequal_costs)
-    cost = cost_writer(
-        comparison, (end for row in comparison.unequal_costs for end in (row.cost_a, row.cost_b))
-    )
-    unit = per_question(comparison)
-    return Table(
-        title=f"{UNEQUAL_COSTS}, in percentage points",
-        columns=_difference_columns(
-            comparison,
-            *(Column(name, number=True, spare=True) for name in (unit, f"{unit} of other")),
-        ),
-        rows=tuple(_difference_cells(row, cost(row.cost_a), cost(row.cost_b)) for row in rows),
-        notes=(
-            *rest,
-            NO_SHARED_COST,
-            *_difference_notes(comparison, rows, comparison.unequal_costs),
-        ),
-    )
-
-
-def _difference_columns(comparison: Comparison, *costs: Column) -> tuple[Column, ...]:
-    return (
-        *columns("method", "minus"),
-        *costs,
-        *columns("#points"),
-        Column(interval_name(comparison.plan.confidence), number=True),
-        Column("reversed %", number=True, spare=True),
-        Column("p", number=True, spare=True),
-        Column("p (Holm)", number=True),
-    )
-
-
-def _difference_cells(row: AccuracyDifference, *costs: str) -> tuple[str, ...]:
-    return (
-        row.a,
-        row.b,
-        *costs,
-        signed_points(row.difference),
-        f"{signed_points(row.low)} to {signed_points(row.high)}",
-        percent(row.flips),
-        p_value(row.p_value),
-        p_value(row.p_holm),
-    )
-
-
-def _difference_notes(
-    comparison: Comparison, rows: Sequence[AccuracyDifference], family: Sequence[AccuracyDifference]
-) -> tuple[str, ...]:
-    tests = sum(row.p_value is not None for row in family)
-    least = comparison.least_p(tests)
-    floor = (
-        f", on {counted(*comparison.evidence)} it cannot be less than {least:.2g}"
-        if least >= 0.001
-        else ""
-    )
-    return (
-        (
-            f"{counted(tests, 'comparison')}; p (Holm) is adjusted for all{floor}; intervals are"
-            " not adjusted"
-        ),
-        *(
-            f"no p value: {reason}"
-            for reason in dict.fromkeys(row.untested for row in rows if row.untested)
-        ),
-    )
-
-
-def _savings(comparison: Comparison) -> Table:
-    rows, rest = _readable(comparison, comparison.savings)
-    cost = cost_writer(
-        comparison, (value for row in comparison.savings for value in (row.cost_a, row.cost_b))
-    )
-    return Table(
-        title="Cost at equal accuracy",
-        columns=(
-            *columns("method", "over", "#accuracy %"),
-            *(Column(name, number=True, spare=True) for name in ("cost", "cost of other")),
-            *columns("#ratio", f"#{interval_name(comparison.plan.confidence)}"),
-            *(Column(name, number=True, spare=True) for name in ("never %", "other never %")),
-        ),
-        rows=tuple(
-            (
-                row.a,
-                row.b,
-                percent(row.accuracy),
-                cost(row.cost_a) if row.cost_a is not None else "never",
-                cost(row.cost_b) if row.cost_b is not None else "never",
-                fixed(row.ratio, 3),
-                (
-                    "-"
-                    if row.ratio_low is None
-                    else f"{row.ratio_low:.3f} to {_or_more(row.ratio_high)}"
-                ),
-                percent(row.never_a),
-                percent(row.never_b),
+def _significant(shown: _Shown) -> list[str | Table]:
+    """The clearest significant difference of each pair, the strongest method first, or a sentence
+    that there is none; and one on pairs that are not compared at equal cost.
+    """
+    comparison = shown.comparison
+    apart: list[str | Table] = []
+    if count := len(comparison.unequal_costs):
+        words = "shares no cost and is" if count == 1 else "share no cost and are"
+        apart = [f"{counted(count, 'pair')} of methods {words} compared apart."]
+    if not comparison.differences:
+        return apart
+    level = 1 - comparison.plan.confidence
+    rows = [row for row in comparison.differences if row.p_holm is not None and row.p_holm <= level]
+    tests = counted(comparison.tests, "comparison")
+    if not rows:
+        sentence = (
+            f"No difference in accuracy at equal cost is significant: p (Holm) is above {level:.2g}"
+            f" in {tests}."
+        )
+        if comparison.smallest_p > level:
+            sentence += (
+                f" On {counted(*comparison.evidence)} it cannot be less than"
+                f" {comparison.smallest_p:.2g}."
             )
-            for row in rows
-        ),
-        notes=(
-            *rest,
-            (
-                "never: share of resampled question sets in which no budget of the method reaches"
-                " the accuracy"
-            ),
-            *(
-                ("to any: the first fails to reach it so often that the ratio has no upper end",)
-                if any(row.ratio_low is not None and row.ratio_high is None for row in rows)
-                else ()
-            ),
-        ),
-    )
-
-
-def _or_more(high: float | None) -> str:
-    return "any" if high is None else f"{high:.3f}"
-
-
-def _reaches(comparison: Comparison) -> Table:
-    cost = cost_writer(
-        comparison,
-        (value for row in comparison.reaches for value in (row.cost, row.cost_low, row.cost_high)),
-    )
-    numbers = (
-        "#accuracy %",
-        f"#{per_question(comparison)}",
-        f"#{interval_name(comparison.plan.confidence)}",
-        "#never %",
-    )
-    return Table(
-        title="Cost to reach an accuracy",
-        columns=columns("method", *numbers),
-        rows=tuple(
-            (
-                row.label,
-                percent(row.accuracy),
-                "never" if row.cost is None else cost(row.cost),
-                f"{cost(row.cost_low, 'never')} to {cost(row.cost_high, 'never')}",
-                percent(row.never),
-            )
-            for row in comparison.reaches
-        ),
-    )
-
-
-def _ranking(comparison: Comparison) -> Table:
-    cost = cost_writer(comparison, (row.cost for row in comparison.ranking))
-    areas = {area.label: area for area in comparison.areas}
-
-    def cells(row: Rank) -> tuple[str, ...]:
-        area = areas.get(row.label)
-        return (
-            str(row.rank), row.label, cost(row.cost), percent(row.accuracy), f"{row.strength:+.3f}",
-            f"{row.low:+.3f} to {row.high:+.3f}", percent(row.first),
-            "-" if area is None else percent(area.area),
-            "-" if area is None else percents(area.area_low, area.area_high),
-        )  # fmt: skip
-
-    return Table(
-        title="Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
-        columns=(
-            *columns("#", "method"),
-            Column(per_question(comparison), number=True, spare=True),
-            *columns(
-                "#accuracy %",
-                "#strength",
-                f"#{interval_name(comparison.plan.confidence)}",
-                "#first %",
-                "#AIQ %",
-            ),
-            Column("its interval", number=True, spare=True),
-        ),
-        rows=tuple(map(cells, comparison.ranking)),
-        notes=(
-            *((f"ranking: {ranked_at(comparison)}",) if comparison.ranking else ()),
-            *(
-                (
-                    (
-                        "AIQ: mean height of the hull"
-                        f" {area_range(comparison, cost, per_question(comparison))}"
-                    ),
-                )
-                if comparison.areas
-                else ()
-            ),
-        ),
-    )
-
-
-def ranked_at(comparison: Comparison) -> str:
-    """At which costs the methods are ranked."""
-    if len({row.cost for row in comparison.ranking}) == 1:
-        return "at the highest cost that all methods share"
-    return "each at its most expensive point, not at equal cost, since no cost is common to all"
-
-
-def area_range(comparison: Comparison, cost: Callable[..., str], unit: str) -> str:
-    """Over which costs the areas are."""
-    first = comparison.areas[0]
-    ends = f"from {cost(first.low_cost)} to {cost(first.high_cost)} {unit}"
-    return f"{ends}; beyond a method's last point its hull is level"
-
-
-def _missing(comparison: Comparison) -> Table:
-    return Table(
-        title="Missing",
-        columns=columns("method", "reason"),
-        rows=tuple((one.label, one.reason) for one in comparison.missing),
-    )
-
-
-def per_question(comparison: Comparison) -> str:
-    """The unit of costs."""
-    return f"{cost_words(comparison.plan.cost, comparison.timing)[1]}/question"
-
-
-def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
-    """A function that writes costs with as many decimals as the smallest needs."""
-    decimals = cost_decimals(comparison.plan.cost, values)
-
-    def written(value: float | None, unknown: str = "-") -> str:
-        return unknown if value is None else fixed(value, decimals)
-
-    return written
+        return [sentence, *apart]
+    best = shown.strongest
+    rows.sort(key=lambda row: (best not in (row.a, row.b), row.p_holm, -abs(row.difference)))
+    pairs = list({(row.a, row.b): row for row in reversed(rows)}.values())[::-1]
+    note = f"{len(rows):,} of {tests} have p (Holm) up to {level:.2g}"
+    if len(pairs) > _DIFFERENCE_ROWS:
+        note += f"; shown: one of each pair, those with {best} first"
+    return [shown.differences(pairs[:_DIFFERENCE_ROWS], (note,)), *apart]
 
 
 def results_csv(comparison: Comparison) -> str:
-    """CSV text of `Comparison.records`, floats in full, an empty cell for what is not known."""
-    rows = [row | {"frontier": "yes" if row["frontier"] else "no"} for row in comparison.records()]
-    return csv_text(tuple(rows[0]), (row.values() for row in rows))
+    """Return `results.csv`: yes or no for what is on the frontier or not."""
+    words = {True: "yes", False: "no"}
+    records = comparison.records()
+    return records_csv([each | {"frontier": words[each["frontier"]]} for each in records])

@@ -1,13 +1,28 @@
-"""Forecasts and budget plans as tables and CSV."""
+"""Forecasts, budget plans and coupled LLMs as tables, and as tidy records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from feval.forecast.coupled_pairs import CoupledPair
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
-from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Table, columns
+from feval.report.tables.results import Records
+from feval.report.tables.tables import (
+    Fields,
+    Table,
+    Write,
+    billing_note,
+    columns,
+    csv_text,
+    get,
+    make_table,
+    number,
+    per_questions,
+    share,
+    text,
+)
 from feval.report.text import (
     counted,
     counted_questions,
@@ -16,18 +31,12 @@ from feval.report.text import (
     interval_name,
     percent,
     percents,
-    price_words,
 )
 
 if TYPE_CHECKING:
-    from feval.forecast import (
-        BudgetPlan,
-        EstimatedCurve,
-        EstimatePoint,
-        Forecast,
-        Purchase,
-        VoteOption,
-    )
+    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
+    from feval.forecast.coupled import Coupling
+    from feval.forecast.coupled_pairs import RankedLLM
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error",
@@ -39,44 +48,17 @@ missing.
 
 _FEW = 12
 _ROUND = frozenset(
-    {
-        1,
-        2,
-        3,
-        5,
-        7,
-        9,
-        10,
-        15,
-        20,
-        21,
-        30,
-        31,
-        40,
-        41,
-        60,
-        80,
-        100,
-        101,
-        200,
-        300,
-        500,
-        501,
-        1000,
-        1001,
-    }
-)
+    (1, 2, 3, 5, 7, 9, 10, 15, 20, 21, 30, 31, 40, 41, 60, 80, 100, 101, 200, 300, 500, 501, 1000,
+     1001)
+)  # fmt: skip
 
 
 def landmarks(m: Sequence[int], *always: int) -> tuple[int, ...]:
     """Return the numbers of votes in ascending `m` that a table shows: all of a few, else the ends,
     round ones and `always`.
     """
-    if len(m) <= _FEW:
-        return tuple(m)
-    return tuple(
-        votes for votes in m if votes in _ROUND or votes in always or votes in (m[0], m[-1])
-    )
+    kept = {*_ROUND, *always, *m[:1], *m[-1:]}
+    return tuple(votes for votes in m if len(m) <= _FEW or votes in kept)
 
 
 def forecast_tables(forecast: Forecast) -> list[Table]:
@@ -87,44 +69,63 @@ def forecast_tables(forecast: Forecast) -> list[Table]:
 def _curves(forecast: Forecast) -> Table:
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
     majority = any(curve.of == "majority" for curve in forecast.estimates)
-    estimates = (f"#{curve.method} %" for curve in forecast.estimates)
-    rows = []
-    for at, votes in enumerate(forecast.m):
-        if votes not in shown:
-            continue
-        pool = [
-            _known(forecast.pool.plurality[at]),
-            *([_known(forecast.pool.majority[at])] if majority else []),
-        ]
-        rows.append(
-            (str(votes), *pool, *(_estimate(curve.points[at]) for curve in forecast.estimates))
-        )
+    pools = {"#pool %": forecast.pool.plurality}
+    if majority:
+        pools["#majority %"] = forecast.pool.majority
+    fields: dict[str, Callable[[int], str]] = {"#M": lambda at: str(forecast.m[at])}
+    fields |= {heading: _at(pool, percent) for heading, pool in pools.items()}
+    fields |= {f"#{c.method} %": _at(c.points, _estimate) for c in forecast.estimates}
     questions = counted_questions(forecast.questions, forecast.left_out)
     evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
-    return Table(
-        title=(
-            f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from"
-            f" {counted(forecast.g, 'call')} per question"
-        ),
-        columns=columns("#M", "#pool %", *(("#majority %",) if majority else ()), *estimates),
-        rows=tuple(rows),
-        notes=(
+    calls = counted(forecast.g, "call")
+    return make_table(
+        f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {calls} per question",
+        fields,
+        [at for at, votes in enumerate(forecast.m) if votes in shown],
+        (
             f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
             f"{evidence}; majority: of right calls" if majority else evidence,
         ),
     )
 
 
+def _at(values: Sequence[Any], write: Write) -> Callable[[int], str]:
+    return lambda at: write(values[at])
+
+
+def _estimate(point: EstimatePoint) -> str:
+    if point.accuracy is not None:
+        return percent(point.accuracy)
+    return percents(point.bound_low, point.bound_high)
+
+
 def _errors(forecast: Forecast) -> Table:
-    interval = f"#{interval_name(forecast.confidence)} there %"
-    return Table(
-        title="Error against the whole pool, in points",
-        columns=columns(
-            "method", "#largest M", interval, "#mean |error|", "#largest |error|", "#at M"
-        ),
-        rows=tuple(_error_row(forecast, curve) for curve in forecast.estimates),
-        notes=_covered(forecast),
-    )
+    fields = {
+        "method": text("method"),
+        "#largest M": text("m"),
+        f"#{interval_name(forecast.confidence)} there %": share("low", "high"),
+        "#mean |error|": share("mean"),
+        "#largest |error|": share("worst"),
+        "#at M": text("at"),
+    }
+    records = [_error_record(forecast, curve) for curve in forecast.estimates]
+    title = "Error against the whole pool, in points"
+    return make_table(title, fields, records, _covered(forecast))
+
+
+def _error_record(forecast: Forecast, curve: EstimatedCurve) -> dict[str, Any]:
+    record: dict[str, Any] = {"method": curve.method}
+    last = next((point for point in reversed(curve.points) if point.low is not None), None)
+    if last is None:
+        return record
+    record |= {"m": last.m, "low": last.low, "high": last.high}
+    errors = zip(forecast.errors(curve), forecast.m, strict=True)
+    known = [(abs(error), m) for error, m in errors if error is not None]
+    if known:
+        worst, at = max(known, key=lambda pair: pair[0])
+        mean = sum(error for error, _ in known) / len(known)
+        record |= {"mean": mean, "worst": worst, "at": at if worst > 0 else None}
+    return record
 
 
 def _covered(forecast: Forecast) -> tuple[str, ...]:
@@ -138,78 +139,35 @@ def _covered(forecast: Forecast) -> tuple[str, ...]:
         *([f"whether the law that {models} assumes is the right one"] if models else []),
         "calls that depend on each other",
     ]
-    notes = [
+    bounds = ["two-call: how far the pool lies outside its bounds"] if "two-call" in names else []
+    return (
+        *bounds,
         "intervals cover the luck of which questions and which calls were drawn",
         f"they do not cover {', or '.join(not_covered)}",
-    ]
-    bounds = ["two-call: how far the pool lies outside its bounds"] if "two-call" in names else []
-    return (*bounds, *notes)
-
-
-def _error_row(forecast: Forecast, curve: EstimatedCurve) -> tuple[str, ...]:
-    last = next((point for point in reversed(curve.points) if point.low is not None), None)
-    if last is None:
-        return (curve.method, "-", "-", "-", "-", "-")
-    known = [
-        (abs(error), m)
-        for error, m in zip(forecast.errors(curve), forecast.m, strict=True)
-        if error is not None
-    ]
-    if not known:
-        return (curve.method, str(last.m), percents(last.low, last.high), "-", "-", "-")
-    worst, at = max(known, key=lambda pair: pair[0])
-    mean = sum(error for error, _ in known) / len(known)
-    where = str(at) if worst > 0 else "-"
-    return (
-        curve.method,
-        str(last.m),
-        percents(last.low, last.high),
-        percent(mean),
-        percent(worst),
-        where,
     )
-
-
-def _estimate(point: EstimatePoint) -> str:
-    if point.accuracy is not None:
-        return percent(point.accuracy)
-    return percents(point.bound_low, point.bound_high)
-
-
-def _known(value: float | None) -> str:
-    return "-" if value is None else percent(value)
 
 
 def forecast_csv(forecast: Forecast) -> str:
     """Return the CSV text of a forecast: `FORECAST_COLUMNS`, one line per estimator and number of
     votes.
     """
-    return csv_text(FORECAST_COLUMNS, forecast_rows(forecast))
+    return csv_text(FORECAST_COLUMNS, (each.values() for each in forecast_records(forecast)))
 
 
-def forecast_rows(forecast: Forecast) -> Iterator[tuple[object, ...]]:
-    """Return the rows of `FORECAST_COLUMNS`; `None` is a missing number."""
+def forecast_records(forecast: Forecast) -> Records:
+    """Return a record of `FORECAST_COLUMNS` per estimator and number of votes."""
+    size = forecast.pool.size
+    beyond = f"The pool has {counted(size, 'call')} per question."
+    records = []
     for curve in forecast.estimates:
         pool = forecast.pool.plurality if curve.of == "plurality" else forecast.pool.majority
         for point, true, error in zip(curve.points, pool, forecast.errors(curve), strict=True):
-            numbers = (
-                point.accuracy,
-                point.bound_low,
-                point.bound_high,
-                point.low,
-                point.high,
-                true,
-                error,
-            )
-            written = (None if x is None else float(x) for x in numbers)
-            yield curve.method, curve.of, point.m, *written, _why(forecast, point)
-
-
-def _why(forecast: Forecast, point: EstimatePoint) -> str:
-    """Say why a number of a line is missing."""
-    size = forecast.pool.size
-    beyond = f"The pool has {counted(size, 'call')} per question." if point.m > size else None
-    return " ".join(reason for reason in (point.reason, beyond) if reason)
+            numbers = [getattr(point, name) for name in FORECAST_COLUMNS[3:8]] + [true, error]
+            written = (None if each is None else float(each) for each in numbers)
+            why = filter(None, (point.reason, beyond if point.m > size else None))
+            values = (curve.method, curve.of, point.m, *written, " ".join(why))
+            records.append(dict(zip(FORECAST_COLUMNS, values, strict=True)))
+    return records
 
 
 def plan_tables(plan: BudgetPlan) -> list[Table]:
@@ -217,18 +175,25 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
     return [_summary(plan), _votes(plan)]
 
 
+def _unit(plan: BudgetPlan) -> str:
+    return "USD" if plan.budget.unit == "usd" else "tokens"
+
+
 def _summary(plan: BudgetPlan) -> Table:
     bought, split = plan.purchase, plan.estimating
-    unit = "USD" if plan.budget.unit == "usd" else "tokens"
-    rho = f"correlation of two calls {'-' if plan.rho is None else fixed(plan.rho, 3)}"
+    rho = f"correlation of two calls {fixed(plan.rho, 3)}"
     if plan.rho_reason is not None:
         rho += f" ({plan.rho_reason})"
     certified = [str(option.votes) for option in plan.options if option.certified]
     together = [str(option.votes) for option in plan.options if option.certified_together]
     prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
     error = f"self-consistency error within {percent(split.bound**0.5)} points (root mean square)"
+    interval = percents(bought.plurality_low, bought.plurality_high)
+    beyond = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
+    usd = "" if bought.usd is None else f"{fixed(bought.usd, decimals_for([bought.usd]))} USD, "
+    budget = f"{plan.budget.amount:,.10g} {_unit(plan)}"
     rows = (
-        ("budget", f"{plan.budget.amount:,.10g} {unit} for {counted(plan.questions, 'question')}"),
+        ("budget", f"{budget} for {counted(plan.questions, 'question')}"),
         (
             "pilot",
             f"{counted_questions(plan.pilot_questions, plan.left_out)} x {plan.pilot_calls} calls",
@@ -239,8 +204,11 @@ def _summary(plan: BudgetPlan) -> Table:
         ),
         ("one call", f"{percent(plan.options[0].plurality)} %, {rho}"),
         ("buy", f"{counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')}"),
-        ("expect", _expected(bought)),
-        ("it costs", f"{_dollars(bought.usd)}{bought.tokens:,.0f} tokens"),
+        (
+            "expect",
+            f"{percent(bought.plurality)} % of questions right by plurality, {interval}{beyond}",
+        ),
+        ("it costs", f"{usd}{bought.tokens:,.0f} tokens"),
         ("why", bought.why),
         ("certified to help", ", ".join(certified) or "no odd vote that was looked at"),
         ("all at once", ", ".join(together) or "none"),
@@ -252,66 +220,185 @@ def _summary(plan: BudgetPlan) -> Table:
     return Table(f"Plan for {plan.llm} on {plan.dataset}", columns("", ""), rows)
 
 
-def _expected(bought: Purchase) -> str:
-    interval = percents(bought.plurality_low, bought.plurality_high)
-    beyond = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
-    return f"{percent(bought.plurality)} % of questions right by plurality, {interval}{beyond}"
-
-
-def _dollars(usd: float | None) -> str:
-    return "" if usd is None else f"{fixed(usd, decimals_for([usd]))} USD, "
-
-
 def _votes(plan: BudgetPlan) -> Table:
     shown = landmarks([option.votes for option in plan.options], plan.purchase.votes)
     options = [option for option in plan.options if option.votes in shown]
     decimals = decimals_for(option.cost_per_question for option in options)
-    unit = "USD" if plan.budget.unit == "usd" else "tokens"
     level = f"{100 * plan.confidence:g} %"
-    votes = ("#votes", "#plurality %", f"#{level} interval", "#majority, surely %", "#sure gain")
-    costs = ("#certified", "#together", f"#{unit}/question", "#questions paid")
     beyond = options[-1].plurality_kind == "plug-in"
-    prices = price_words(plan.prices, [plan.purchase.usd])
-    return Table(
-        title="Votes",
-        columns=columns(*votes, *costs),
-        rows=tuple(_option_row(option, decimals, marked=beyond) for option in options),
-        notes=(
-            "plurality: exact, over all subsets of M of a question's calls"
-            + (
-                f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off"
-                if beyond
-                else ""
-            ),
-            (
-                "majority, surely: over half of the calls right, as far as the pilot's calls and"
-                f" pairs of calls tell, at {level}"
-            ),
-            (
-                "sure gain: the least that a majority, and so a plurality, gains over one call, in"
-                " points; certified: it is above 0"
-            ),
-            "together: certified with all other votes at once, by one region for all"
-            + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
-            f"billing {plan.billing}; {prices}; seed {plan.seed}",
+    plurality, marks = share("plurality"), {"subsets": "  ", "plug-in": " *"}
+    fields: Fields = {
+        "#votes": lambda option: str(option.votes),
+        "#plurality %": lambda option: (
+            plurality(option) + (marks[option.plurality_kind] if beyond else "")
         ),
-    )
-
-
-def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str, ...]:
-    mark = "" if not marked else "  " if option.plurality_kind == "subsets" else " *"
-    return (
-        str(option.votes),
-        percent(option.plurality) + mark,
-        percents(option.plurality_low, option.plurality_high),
-        percents(option.majority_low, option.majority_high),
-        (
+        f"#{level} interval": share("plurality_low", "plurality_high"),
+        "#majority, surely %": share("majority_low", "majority_high"),
+        "#sure gain": lambda option: (
             f"{100 * option.majority_gain_low:+.2f}"
             if option.votes > 1 and option.majority_low is not None
             else "-"
         ),
-        "yes" if option.certified else "no",
-        "yes" if option.certified_together else "no",
-        fixed(option.cost_per_question, decimals),
-        f"{option.questions:,}",
+        "#certified": _yes_or_no("certified"),
+        "#together": _yes_or_no("certified_together"),
+        f"#{per_questions(_unit(plan))}": number("cost_per_question", decimals),
+        "#questions paid": text("questions"),
+    }
+    rests = billing_note(plan.billing, plan.prices, plan.options)
+    notes = (
+        "plurality: exact, over all subsets of M of a question's calls"
+        + f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off"
+        * beyond,
+        (
+            "majority, surely: over half of the calls right, as far as the pilot's calls and pairs"
+            f" of calls tell, at {level}"
+        ),
+        (
+            "sure gain: the least that a majority, and so a plurality, gains over one call, in"
+            " points; certified: it is above 0"
+        ),
+        "together: certified with all other votes at once, by one region for all"
+        + f", over a family of {plan.family} plans" * (plan.family > 1),
+        f"{rests}; seed {plan.seed}",
+    )
+    return make_table("Votes", fields, options, notes)
+
+
+def _yes_or_no(name: str) -> Write:
+    return lambda record: "yes" if get(record, name) else "no"
+
+
+def short_names(llms: Sequence[str]) -> dict[str, str]:
+    """LLM -> its name without maker and variant, or the full name if short names are not unique."""
+    short = {name: name.partition("@")[0].rpartition("/")[2] for name in llms}
+    return short if len(set(short.values())) == len(short) else {name: name for name in llms}
+
+
+def coupling_tables(coupling: Coupling) -> list[Table]:
+    """Tables of pairs and of what coupling saves (both only with golds), and of ranks under both
+    schemes.
+    """
+    pairs = [_pairs(coupling), _savings(coupling)] if coupling.pairs else []
+    return [*pairs, _ranks(coupling)]
+
+
+def coupling_csv(coupling: Coupling) -> str:
+    """Return all numbers of every pair and area as CSV."""
+    names = [field.name for field in dataclasses.fields(CoupledPair)]
+    return csv_text(names, ([getattr(pair, name) for name in names] for pair in coupling.pairs))
+
+
+def _named(coupling: Coupling) -> Fields:
+    short = short_names(coupling.llms)
+    return {
+        "LLMs": lambda pair: f"{short[pair.first]} - {short[pair.second]}",
+        "area": lambda pair: pair.area or "all",
+    }
+
+
+def _range(low: str, high: str, decimals: int) -> Write:
+    def write(record: Any) -> str:
+        ends = get(record, low), get(record, high)
+        return "-" if None in ends else " to ".join(fixed(end, decimals) for end in ends)
+
+    return write
+
+
+def _pairs(coupling: Coupling) -> Table:
+    def ratio(pair: CoupledPair) -> str:
+        independent = pair.variance_independent
+        return fixed(pair.variance_coupled / independent if independent > 0 else None, 3)
+
+    fields: Fields = {
+        **_named(coupling),
+        "#questions": text("questions"),
+        "#difference": number("difference", 4),
+        "#covariance": number("covariance", 4),
+        "#interval": _range("covariance_low", "covariance_high", 4),
+        "#of answer laws": number("law_covariance", 4),
+        "#coupled": number("variance_coupled", 4),
+        "#independent": number("variance_independent", 4),
+        "#ratio": ratio,
+    }
+    source = (
+        "recordings with noise of their own"
+        if coupling.independent_from == "recordings"
+        else "other calls of the same recordings"
+    )
+    scheme, seed = coupling.noise
+    notes = (
+        (
+            "difference: of accuracies; covariance: of being right, within a question, under shared"
+            " noise"
+        ),
+        (
+            "of answer laws: the covariance if each answer were one token; the variances are over"
+            " questions and noise"
+        ),
+        f"independent pairs: {source}; intervals: {100 * coupling.confidence:g} %, over questions",
+    )
+    title = (
+        f"Variance of the difference in being right on {coupling.dataset}, noise {scheme} {seed}"
+    )
+    return make_table(title, fields, coupling.pairs, notes)
+
+
+def _savings(coupling: Coupling) -> Table:
+    def known(write: Write) -> Write:
+        return lambda pair: "-" if None in (pair.error, pair.ratio) else write(pair)
+
+    fields: Fields = {
+        **_named(coupling),
+        "#independent pairs": lambda pair: str(pair.independent_samples),
+        "#mean |error|": known(number("error", 4)),
+        "#coupled pairs": known(lambda pair: str(pair.coupled_samples)),
+        "#ratio": known(number("ratio", 3)),
+        "#interval": known(_range("ratio_low", "ratio_high", 3)),
+        "#same answer %": share("agreement_coupled"),
+        "#independent %": share("agreement_independent"),
+    }
+    notes = (
+        (
+            "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled for"
+            " each independent pair"
+        ),
+    )
+    title = "Pairs of calls for the same error of the estimated difference"
+    return make_table(title, fields, coupling.pairs, notes)
+
+
+def _rank(entry: RankedLLM) -> str:
+    same = entry.rank == entry.worst_rank
+    return str(entry.rank) if same else f"{entry.rank} to {entry.worst_rank}"
+
+
+def _ranks(coupling: Coupling) -> Table:
+    count = len(coupling.llms)
+    halves = zip(coupling.ranking[:count], coupling.ranking[count:], strict=True)
+    rows = sorted(halves, key=lambda half: (half[0].rank, -half[0].winrate))
+    change = "no two LLMs change places between the two"
+    if coupling.changes:
+        moved = "; ".join(
+            f"{first} and {second} (p = {p:.3g})" for first, second, p in coupling.changes
+        )
+        pairs = counted(count * (count - 1) // 2, "pair")
+        change = f"change places between the two: {moved}; Holm's p over {pairs}"
+    numbers: Fields = {
+        "#rank": _rank,
+        "#win-rate %": share("winrate"),
+        "#interval": share("low", "high"),
+        "#ties %": share("ties"),
+        "#Bradley-Terry": number("strength", 3),
+    }
+    return Table(
+        title=f"Average win-rates by {coupling.compared_by}: coupled, then independent",
+        columns=columns("LLM", *numbers, *numbers),
+        rows=tuple(
+            (half[0].llm, *(write(entry) for entry in half for write in numbers.values()))
+            for half in rows
+        ),
+        notes=(
+            "ranks: LLMs whose intervals overlap share one; a span is the interval of the rank",
+            f"win-rate: share of comparisons won, averaged over the other LLMs; {change}",
+        ),
     )

@@ -5,8 +5,8 @@ ls`, and questions.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from feval.answers import KINDS
 from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, price_ids
@@ -15,28 +15,19 @@ from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
-from feval.recording.content import Question
-from feval.report.tables.tables import Column, Table, columns
+from feval.report.tables.tables import Fields, Table, Write, make_table, text
+
+if TYPE_CHECKING:
+    from feval.recording.content import Question
 
 Row = dict[str, Any]
 
 
-def _datasets() -> list[Row]:
-    fields = ("id", "title", "group", "questions", "answer_kind", "licence")
-    return [
-        {field: getattr(card, field) for field in fields}
-        for card in map(dataset_card, dataset_ids())
-    ]
+def _of_cards(card: Callable[[str], Any], names: Iterable[str], *fields: str) -> list[Row]:
+    return [{each: getattr(one, each) for each in fields} for one in map(card, names)]
 
 
-def _llms() -> list[Row]:
-    fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
-    return [
-        {field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())
-    ]
-
-
-def _prices() -> list[Row]:
+def _known_prices() -> list[Row]:
     """One row per list and LLM."""
     return [
         {
@@ -63,25 +54,31 @@ def _methods() -> list[Row]:
 
 
 def _formats() -> list[Row]:
-    rows = [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
-    layouts = [
-        {"name": f"table --layout {name}", "description": layout_of(name).title}
-        for name in layout_names()
-    ]
-    return rows + layouts
-
-
-def _answer_kinds() -> list[Row]:
-    return [{"name": name, "description": kind.about} for name, kind in KINDS.items()]
+    titles = {name: importer.title for name, importer in IMPORTERS.items()}
+    titles |= {f"table --layout {name}": layout_of(name).title for name in layout_names()}
+    return [{"name": name, "description": title} for name, title in titles.items()]
 
 
 KNOWN: Mapping[str, Callable[[], list[Row]]] = {
-    "datasets": _datasets,
-    "llms": _llms,
-    "prices": _prices,
+    "datasets": lambda: _of_cards(
+        dataset_card, dataset_ids(), "id", "title", "group", "questions", "answer_kind", "licence"
+    ),
+    "llms": lambda: _of_cards(
+        llm_card,
+        llm_names(),
+        "name",
+        "provider",
+        "reasoning",
+        "cots_to_record",
+        "temperature",
+        "max_tokens",
+    ),
+    "prices": _known_prices,
     "methods": _methods,
     "formats": _formats,
-    "answer-kinds": _answer_kinds,
+    "answer-kinds": lambda: [
+        {"name": name, "description": kind.about} for name, kind in KINDS.items()
+    ],
 }
 """Name of a list -> its rows (JSON values; all rows of a list have the same keys; lists within rows
 are for JSON only).
@@ -90,28 +87,22 @@ are for JSON only).
 
 def known_table(rows: list[Row]) -> Table:
     """Return the rows as a table; without rows, without columns."""
+
+    def heading(name: str) -> str:
+        values = [row[name] for row in rows if row[name] is not None]
+        is_number = values and all(type(value) in (int, float) for value in values)
+        words = name.replace("_", " ").replace("llm", "LLM").replace("usd per mtok", "USD/Mtok")
+        return f"#{words}" if is_number else words
+
+    def cell(name: str) -> Write:
+        def write(row: Row) -> str:
+            value = row[name]
+            return ("yes" if value else "no") if isinstance(value, bool) else text(name)(row)
+
+        return write
+
     names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
-    columns = tuple(Column(_header(name), number=_is_number(rows, name)) for name in names)
-    return Table("", columns, tuple(tuple(_cell(row[name]) for name in names) for row in rows))
-
-
-def _header(name: str) -> str:
-    return name.replace("_", " ").replace("llm", "LLM").replace("usd per mtok", "USD/Mtok")
-
-
-def _is_number(rows: list[Row], name: str) -> bool:
-    values = [row[name] for row in rows if row[name] is not None]
-    return bool(values) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in values
-    )
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return make_table("", {heading(name): cell(name) for name in names}, rows)
 
 
 _QUESTION_WIDTH = 80
@@ -119,13 +110,15 @@ _QUESTION_WIDTH = 80
 
 def questions_table(questions: Sequence[Question]) -> Table:
     """Return questions as a table: id, gold, number of options, and the beginning of the text."""
-    rows = (
-        (q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text))
-        for q in questions
-    )
-    return Table("", columns("id", "gold", "#options", "question"), tuple(rows))
 
+    def beginning(question: Question) -> str:
+        line = " ".join(question.text.split())
+        return line if len(line) <= _QUESTION_WIDTH else f"{line[: _QUESTION_WIDTH - 3]}..."
 
-def _beginning(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _QUESTION_WIDTH else f"{line[: _QUESTION_WIDTH - 3]}..."
+    fields: Fields = {
+        "id": lambda question: question.id,
+        "gold": lambda question: question.answer or "-",
+        "#options": lambda question: str(len(question.choices) or "-"),
+        "question": beginning,
+    }
+    return make_table("", fields, questions)

@@ -10,57 +10,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.comparison.comparison import point_columns
-from feval.report.tables.csv import curve_rows
-from feval.report.tables.surface import SURFACE_COLUMNS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.surface import Surface
+    from feval.report.tables.results import Records
 
 _ROW_GROUP = 1 << 16
+_WHOLE = ("n", "point", "tokens")
+"""Columns of whole numbers, where all of them are."""
 
 
-def curve_parquet(curve: Curve) -> bytes:
-    """Return `curve.parquet`: the rows of `curve_csv`, null for unknown values."""
-    names, rows = curve_rows(curve)
-    whole = all(isinstance(point.n, int) for point in curve.points)
-    types = {"n": pa.int64() if whole else pa.float64(), "kind": pa.string()}
-    columns = zip(names, zip(*rows, strict=True), strict=True)
-    return table_bytes(
-        pa.table(
-            {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}
-        )
-    )
+def records_parquet(records: Records) -> bytes:
+    """Return records, at least one, as a Parquet file: numbers are float64 but for counts, null is
+    an unknown one.
+    """
+    columns = {name: [record[name] for record in records] for name in records[0]}
+    table = pa.table({name: pa.array(own, _type(name, own)) for name, own in columns.items()})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
+    return bytes(sink.getvalue().to_pybytes())
 
 
-def surface_parquet(surface: Surface) -> bytes:
-    """Return `surface.parquet`: the rows of `surface_csv`, null for unknown values and no limit."""
-    types = {"n": pa.int32(), "tokens": pa.int64(), "frontier": pa.bool_()}
-    columns = {name: [getattr(point, name) for point in surface.points] for name in SURFACE_COLUMNS}
-    return table_bytes(
-        pa.table(
-            {
-                name: pa.array(values, types.get(name, pa.float64()))
-                for name, values in columns.items()
-            }
-        )
-    )
-
-
-def results_parquet(comparison: Comparison) -> bytes:
-    """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
-    texts = dict.fromkeys(("role", "label", "budget", "llms", "kind", "token_counter"), pa.string())
-    types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
-    rows = comparison.records()
-    return table_bytes(
-        pa.table(
-            {
-                name: pa.array([row[name] for row in rows], types.get(name, pa.float64()))
-                for name in rows[0]
-            }
-        )
-    )
+def _type(name: str, values: list[Any]) -> pa.DataType:
+    known = {type(value) for value in values if value is not None}
+    if known & {str, bool}:
+        return pa.string() if str in known else pa.bool_()
+    return pa.int64() if name in _WHOLE and known <= {int} else pa.float64()
 
 
 def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
@@ -99,10 +74,3 @@ def _question_table(columns: dict[str, Any], block: slice, ids: pa.DictionaryArr
             some = value[block] if np.ndim(value) else np.full(len(ids), value)
             arrays[name] = pa.array(some, pa.int32() if name == "point" else pa.float64())
     return pa.table(arrays)
-
-
-def table_bytes(table: pa.Table) -> bytes:
-    """Return a table as the bytes of a Parquet file."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
-    return bytes(sink.getvalue().to_pybytes())

@@ -1,41 +1,53 @@
-"""Evaluations as tables."""
+"""Evaluations, curves and surfaces as tables, and as tidy records, of which files and DataFrames
+are made.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from feval.methods import METHODS
-from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.tables import (
-    Column,
+    OTHER_COSTS,
+    POINT_COSTS,
+    Cell,
+    Fields,
     Table,
-    columns,
+    accuracy,
+    billing_note,
+    cost_decimals,
+    cost_fields,
+    cost_words,
+    make_table,
     marked,
-    per_round_cell,
-    per_round_column,
-    point_cells,
+    number,
+    per_questions,
+    per_round_field,
+    records_csv,
+    share,
+    text,
     timing_notes,
+    usd_scale,
 )
-from feval.report.text import (
-    counted,
-    counted_questions,
-    decimals_for,
-    fixed,
-    interval_name,
-    percent,
-    percents,
-    price_words,
-)
+from feval.report.text import counted, counted_questions, percent, price_words
 
 if TYPE_CHECKING:
+    from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surface import Surface, SurfacePoint
     from feval.methods.protocol import MonteCarloPart
     from feval.receipts.grading import Grade
 
-ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
-"""Columns of a table of errors, in the order of `evaluation.ERRORS`."""
+Records = list[dict[str, Any]]
+"""Column -> value; `None` for an unknown number."""
+
+ERROR_FIELDS: Fields = {
+    f"#{name.replace('_', ' ')} %": share(name)
+    for name in ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
+}
+"""Columns of a table of errors, whose records are those of `Evaluation.errors`."""
 
 ERROR_NOTES = (
     (
@@ -55,21 +67,14 @@ _KINDS = {
 
 def label(evaluation: Evaluation) -> str:
     """A method with its fields that differ from their defaults, on one line."""
-    usual = _defaults(evaluation.method)
+    kind = METHODS.get(evaluation.method)
+    usual = {} if kind is None else {f.name: f.default for f in dataclasses.fields(kind)}
     fields = [
         f"{name}={_written(value)}"
         for name, value in evaluation.fields.items()
         if value != usual.get(name)
     ]
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
-
-
-def _defaults(method: str) -> dict[str, object]:
-    return (
-        {f.name: f.default for f in dataclasses.fields(METHODS[method])}
-        if method in METHODS
-        else {}
-    )
 
 
 def _written(value: object) -> str:
@@ -85,86 +90,48 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     errors where they are known.
     """
     first = evaluations[0]
-    decimals = decimals_for(evaluation.usd_per_question or 0.0 for evaluation in evaluations)
-    by_round = per_round_column((evaluation.billing, evaluation) for evaluation in evaluations)
-    tokens = any(
-        evaluation.tokens is None or evaluation.probe_calls.any() for evaluation in evaluations
+    tokens = any(each.tokens is None or each.probe_calls.any() for each in evaluations)
+    asked = dict.fromkeys(
+        (*(("seconds",) * (first.timing is not None)), *((first.cost,) if first.cost else ()))
     )
-    shown = ("seconds",) if first.timing is not None else ()
-    asked = dict.fromkeys((*shown, *([first.cost] if first.cost in OTHER_COSTS else [])))
     if tokens:
         asked.pop("sequential-tokens", None)
-    results = Table(
-        title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
-        columns=(
-            *_columns("method", first.confidence),
-            *(columns("#output tokens", "#sequential tokens") if tokens else ()),
-            *columns(*(f"#{cost_words(cost, first.timing)[1]}/question" for cost in asked)),
-            *(columns(f"#{by_round}") if by_round else ()),
-        ),
-        rows=tuple(
-            _row(evaluation, decimals, by_round, asked, tokens=tokens) for evaluation in evaluations
-        ),
-        notes=_notes(evaluations),
+    generated: Fields = {
+        "#output tokens": number("output_tokens_per_question", 1),
+        "#sequential tokens": number("sequential_tokens_per_question", 1),
+    }
+    fields = {
+        "method": label,
+        "LLMs": text("llm"),
+        **accuracy(first.confidence),
+        **cost_fields(POINT_COSTS, evaluations),
+        **(generated if tokens else {}),
+        **cost_fields((cost for cost in asked if cost in OTHER_COSTS), evaluations, first.timing),
+        **per_round_field(first.billing, evaluations),
+    }
+    title = f"{first.dataset}, {counted_questions(first.questions, first.left_out)}"
+    results = make_table(title, fields, evaluations, _notes(evaluations))
+    results = marked(results, [name for each in evaluations for name in each.counters])
+    named = [(label(each), each) for each in evaluations]
+    errors = errors_table({"method": text("method")}, [({"method": own}, e) for own, e in named])
+    return [results, errors] if errors.rows else [results]
+
+
+def errors_table(
+    fields: Fields, named: Sequence[tuple[dict[str, str], Evaluation]], **page: Any
+) -> Table:
+    """A table of how wrong answers came about, of evaluations for which it is known, each with what
+    names it.
+    """
+    known = [each for each in named if None not in each[1].errors().values()]
+    notes = (
+        estimate_note(" ".join(names.values()), each.errors_estimate)
+        for names, each in known
+        if each.errors_estimate
     )
-    results = marked(results, [name for evaluation in evaluations for name in evaluation.counters])
-    split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
-    return [results, _errors(split)] if split else [results]
-
-
-def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
-    costs = ("#USD/question", "#tokens/question", "#CoTs/question", "#calls/question")
-    return columns(name, "LLMs", "#accuracy %", f"#{interval_name(confidence)}", *costs)
-
-
-def _row(
-    evaluation: Evaluation,
-    decimals: int,
-    by_round: str | None,
-    asked: Iterable[str],
-    *,
-    tokens: bool,
-) -> tuple[str, ...]:
-    generated = (
-        (evaluation.output_tokens_per_question, evaluation.sequential_tokens_per_question)
-        if tokens
-        else ()
-    )
-    return (
-        label(evaluation),
-        " > ".join(evaluation.llms),
-        *point_cells(evaluation, decimals),
-        *(fixed(number, 1) for number in generated),
-        *(_asked(evaluation, cost) for cost in asked),
-        *((per_round_cell(evaluation, decimals),) if by_round else ()),
-    )
-
-
-def _asked(evaluation: Evaluation, cost: str) -> str:
-    mean = evaluation.mean_cost(cost)
-    return fixed(mean, cost_decimals(cost, [mean]))
-
-
-def _errors(evaluations: Sequence[Evaluation]) -> Table:
-    return Table(
-        title="How wrong answers came about",
-        columns=columns("method", *(f"#{name}" for name in ERROR_COLUMNS)),
-        rows=tuple(
-            (
-                label(each),
-                *("-" if share is None else percent(share) for share in each.errors().values()),
-            )
-            for each in evaluations
-        ),
-        notes=(
-            *ERROR_NOTES,
-            *(
-                estimate_note(label(each), each.errors_estimate)
-                for each in evaluations
-                if each.errors_estimate
-            ),
-        ),
-    )
+    records = [names | each.errors() for names, each in known]
+    title = "How wrong answers came about"
+    return make_table(title, {**fields, **ERROR_FIELDS}, records, (*ERROR_NOTES, *notes), **page)
 
 
 def estimate_note(name: str, part: MonteCarloPart) -> str:
@@ -178,74 +145,220 @@ def estimate_note(name: str, part: MonteCarloPart) -> str:
 
 def grade_table(grade: Grade) -> Table:
     """A table of a graded run, laid out like that of an evaluation."""
-    values = grade.to_dict()
-    usd = values["usd_per_question"]
+    record = grade.to_dict() | {"llm": " > ".join(grade.llms)}
     draws = (
         "recorded order"
         if grade.replicate is None
         else f"replicate {grade.replicate}, seed {grade.seed}"
     )
-    prices = price_words(grade.prices, [usd])
-    table = Table(
-        title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
-        columns=_columns("run", grade.confidence),
-        rows=(
-            (
-                grade.run,
-                " > ".join(grade.llms),
-                percent(grade.accuracy),
-                percents(grade.accuracy_low, grade.accuracy_high),
-                fixed(usd, decimals_for([usd or 0.0])),
-                fixed(values["tokens_per_question"], 1),
-                fixed(values["samples_per_question"], 2),
-                fixed(values["calls_per_question"], 2),
-            ),
-        ),
-        notes=(f"CoTs in {draws}; billing {grade.billing}; {prices}",),
-    )
+    fields = {
+        "run": text("run"),
+        "LLMs": text("llm"),
+        **accuracy(grade.confidence),
+        **cost_fields(POINT_COSTS, [record]),
+    }
+    prices = price_words(grade.prices, [record["usd_per_question"]])
+    title = f"{grade.dataset}, {counted(grade.questions, 'question')}"
+    notes = (f"CoTs in {draws}; billing {grade.billing}; {prices}",)
+    table = make_table(title, fields, [record], notes)
     # The remarks below say what the mark means.
     return dataclasses.replace(table, columns=marked(table, grade.counters).columns)
 
 
-def _settings(evaluation: Evaluation) -> list[str]:
-    return [
-        f"{name} {_written(value)}"
-        for name, value in evaluation.fields.items()
-        if value is not None
-    ]
-
-
 def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
-    kinds = dict.fromkeys(
-        (evaluation.kind, evaluation.replicates, evaluation.seed) for evaluation in evaluations
-    )
     notes = [
         f"{kind}: {_KINDS[kind].format(draws=counted(replicates or 1, 'seeded draw'), seed=seed)}"
-        for kind, replicates, seed in kinds
+        for kind, replicates, seed in dict.fromkeys(
+            (each.kind, each.replicates, each.seed) for each in evaluations
+        )
     ]
-    notes += [
-        f"{evaluation.method}: {', '.join(_settings(evaluation))}"
-        for evaluation in evaluations
-        if evaluation.fields
-    ]
+    for each in evaluations:
+        known = ((name, value) for name, value in each.fields.items() if value is not None)
+        settings = ", ".join(f"{name} {_written(value)}" for name, value in known)
+        notes += [f"{each.method}: {settings}"] * bool(each.fields)
     first = evaluations[0]
-    prices = price_words(first.prices, (evaluation.usd_per_question for evaluation in evaluations))
-    counters = ", ".join(
-        dict.fromkeys(counter for evaluation in evaluations for counter in evaluation.counters)
-    )
-    learnt = max(evaluation.train_questions for evaluation in evaluations)
-    split = (
-        [f"{counted(learnt, 'other question')} were set aside for training and are not judged"]
-        if learnt
-        else []
-    )
-    warnings = dict.fromkeys(
-        warning for evaluation in evaluations for warning in evaluation.warnings
-    )
+    counters = dict.fromkeys(counter for each in evaluations for counter in each.counters)
+    if learnt := max(each.train_questions for each in evaluations):
+        others = counted(learnt, "other question")
+        notes.append(f"{others} were set aside for training and are not judged")
     return (
         *notes,
-        *split,
-        f"billing {first.billing}; {prices}; token counter {counters}",
+        billing_note(first.billing, first.prices, evaluations, ", ".join(counters)),
         *timing_notes(first.timing),
-        *warnings,
+        *dict.fromkeys(warning for each in evaluations for warning in each.warnings),
+    )
+
+
+_MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
+"""Costs that curves have only where these count them."""
+
+
+def curve_table(curve: Curve) -> Table:
+    """Return the table of one curve, one row per point."""
+    return curves_table([curve])
+
+
+def curves_table(curves: Sequence[Curve]) -> Table:
+    """Return one table of curves of one method on one dataset, at least one; of several, with the
+    LLM in the first column.
+    """
+    first, several = curves[0], len(curves) > 1
+    points = [point for curve in curves for point in curve.points]
+    own: Fields = {}
+    if first.cost in _MORE_COSTS:
+        decimals = cost_decimals(first.cost, (point.cost for point in points))
+        unit = per_questions(cost_words(first.cost, first.timing)[1])
+        own = {f"#{unit}": number("cost", decimals)}
+    fields = {
+        **({"LLM": text("llm")} if several else {}),
+        f"#{first.field}": lambda point: str(point.n),
+        **accuracy(first.confidence),
+        **cost_fields(("usd", "tokens"), points),
+        "#pass@n %": share("pass_at_n"),
+        **own,
+        **per_round_field(first.billing, first.points),
+    }
+    records = [
+        type(point)({**point, "llm": curve.llm}) for curve in curves for point in curve.points
+    ]
+    title = f"{first.method} on {first.dataset}{'' if several else f', {first.llm}'}"
+    table = make_table(title, fields, records, (*subtitles(first), *first.warnings))
+    return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
+
+
+_CURVE_KINDS = {
+    "exact": "expectation over all subsets of the recorded CoTs",
+    "recorded": "the first n CoTs in recorded order",
+    "seeded": "mean over {replicates} seeded draws of each question, seed {seed}",
+}
+
+
+def subtitles(curve: Curve) -> tuple[str, ...]:
+    """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token
+    counter; seconds.
+    """
+    kind = curve.points[0].kind
+    how = _CURVE_KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
+    if curve.field != "n" and kind == "recorded":
+        how = "CoTs in recorded order"
+    fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
+    return (
+        f"{kind}: {how}; {counted_questions(curve.questions, curve.left_out)}{fields}",
+        billing_note(curve.billing, curve.prices, curve.points, curve.counter),
+        *timing_notes(curve.timing),
+    )
+
+
+POINT_COLUMNS = (
+    "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question",
+    "pass_at_n", "kind",
+)  # fmt: skip
+"""The columns of `curve.csv`, in order; an empty cell is an unknown number (such as USD without a
+price).
+"""
+
+
+def curve_records(curve: Curve) -> Records:
+    """Return a record per point, with `POINT_COLUMNS` and the curve's own cost."""
+    records = [{name: getattr(point, name) for name in POINT_COLUMNS} for point in curve.points]
+    if curve.cost in _MORE_COSTS:
+        key = f"{curve.cost.replace('-', '_')}_per_question"
+        return [own | {key: p.cost} for own, p in zip(records, curve.points, strict=True)]
+    return records
+
+
+def curves_csv(curves: Sequence[Curve]) -> str:
+    """Return the CSV text of several curves, with columns `dataset` and `llm` before those of
+    `curve_records`.
+    """
+    return records_csv(
+        [
+            {"dataset": curve.dataset, "llm": curve.llm, **record}
+            for curve in curves
+            for record in curve_records(curve)
+        ]
+    )
+
+
+SURFACE_COLUMNS = (
+    "n", "tokens", "accuracy", "accuracy_low", "accuracy_high", "output_tokens", "probe_tokens",
+    "tokens_per_question", "usd_per_question", "frontier",
+)  # fmt: skip
+"""The columns of `surface.csv`, in order; an empty cell is an unknown number, or no limit of
+tokens.
+"""
+
+_STEPS = 20
+
+
+def surface_records(surface: Surface) -> Records:
+    """Return a record per point."""
+    return [{name: getattr(point, name) for name in SURFACE_COLUMNS} for point in surface.points]
+
+
+def surface_table(surface: Surface, *, page: bool = False) -> Table:
+    """Return the table of the points on the Pareto frontier, the cheapest first; for a page all of
+    them, for a terminal some.
+    """
+    every = surface.frontier
+    shown = every if page else _spread(every)
+    scale = usd_scale(point.usd_per_question for point in every) if page else 1
+    others = len(every) - len(shown)
+    more = (
+        f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"
+    )
+    fields = {
+        "#traces": text("n"),
+        # no limit is above all
+        "#tokens each": lambda point: Cell(depth_name(point), point.tokens or 1e12),
+        **accuracy(surface.confidence),
+        **cost_fields(["usd"], shown, usd=scale),
+        "#output tokens": number("output_tokens", 1),
+    }
+    return make_table(
+        "Pareto frontier"
+        if page
+        else f"width x depth on {surface.dataset}, {surface.llm}: the Pareto frontier",
+        fields,
+        shown,
+        (*[more] * (others > 0), *(() if page else surface_notes(surface)), *surface.warnings),
+        id="frontier",
+        link="Frontier",
+        intro=(
+            f"The {len(every):,} of {len(surface.points):,} points that no other point matches at"
+            " the same cost or less; surface.csv has all. Press a heading to sort."
+        ),
+    )
+
+
+def depth_name(point: SurfacePoint) -> str:
+    """Return the limit of tokens of a point, for people."""
+    return "no limit" if point.tokens is None else f"{point.tokens:,}"
+
+
+def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:
+    """Return the ends of the frontier and, between them, points whose accuracy is a twentieth of
+    its range further on.
+    """
+    step = (frontier[-1].accuracy - frontier[0].accuracy) / _STEPS
+    shown = [frontier[0]]
+    for point in frontier[1:-1]:
+        if point.accuracy >= shown[-1].accuracy + step:
+            shown.append(point)
+    return shown + [frontier[-1]] * (len(frontier) > 1)
+
+
+def surface_notes(surface: Surface) -> tuple[str, str]:
+    """Return two lines on what a surface rests on: kind, questions and probes; billing, prices and
+    token counter.
+    """
+    probed = (
+        "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
+    )
+    questions = counted_questions(surface.questions, surface.left_out)
+    grid = f"{counted(len(surface.widths), 'width')} x {counted(len(surface.depths), 'depth')}"
+    paid = billing_note(surface.billing, surface.prices, surface.points[:1], surface.counter)
+    return (
+        f"exact: expectation over all subsets of the recorded traces, probed {probed}; {questions}",
+        f"{grid}; {paid}",
     )

@@ -1,17 +1,23 @@
-"""Tables for people as plain aligned text, and the tables of curves. `rich_tables` draws them on a
-terminal.
+"""Tables: columns are declared once as heading -> how a cell of a record is written, for terminals,
+notebooks, pages and plain aligned text; and CSV.
+
+A spreadsheet takes a cell of CSV that begins with one of `=+-@`, a tab or a line end for a formula,
+and names come from strangers. Such text is written behind an apostrophe, which makes it text there;
+`text_of_cell` takes the apostrophe away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
-from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
+from feval.evaluation.measures import COSTS, MEASURES
 from feval.report.text import (
-    counted_questions,
     decimals_for,
     fixed,
     interval_name,
@@ -22,9 +28,12 @@ from feval.report.text import (
 )
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.evaluation import Evaluation
     from feval.replay.clock import Timing
+
+Line = tuple[tuple[str, str], ...]
+"""Pieces of a line that is safe to print, each with its style, a word of `rich` such as "bold" or
+"green"; "" for none.
+"""
 
 
 class Cell(str):
@@ -33,14 +42,14 @@ class Cell(str):
     """
 
     value: float | None
-    interval: tuple[float, float, float] | None
+    interval: Sequence[float] | None
     is_open: bool
 
     def __new__(
         cls,
         text: str,
         value: float | None,
-        interval: tuple[float, float, float] | None = None,
+        interval: Sequence[float] | None = None,
         *,
         is_open: bool = False,
     ) -> Self:
@@ -69,38 +78,22 @@ class Column:
     meaning: str | None = None
 
 
-_TOKEN_COSTS = ("USD", "tokens", "modelled seconds")
-
-
-def cost_mark(words: str, counters: Iterable[str]) -> str:
-    """Return an asterisk for a cost that rests on counts of tokens, where token counters differ;
-    else nothing.
-    """
-    return " *" if any(word in words for word in _TOKEN_COSTS) and mixed_counters(counters) else ""
-
-
-Line = tuple[tuple[str, str], ...]
-"""Pieces of a line that is safe to print, each with its style, a word of `rich` such as "bold" or
-"green"; "" for none.
-"""
-
-
-def columns(*names: str) -> tuple[Column, ...]:
-    """Return columns of these names; those that begin with "#" hold numbers."""
-    return tuple(Column(name.removeprefix("#"), number=name.startswith("#")) for name in names)
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn.
 
-    Columns of dollars that no row has are left out.
+    Columns of dollars that no row has are left out. On a page it has an id, a name in the
+    navigation, an `intro`, and may have a method whose `pairs` come first where there are many.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    id: str = ""
+    link: str = ""
+    intro: str = ""
+    pairs: str | None = None
 
     def __post_init__(self) -> None:
         cells = zip(*self.rows, strict=True)
@@ -109,11 +102,201 @@ class Table:
             for column, own in zip(self.columns, cells, strict=False)
         ]
         if any(unknown):
-            known = [place for place, left_out in enumerate(unknown) if not left_out]
-            object.__setattr__(self, "columns", tuple(self.columns[place] for place in known))
-            object.__setattr__(
-                self, "rows", tuple(tuple(row[place] for place in known) for row in self.rows)
-            )
+            _keep(self, [place for place, left_out in enumerate(unknown) if not left_out])
+
+
+def _keep(table: Table, places: Sequence[int]) -> None:
+    object.__setattr__(table, "columns", tuple(table.columns[place] for place in places))
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+    object.__setattr__(table, "rows", rows)
+
+
+Write = Callable[[Any], str]
+"""Writes a cell of a record."""
+
+Fields = Mapping[str, Write]
+"""Heading -> cells. A heading that begins with "#" is one of numbers, one with "~" of spare
+numbers.
+"""
+
+
+def columns(*names: str) -> tuple[Column, ...]:
+    """Return columns of these headings, as in `Fields`."""
+    return tuple(
+        Column(
+            name[1:] if name.startswith(("#", "~")) else name,
+            number=name.startswith(("#", "~")),
+            spare=name.startswith("~"),
+        )
+        for name in names
+    )
+
+
+def make_table(
+    title: str, fields: Fields, records: Iterable[Any], notes: Iterable[str] = (), **page: Any
+) -> Table:
+    """Return a table with a row per record."""
+    rows = tuple(tuple(write(record) for write in fields.values()) for record in records)
+    return Table(title, columns(*fields), rows, tuple(notes), **page)
+
+
+def get(record: Any, name: str) -> Any:
+    """Return an attribute of a record, or a value of one that is a mapping."""
+    return record.get(name) if isinstance(record, Mapping) else getattr(record, name)
+
+
+def text(name: str, none: str = "-") -> Write:
+    """Return what writes a name or a whole number."""
+
+    def write(record: Any) -> str:
+        value = get(record, name)
+        if isinstance(value, int):
+            return Cell(f"{value:,}", value)
+        return none if value is None else str(value)
+
+    return write
+
+
+def share(*names: str) -> Write:
+    """Return what writes a share in per cent, or an interval of them, given both ends."""
+    written = percents if len(names) > 1 else percent
+
+    def write(record: Any) -> str:
+        values = [get(record, name) for name in names]
+        return Cell(written(*values), values[0])
+
+    return write
+
+
+def number(name: str, decimals: int = 2, *, scale: int = 1, none: str = "-") -> Write:
+    """Return what writes a number with so many decimals."""
+
+    def write(record: Any) -> str:
+        value = get(record, name)
+        scaled = None if value is None else scale * value
+        return Cell(none if scaled is None else fixed(scaled, decimals), scaled)
+
+    return write
+
+
+def accuracy(confidence: float | None) -> Fields:
+    """Return the columns of accuracy and its interval."""
+    interval = f"#{interval_name(confidence)}"
+    return {"#accuracy %": share("accuracy"), interval: share("accuracy_low", "accuracy_high")}
+
+
+OTHER_COSTS = tuple(cost for cost, name in COSTS.items() if MEASURES[name].shown != "always")
+"""Costs that tables have only where these count them."""
+
+
+def cost_words(cost: str, timing: Timing | None) -> tuple[str, str]:
+    """Return the label of a cost along an axis, and its unit; seconds say whether they are modelled
+    or replayed.
+    """
+    measure = MEASURES[COSTS[cost]]
+    unit = f"{timing.word} {measure.unit}" if cost == "seconds" and timing else measure.unit
+    return measure.label.replace(measure.unit, unit), unit
+
+
+def cost_decimals(cost: str, values: Iterable[float | None]) -> int:
+    """Return how many decimals costs have in a column: as many as the smallest needs, one where
+    tokens are counted, else two.
+    """
+    measure = MEASURES[COSTS[cost]]
+    if measure.small:
+        return decimals_for(value for value in values if value)
+    return 1 if measure.tokens else 2
+
+
+def usd_scale(amounts: Iterable[float | None]) -> int:
+    """Return for how many questions pages write USD: 1,000 where a question may cost less than a
+    cent, else 1.
+    """
+    return 1000 if min((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
+
+
+def questions_of(scale: int) -> str:
+    """Return the name of so many questions, as in "USD / 1,000 questions"."""
+    return "question" if scale == 1 else f"{scale:,} questions"
+
+
+def per_questions(unit: str, scale: int = 1) -> str:
+    """Return a unit per question, or per so many questions."""
+    return f"{unit}/question" if scale == 1 else f"{unit} / {questions_of(scale)}"
+
+
+def cost_fields(
+    costs: Iterable[str], records: Sequence[Any], timing: Timing | None = None, usd: int = 1
+) -> Fields:
+    """Return columns of some costs of records that have their means; `usd` says per how many
+    questions dollars are.
+    """
+    fields = {}
+    for cost in costs:
+        key, scale = MEASURES[COSTS[cost]].key, usd if cost == "usd" else 1
+        decimals = cost_decimals(cost, [scale * (get(record, key) or 0.0) for record in records])
+        heading = f"#{per_questions(cost_words(cost, timing)[1], scale)}"
+        fields[heading] = number(key, decimals, scale=scale)
+    return fields
+
+
+POINT_COSTS = ("usd", "tokens", "samples", "calls")
+
+
+def per_round_field(billing: str, records: Sequence[Any], usd: int = 1) -> Fields:
+    """Return a column with costs billed per round, where a record needs it."""
+    flattered = [each for each in records if round_ratio(billing, each) is not None]
+    if not flattered:
+        return {}
+    dollars = [each.usd_per_question for each in records]
+    decimals = decimals_for(usd * (amount or 0.0) for amount in dollars)
+    in_usd = number("usd_per_question_per_round", decimals, scale=usd)
+    in_tokens = number("tokens_per_question_per_round", 1)
+    known = flattered[0].usd_per_question is not None
+    heading = per_questions("USD", usd) if known else "tokens/question"
+    return {
+        f"#{heading}, per_round": lambda each: (
+            in_tokens if each.usd_per_question is None else in_usd
+        )(each)
+    }
+
+
+def cost_mark(words: str, counters: Iterable[str]) -> str:
+    """Return an asterisk for a cost that rests on counts of tokens, where token counters differ;
+    else nothing.
+    """
+    rests = any(word in words for word in ("USD", "tokens", "modelled seconds"))
+    return " *" if rests and mixed_counters(counters) else ""
+
+
+def marked(table: Table, counters: Iterable[str], also: Sequence[str] = ()) -> Table:
+    """Return the table with an asterisk at costs that rest on tokens, and columns `also`, where
+    token counters differ.
+    """
+    counters = list(counters)
+    caution = mixed_counters(counters)
+    named = tuple(
+        replace(
+            each, name=each.name + (" *" if each.name in also else cost_mark(each.name, counters))
+        )
+        for each in table.columns
+    )
+    if not caution or named == table.columns:
+        return table
+    return replace(table, columns=named, notes=tuple(dict.fromkeys((*table.notes, *caution))))
+
+
+def timing_notes(timing: Timing | None) -> tuple[str, ...]:
+    """Return a line on where seconds come from; none where nobody asked for them."""
+    return () if timing is None else (f"seconds: {timing}",)
+
+
+def billing_note(
+    billing: str, prices: str | None, records: Iterable[Any], counter: str = ""
+) -> str:
+    """Return a line on billing and prices of some results, and on the token counter."""
+    words = price_words(prices, (each.usd_per_question for each in records))
+    return f"billing {billing}; {words}{f'; token counter {counter}' if counter else ''}"
 
 
 def plain(table: Table) -> str:
@@ -123,183 +306,59 @@ def plain(table: Table) -> str:
     if any(header):
         lines.insert(0, header)
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(header))]
-    text = ["  ".join(map(_justified, line, widths, table.columns)).rstrip() for line in lines]
+
+    def justified(cell: str, width: int, column: Column) -> str:
+        return cell.rjust(width) if column.number else cell.ljust(width)
+
+    written = ["  ".join(map(justified, line, widths, table.columns)).rstrip() for line in lines]
     title = [visible(table.title)] if table.title else []
-    return "\n".join([*title, *text, *map(visible, table.notes)]) + "\n"
+    return "\n".join([*title, *written, *map(visible, table.notes)]) + "\n"
 
 
 def plain_text(pieces: Iterable[Line | Table]) -> str:
     """Return lines and tables without styles, with a line end after each."""
     return "".join(
-        (
-            plain(piece)
-            if isinstance(piece, Table)
-            else "".join(text for text, _ in piece).rstrip() + "\n"
-        )
+        plain(piece)
+        if isinstance(piece, Table)
+        else "".join(words for words, _ in piece).rstrip() + "\n"
         for piece in pieces
-    )
-
-
-def _justified(cell: str, width: int, column: Column) -> str:
-    return cell.rjust(width) if column.number else cell.ljust(width)
-
-
-def marked(table: Table, counters: Iterable[str], also: Sequence[str] = ()) -> Table:
-    """Return the table with an asterisk at costs that rest on tokens, and columns `also`, where
-    token counters differ.
-    """
-    counters = list(counters)
-    marks = [
-        " *" if column.name in also else cost_mark(column.name, counters)
-        for column in table.columns
-    ]
-    if not mixed_counters(counters) or not any(marks):
-        return table
-    named = tuple(
-        replace(column, name=column.name + mark)
-        for column, mark in zip(table.columns, marks, strict=True)
-    )
-    return replace(
-        table, columns=named, notes=tuple(dict.fromkeys((*table.notes, *mixed_counters(counters))))
     )
 
 
 def without_spares(table: Table) -> Table:
     """Return the table without its spare columns, and a note that names them."""
-    places = [i for i, column in enumerate(table.columns) if not column.spare]
     spares = [column.name for column in table.columns if column.spare]
     if not spares:
         return table
     note = f"left out on a narrow terminal: {', '.join(spares)}"
-    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
-    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
+    short = replace(table, notes=(*table.notes, note))
+    _keep(short, [place for place, column in enumerate(table.columns) if not column.spare])
+    return short
 
 
-def per_round_column(billed: Iterable[tuple[str, Any]]) -> str | None:
-    """Return the name of a column with costs billed per round, given each row's billing and costs;
-    `None` if no row needs it.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return CSV text with LF line ends; `None` is an empty cell, floats are written in full, text
+    is never a formula.
     """
-    flattered = [costs for billing, costs in billed if round_ratio(billing, costs) is not None]
-    if not flattered:
-        return None
-    return f"{'USD' if flattered[0].usd_per_question is not None else 'tokens'}/question, per_round"
+    lines: list[str] = []
+    # ends lines by CR LF, and so quotes both in a cell
+    writer = csv.writer(SimpleNamespace(write=lines.append))
+
+    def cell(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+    writer.writerows(map(cell, row) for row in (header, *rows))
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
-def per_round_cell(costs: Any, usd_decimals: int) -> str:
-    """Return a cell of that column."""
-    if costs.usd_per_question is None:
-        return fixed(costs.tokens_per_question_per_round, 1)
-    return fixed(costs.usd_per_question_per_round, usd_decimals)
+def text_of_cell(cell: str) -> str:
+    """Return the text that a cell written by `csv_text` stands for."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
-    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per
-    question.
-    """
-    return (
-        percent(point.accuracy),
-        percents(point.accuracy_low, point.accuracy_high),
-        fixed(point.usd_per_question, usd_decimals),
-        fixed(point.tokens_per_question, 1),
-        fixed(point.samples_per_question, 2),
-        fixed(point.calls_per_question, 2),
-    )
-
-
-def curve_table(curve: Curve) -> Table:
-    """Return the table of one curve, one row per point."""
-    table = Table(
-        title=f"{curve.method} on {curve.dataset}, {curve.llm}",
-        columns=_point_columns(curve),
-        rows=_rows(curve, _usd_decimals([curve])),
-        notes=(*subtitles(curve), *curve.warnings),
-    )
-    return marked(table, curve.counter.split("; "))
-
-
-def curves_table(curves: Sequence[Curve]) -> Table:
-    """Return one table of curves of one method on one dataset, at least one, with the LLM in the
-    first column.
-    """
-    decimals, first = _usd_decimals(curves), curves[0]
-    table = Table(
-        title=f"{first.method} on {first.dataset}",
-        columns=(Column("LLM"), *_point_columns(first)),
-        rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve, decimals)),
-        notes=(*subtitles(first), *first.warnings),
-    )
-    return marked(table, (name for curve in curves for name in curve.counter.split("; ")))
-
-
-def _point_columns(curve: Curve) -> tuple[Column, ...]:
-    names = [
-        "accuracy %",
-        interval_name(curve.confidence),
-        "USD/question",
-        "tokens/question",
-        "pass@n %",
-    ]
-    names += (
-        [f"{cost_words(curve.cost, curve.timing)[1]}/question"] if curve.cost in MORE_COSTS else []
-    )
-    names += [by_round] if (by_round := _by_round(curve)) else []
-    return tuple(Column(name, number=True) for name in (curve.field, *names))
-
-
-def _by_round(curve: Curve) -> str | None:
-    return per_round_column((curve.billing, point) for point in curve.points)
-
-
-def _usd_decimals(curves: Sequence[Curve]) -> int:
-    return decimals_for(point.usd_per_question or 0.0 for curve in curves for point in curve.points)
-
-
-def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
-    by_round = _by_round(curve)
-    decimals = (
-        1
-        if curve.cost is None
-        else cost_decimals(curve.cost, (point.cost for point in curve.points))
-    )
-    return tuple(
-        (
-            str(point.n),
-            percent(point.accuracy),
-            percents(point.accuracy_low, point.accuracy_high),
-            fixed(point.usd_per_question, usd_decimals),
-            fixed(point.tokens_per_question, 1),
-            "-" if point.pass_at_n is None else percent(point.pass_at_n),
-            *((fixed(point.cost, decimals),) if curve.cost in MORE_COSTS else ()),
-            *((per_round_cell(point, usd_decimals),) if by_round else ()),
-        )
-        for point in curve.points
-    )
-
-
-_KINDS = {
-    "exact": "expectation over all subsets of the recorded CoTs",
-    "recorded": "the first n CoTs in recorded order",
-    "seeded": "mean over {replicates} seeded draws of each question, seed {seed}",
-}
-
-
-def timing_notes(timing: Timing | None) -> tuple[str, ...]:
-    """Return a line on where seconds come from; none where nobody asked for them."""
-    return () if timing is None else (f"seconds: {timing}",)
-
-
-def subtitles(curve: Curve) -> tuple[str, ...]:
-    """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token
-    counter; seconds.
-    """
-    kind = curve.points[0].kind
-    how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
-    prices = price_words(curve.prices, (point.usd_per_question for point in curve.points))
-    if curve.field != "n" and kind == "recorded":
-        how = "CoTs in recorded order"
-    fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
-    return (
-        f"{kind}: {how}; {counted_questions(curve.questions, curve.left_out)}{fields}",
-        f"billing {curve.billing}; {prices}; token counter {curve.counter}",
-        *timing_notes(curve.timing),
-    )
+def records_csv(records: Sequence[Mapping[str, object]]) -> str:
+    """Return CSV text with a line per record, of which there is at least one."""
+    return csv_text(list(records[0]), (record.values() for record in records))

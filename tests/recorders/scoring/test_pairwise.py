@@ -43,7 +43,7 @@ from feval.recording.arrays import verdicts_name
 from feval.recording.derived.rewriting import add_scorers
 from feval.replay import load
 from feval.report import pictures
-from feval.report.tables.coupled import coupling_tables
+from feval.report.tables.forecasts import coupling_tables
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
 from recorders.journal import journal_folder

@@ -1,0 +1,333 @@
+"""What recordings hold, and what a second extraction changed in one, as tables and JSON values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from feval.answers.parties import NORMAL_FORM
+from feval.cards.cards import price_ids
+from feval.cards.prices import price_list
+from feval.recording.layout.manifest import served_models
+from feval.report.tables.tables import Fields, Table, Write, columns, get, make_table, share, text
+from feval.report.text import counted, size
+
+if TYPE_CHECKING:
+    from feval.recording import Recording
+    from feval.recording.derived.extraction import Extraction
+
+_SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
+"""Counts of CoTs in the manifest that are shown as shares, and their value where one is missing."""
+_MANIFEST_KEYS = (
+    "format_version", "features", "created", "feval_version", "prices", "operation", "parents",
+    "licences", "notes", "scorers", "scores", "probes",
+)  # fmt: skip
+
+
+def info_dict(recording: Recording) -> dict[str, Any]:
+    """Return a recording's manifest as one JSON object, without the lists of files and leaves.
+
+    Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and
+    `empty_replies_rate` (shares of its CoTs; null without CoTs, the first also of steps) and
+    `questions` (of its dataset).
+    """
+    raw = recording.manifest.raw
+    return {
+        "path": str(recording.path),
+        "recording_hash": recording.hash,
+        **{key: raw[key] for key in _MANIFEST_KEYS},
+        "datasets": list(recording.manifest.datasets.values()),
+        "llms": list(recording.manifest.llms.values()),
+        "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
+        "served": [served.sentence for served in served_models(recording.manifest)],
+        "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
+    }
+
+
+def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
+    cots = pair["cots"]
+    counts = {name: pair.get(name, missing) for name, missing in _SHARES.items()}
+    rates = {
+        f"{name}_rate": count / cots if cots and isinstance(count, int) else None
+        for name, count in counts.items()
+    }
+    # only those that end a solution answer, and the manifest does not count them
+    if _kind(pair) == "steps":
+        rates["no_answer_rate"] = None
+    dataset = recording.manifest.datasets.get(pair["dataset"], {})
+    return {**pair, **rates, "questions": dataset.get("questions")}
+
+
+def info_headline(recording: Recording) -> str:
+    """Return one sentence with a recording's path, size and hash."""
+    manifest = recording.manifest
+    pairs = manifest.pairs.values()
+    turns = sum(pair.get("turns", 0) for pair in pairs)
+    steps = sum(pair["cots"] for pair in pairs if _kind(pair) == "steps")
+    cots = sum(pair["cots"] for pair in pairs) - turns - steps
+    counts = {"CoT": cots, "turn": turns, "step": steps}
+    kinds = [counted(count, noun) for noun, count in counts.items() if count] or [counted(0, "CoT")]
+    return (
+        f"{recording.path}: {', '.join(kinds)}, {counted(len(manifest.llms), 'LLM')}, "
+        f"{counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
+    )
+
+
+def _equality(dataset: Mapping[str, Any]) -> str:
+    """Name of the equality of answers, with the number of pairs without a verdict, which count as
+    different.
+    """
+    equality = dataset["equality"]
+    if equality is None:
+        return NORMAL_FORM
+    without = equality["undecided"] + equality["not_asked"]
+    remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
+    return f"{equality['name']}{remark}"
+
+
+def _json(name: str) -> Write:
+    return lambda record: _value(record.get(name))
+
+
+_DATASETS = {
+    "dataset": _json("id"),
+    "#questions": _json("questions"),
+    "#with gold": _json("with_gold"),
+    "answer kind": _json("answer_kind"),
+    "equality": _equality,
+    "extractor": _json("extractor"),
+    "licence": _json("licence"),
+    "title": _json("title"),
+}
+_DECODING = {
+    "LLM": _json("name"),
+    "#temperature": _json("temperature"),
+    "#max tokens": _json("max_tokens"),
+    "other": _json("decoding"),
+}
+_SCORES = {
+    "dataset": _json("dataset"),
+    "LLM": _json("llm"),
+    "scorer": _json("scorer"),
+    "#CoTs": _json("cots"),
+    "#with score": _json("with_score"),
+    "#with steps": _json("with_steps"),
+    "#prompt tokens": _json("prompt_tokens"),
+    "#output tokens": _json("output_tokens"),
+}
+_SCORERS = {"scorer": _json("name"), "kind": _json("kind"), "parameters": _json("parameters")}
+_PROBES = {
+    "dataset": _json("dataset"),
+    "LLM": _json("llm"),
+    "#CoTs": _json("traces"),
+    "#probes": _json("probes"),
+    # a dash is an irregular interval
+    "#interval": _json("interval"),
+    "#without answer": _json("no_answer"),
+    "#output tokens": _json("output_tokens"),
+    "cue": _json("cue"),
+}
+
+
+def info_tables(recording: Recording) -> list[Table]:
+    """Return the tables of `feval info`: facts, datasets, pools, decoding, scores and probes."""
+    info = info_dict(recording)
+    # an empty object says nothing
+    llms = [{key: value for key, value in llm.items() if value != {}} for llm in info["llms"]]
+    # tokens that were not counted are 0
+    probes = [
+        each | {"output_tokens": each.get("output_tokens") or None} for each in info["probes"]
+    ]
+    optional = [
+        make_table("decoding", _DECODING, llms),
+        make_table("scores", _SCORES, info["scores"]),
+        make_table("scorers", _SCORERS, info["scorers"] if info["scores"] else ()),
+        make_table("probes", _PROBES, probes),
+    ]
+    return [
+        _facts(info),
+        make_table("datasets", _DATASETS, info["datasets"]),
+        _pools(info["pairs"]),
+        *(each for each in optional if any({*row[1:]} - {"-"} for row in each.rows)),
+    ]
+
+
+def pools_table(recording: Recording) -> Table:
+    """Return the table of the recorded pools alone."""
+    return _pools(info_dict(recording)["pairs"])
+
+
+def _facts(info: Mapping[str, Any]) -> Table:
+    licences = info["licences"] if isinstance(info["licences"], Mapping) else {}
+    rows = [
+        ("recording", str(info["path"])),
+        ("hash", str(info["recording_hash"])),
+        ("size", size(info["bytes"])),
+        (
+            "created",
+            f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}",
+        ),
+        ("made by", _operation(info["operation"])),
+        ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
+        *(
+            (f"licence of {what}", str(licence or "not stated"))
+            for what, licence in licences.items()
+        ),
+        *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
+        *(("served model", sentence) for sentence in info["served"]),
+        *(("note", str(note)) for note in _listed(info["notes"])),
+    ]
+    return Table("", columns("", ""), tuple(rows))
+
+
+def _prices(named: str, llms: Sequence[str]) -> str:
+    """The price list by its id, and whether it has any of the LLMs, where feval knows it."""
+    if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
+        return named
+    return f"no price: {named} has none of these LLMs"
+
+
+def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
+    """The pools, with columns for unclosed thoughts and empty replies if there are any."""
+
+    def per_question(pair: Mapping[str, Any]) -> str:
+        ends = dict.fromkeys((pair.get("smallest_pool"), pair.get("largest_pool")))
+        return " to ".join(map(_value, ends))
+
+    shares = {
+        f"#{name.replace('_', ' ')} %": share(f"{name}_rate")
+        for name, missing in _SHARES.items()
+        if missing is None or any(pair.get(name) for pair in pairs)
+    }
+    fields: Fields = {
+        "dataset": text("dataset"),
+        "LLM": text("llm"),
+        f"#{pool_kinds(pairs)}": text("cots"),
+        "#per question": per_question,
+        **shares,
+        "token counter": text("counter"),
+    }
+    return make_table("pools", fields, pairs)
+
+
+def pool_kinds(pairs: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the pools of some of a manifest's pairs consist of: CoTs, steps, turns."""
+    kinds = {kind for pair in pairs for kind in _kind(pair).split(" and ")}
+    return ", ".join(sorted(kinds)) or "CoTs"
+
+
+def _kind(pair: Mapping[str, Any]) -> str:
+    """What the pools of an LLM on a dataset consist of."""
+    return "CoTs and turns" if pair.get("turns") else "steps" if "depth" in pair else "CoTs"
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _value(value: Any) -> str:
+    """Write a JSON value in a cell: null is a dash, an object is `key value, key value`."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        known = (f"{key} {_nested(item)}" for key, item in value.items() if item is not None)
+        return ", ".join(known) or "-"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _operation(operation: Any) -> str:
+    """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
+    if not isinstance(operation, Mapping) or "name" not in operation:
+        return _value(operation)
+    details = _value({key: value for key, value in operation.items() if key != "name"})
+    return _nested(operation["name"]) + (f" ({details})" if details != "-" else "")
+
+
+def _parent(parent: Any) -> str:
+    if not isinstance(parent, Mapping):
+        return _value(parent)
+    return f"{_value(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
+
+
+def _nested(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_value(value)})"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def changes_tables(extraction: Extraction) -> list[Table]:
+    """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed
+    answers.
+    """
+    changed = [(each, llm) for each in extraction.datasets for llm in each.llms]
+    golds = sum(each.golds_changed for each in extraction.datasets)
+    counts: Fields = {
+        "dataset": _of(0, text("dataset")),
+        "LLM": _of(1, text("llm")),
+        "#CoTs": _of(1, text("cots")),
+        "#gained": _of(1, text("gained")),
+        "#lost": _of(1, text("lost")),
+        "#changed": _of(1, text("changed")),
+        "#right before": _of(1, text("right_before")),
+        "#right now": _of(1, text("right_after")),
+    }
+    notes = [
+        f"{each.dataset}: {_was_is('answer kind', each.answer_kind_before, each.answer_kind)},"
+        f" {_was_is('extractor', each.extractor_before, each.extractor)}."
+        for each in extraction.datasets
+    ]
+    gold_fields: Fields = {
+        "dataset": _of(0, text("dataset")),
+        "question": _of(1, text("question_id")),
+        "before": _of(1, _key("before")),
+        "now": _of(1, _key("after")),
+        "gold as written": _of(1, _key("answer")),
+    }
+    answer_fields: Fields = {
+        "dataset": _of(0, text("dataset")),
+        "LLM": _of(1, text("llm")),
+        "question": _of(2, text("question_id")),
+        "#CoT": _of(2, text("sample_index")),
+        "before": _of(2, _key("before")),
+        "now": _of(2, _key("after")),
+        "read before": _of(2, _key("raw_before")),
+        "read now": _of(2, _key("raw_after")),
+    }
+    tables = (
+        make_table("answers", counts, changed, notes),
+        make_table(
+            f"golds that changed: {golds:,}, the first of each dataset",
+            gold_fields,
+            [(each, gold) for each in extraction.datasets for gold in each.gold_examples],
+        ),
+        make_table(
+            "answers that changed, a few of each kind",
+            answer_fields,
+            [(each, llm, one) for each, llm in changed for one in llm.examples],
+        ),
+    )
+    return [table for table in tables if table.rows]
+
+
+def _of(place: int, write: Write) -> Write:
+    """Writes one of several things that a row is about."""
+    return lambda things: write(things[place])
+
+
+def _was_is(noun: str, before: str, after: str) -> str:
+    return f"{noun} {after}" if before == after else f"{noun} {after} (was {before})"
+
+
+def _key(name: str) -> Write:
+    """Quotes an answer, so that no answer (a dash) differs from the answer "-"."""
+
+    def write(record: Any) -> str:
+        value = get(record, name)
+        if value is None:
+            return "-"
+        return repr(value if len(value) <= 40 else f"{value[:37]}...")
+
+    return write
