@@ -68,7 +68,7 @@ def views() -> Any:
     return import_module(VIEWS)
 
 
-class Shown:
+class Displayable:
     """Base of what people look at in Python: a short `repr`, a table in notebooks, a DataFrame."""
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class Shown:
         return views().frame(self, library, **options)
 
 
-class Drawn(Shown):
+class Plottable(Displayable):
     """What has a picture, too."""
 
     __slots__ = ()
@@ -133,7 +133,7 @@ _TABLES = "feval.exporters.arrow"
 """Makes tables of recordings. It stands below these, and is loaded on first use."""
 
 
-class Browsed(Drawn):
+class Browsable(Plottable):
     """A recording, whose questions can be read, and of whose CoTs `exporters` makes a table,
     too.
     """

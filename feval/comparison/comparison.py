@@ -30,7 +30,7 @@ from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clu
 from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.user_methods import TIME_LIMIT, learns
 from feval.executors.progress import reports
-from feval.lazy import Drawn, views
+from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load
@@ -55,7 +55,7 @@ _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Drawn, Statistics):
+class Comparison(Plottable, Statistics):
     """Methods on the same questions and draws.
 
     Attributes:

@@ -54,7 +54,7 @@ from feval.evaluation.requests import (
 )
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
-from feval.lazy import Shown
+from feval.lazy import Displayable
 from feval.replay.draws import ORDERS
 
 _ONE_OF_COSTS = "|".join(COSTS)
@@ -227,7 +227,7 @@ def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMetho
     return ComparedMethod.parse(where, label | dict(table))
 
 
-class Plan(Shown, EvaluationOptions):
+class Plan(Displayable, EvaluationOptions):
     """A comparison before it is computed: the options of `evaluate` that all methods share, and the
     methods.
 

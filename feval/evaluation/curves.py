@@ -31,7 +31,7 @@ from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.evaluation.replicates import block_results, default_replicates, drawn_orders
 from feval.executors.progress import reports
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
 from feval.methods.self_consistency import SelfConsistency
@@ -67,7 +67,7 @@ class CurvePoint(dict[str, Any]):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Curve(Result, Drawn):
+class Curve(Result, Plottable):
     """One method on one dataset, over the values of one of its fields, usually its budget.
 
     Attributes:

@@ -49,7 +49,7 @@ from feval.evaluation.questions import (
 )
 from feval.evaluation.replicates import default_replicates, expectation, replicated
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
 from feval.replay import LLM
@@ -162,7 +162,7 @@ def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Evaluation(Averages, Result, Drawn):
+class Evaluation(Averages, Result, Plottable):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
 
     Every measure is an attribute, [Q] as `usd`, `tokens`, `calls`, `samples`, `output_tokens` or

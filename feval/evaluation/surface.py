@@ -32,7 +32,7 @@ from feval.evaluation.evaluation import Result, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.executors.progress import reports
-from feval.lazy import Shown
+from feval.lazy import Displayable
 from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
 
@@ -60,7 +60,7 @@ class SurfacePoint(CurvePoint):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Surface(Result, Shown):
+class Surface(Result, Displayable):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
     depth.
 

@@ -67,7 +67,7 @@ def to_arrow(
     llms: Sequence[str] | None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> pa.Table:
-    """Return the CoTs of a recording as one table, see `feval.lazy.Browsed.to_arrow`."""
+    """Return the CoTs of a recording as one table, see `feval.lazy.Browsable.to_arrow`."""
     pairs = pairs_of(recording, datasets, llms)
     columns = flat_columns(recording, pairs)
     tasks = [(block, columns, recording) for pair in pairs for block in blocks_of(recording, *pair)]
@@ -80,7 +80,7 @@ def to_arrow(
 def to_pandas(
     recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
 ) -> Any:
-    """Return the same as a DataFrame, see `feval.lazy.Browsed.to_pandas`."""
+    """Return the same as a DataFrame, see `feval.lazy.Browsable.to_pandas`."""
     if find_spec("pandas") is None:
         raise UsageError(
             "A DataFrame needs pandas, which feval does not install. Install it, or use to_arrow(),"

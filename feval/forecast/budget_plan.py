@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 
 _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)
 
@@ -157,7 +157,7 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class BudgetPlan(Drawn):
+class BudgetPlan(Plottable):
     """What a budget buys from one LLM, judged by a pilot.
 
     Attributes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 
 METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """Estimators by name; all but `unbiased` go beyond M = G."""
@@ -82,7 +82,7 @@ class PoolCurves:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Forecast(Drawn):
+class Forecast(Plottable):
     """Estimated vote curves of one LLM on one dataset.
 
     Attributes:

@@ -20,7 +20,7 @@ from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.answers.thoughts import Mark
 from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
-from feval.lazy import Browsed
+from feval.lazy import Browsable
 from feval.recording import parquet
 from feval.recording.arrays import Probes, Scores, Steps, TokenLogprobs
 from feval.recording.content import (
@@ -76,7 +76,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
     return Recording(folder, read_manifest(folder), source)
 
 
-class Recording(Browsed):
+class Recording(Browsable):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
     Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording

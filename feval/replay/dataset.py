@@ -15,7 +15,7 @@ from feval import answers
 from feval.answers.parties import tolerated
 from feval.answers.thoughts import split
 from feval.errors import NotRecordedError, UsageError
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 
 if TYPE_CHECKING:
     from feval.recording.view import View
@@ -43,7 +43,7 @@ class DatasetEntry:
     id: str
 
 
-class Dataset(Drawn):
+class Dataset(Plottable):
     """The questions of a dataset. Iterating gives (question id, entry), as in Listing 1.
 
     Attributes:

@@ -26,7 +26,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.per_question import vote_counts
-from feval.lazy import Drawn
+from feval.lazy import Plottable
 from feval.recording.arrays import conversation
 from feval.recording.layout.manifest import served_models
 from feval.replay.draws import orders, pool_key, uniforms
@@ -68,7 +68,7 @@ class SharedNoise(NamedTuple):
         return f"noise {self.scheme} {self.seed}"
 
 
-class LLM(Drawn):
+class LLM(Plottable):
     """A recorded LLM on one dataset. Call it with a question id to get CoTs.
 
     Attributes:

@@ -1,5 +1,5 @@
 """How results look in Python: `repr`, HTML tables for notebooks, DataFrames, pictures.
-`feval.lazy.Shown` calls this module.
+`feval.lazy.Displayable` calls this module.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def html(value: object) -> str:
 
 
 def frame(value: object, library: str | None = None, **options: Any) -> Any:
-    """The DataFrame of `Shown.to_frame`."""
+    """The DataFrame of `Displayable.to_frame`."""
     if library not in (None, *_LIBRARIES):
         raise UnknownNameError.of("library of DataFrames", str(library), _LIBRARIES)
     for name in _LIBRARIES if library is None else (library,):
@@ -109,7 +109,7 @@ def frame(value: object, library: str | None = None, **options: Any) -> Any:
 
 
 def plot(value: object, axes: Axes | None = None) -> Axes:
-    """The picture of `Drawn.plot`."""
+    """The picture of `Plottable.plot`."""
     name, view = _view(value)
     if view.plot is None:
         raise UsageError(f"There is no picture of a {name}.")
