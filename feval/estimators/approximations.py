@@ -39,14 +39,12 @@ larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
-from feval.estimators.arrays import Floats, Int64, Integers, is_whole
+from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, is_whole
 from feval.estimators.per_question import ABSENT, PerQuestion, distinct, vote_counts
 from feval.estimators.probabilities import (
     NORMALISED,
@@ -57,8 +55,7 @@ from feval.estimators.probabilities import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Empirical:
+class Empirical(Result):
     """Shares [Q, D] of a question's disjoint ensembles of M calls that were right (eq. 6), and
     their numbers K [D].
 
@@ -213,9 +210,7 @@ def _checked_keys(keys: Integers | None, questions: int) -> Integers:
     return names
 
 
-def _calls(
-    shares: Floats, votes: int, replicates: int, key: tuple[int, int]
-) -> npt.NDArray[np.intp]:
+def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> Rows:
     """[replicates, votes] index of the answer in `shares`; one past the last for no answer."""
     bits = np.random.Philox(key=np.array(key, np.uint64))
     raw = bits.random_raw(replicates * ((votes + 1) // 2))
@@ -224,7 +219,7 @@ def _calls(
     return np.searchsorted(edges, halves.astype(np.uint64), side="right")
 
 
-def _credits(codes: npt.NDArray[np.intp], answers: int, ends: Integers, ties: str) -> Floats:
+def _credits(codes: Rows, answers: int, ends: Integers, ties: str) -> Floats:
     """[D] mean credit of the votes after `ends` calls."""
     replicates = len(codes)
     counts = np.zeros((replicates, answers + 1), np.int64)

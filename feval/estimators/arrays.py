@@ -1,13 +1,17 @@
-"""Names of array types, for annotations."""
+"""Types of arrays, checks of arguments that several estimators share, and why values are missing.
+
+Feval's own; they assume nothing about the calls.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError
+from feval.errors import FevalError, OutOfRangeError
 
 Bools = npt.NDArray[np.bool_]
 Complex = npt.NDArray[np.complex128]
@@ -15,8 +19,23 @@ Floats = npt.NDArray[np.float64]
 Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.integer[Any]]
+Numbers = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
 UInt64 = npt.NDArray[np.uint64]
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Result:
+    """Base of results: its subclasses are frozen dataclasses that are equal to themselves only,
+    since `==` on arrays has no single answer.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False)(cls)
+
+    def take(self, index: Any) -> Self:
+        """Select entries of all fields, which are arrays of equal length or shape."""
+        return type(self)(*(np.asarray(getattr(self, part.name)[index]) for part in fields(self)))  # type: ignore[arg-type]  # a subclass is a dataclass
 
 
 _SUM_TOLERANCE = 1e-9
@@ -27,9 +46,22 @@ def is_whole(number: object) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
-def at_index(place: tuple[int, ...]) -> str:
-    """Return an index for an error message, such as " at index [3]"; "" for a scalar."""
-    return f" at index {[int(i) for i in place]}" if place else ""
+def require_each(
+    valid: npt.ArrayLike,
+    sentence: str,
+    *arrays: npt.ArrayLike,
+    error: type[FevalError] = OutOfRangeError,
+) -> None:
+    """Raise an error unless a condition holds at every entry [...].
+
+    `{0}`, `{1}`, ... in the sentence are the arrays' values at the first entry where it does not,
+    `{at}` is its index, such as " at index [3]" ("" for a scalar), and `{question}` its row.
+    """
+    if len(wrong := np.argwhere(~np.asarray(valid))):
+        place = tuple(wrong[0].tolist())
+        values = (np.asarray(array)[place].item() for array in arrays)
+        at = f" at index {list(place)}" if place else ""
+        raise error(sentence.format(*values, at=at, question=place[0] if place else 0))
 
 
 def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
@@ -47,18 +79,16 @@ def checked_probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
     with its index.
     """
     try:
-        checked: Floats = np.asarray(values, np.float64)
+        checked = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise OutOfRangeError(
             f"Probabilities are numbers in rows of equal length; {name} is {values!r}."
         ) from error
-    wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            f"Probabilities lie in [0, 1]; {name} is {float(checked[place])!r}{at_index(place)}."
-            " Correct it or leave it out."
-        )
+    require_each(
+        (checked >= 0.0) & (checked <= 1.0),
+        f"Probabilities lie in [0, 1]; {name} is {{0!r}}{{at}}. Correct it or leave it out.",
+        checked,
+    )
     return checked
 
 
@@ -73,15 +103,13 @@ def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
             f" {shares.shape}."
         )
     total = shares.sum(axis=-1)
-    if len(wrong := np.argwhere(~(np.abs(total - 1.0) <= _SUM_TOLERANCE))):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            "The probabilities of all answers, no answer included, sum to 1; those of"
-            f" {name}{at_index(place)} sum to {float(total[place])!r}. Give what is missing to an"
-            " answer of its own, or divide by the sum."
-        )
-    normalised: Floats = shares / total[..., None]
-    return normalised
+    require_each(
+        np.abs(total - 1.0) <= _SUM_TOLERANCE,
+        f"The probabilities of all answers, no answer included, sum to 1; those of {name}{{at}} sum"
+        " to {0!r}. Give what is missing to an answer of its own, or divide by the sum.",
+        total,
+    )
+    return shares / total[..., None]
 
 
 def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
@@ -93,12 +121,11 @@ def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
             raise OutOfRangeError(
                 f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
             )
-        if len(wrong := np.argwhere(array < 0)):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"{what} takes counts of samples from 0; question {place[0]} has {array[place]} in"
-                f" {name}."
-            )
+        require_each(
+            array >= 0,
+            f"{what} takes counts of samples from 0; question {{question}} has {{0}} in {name}.",
+            array,
+        )
 
 
 def require_confidence(confidence: float) -> None:

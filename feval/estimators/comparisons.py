@@ -15,13 +15,10 @@ Bradley-Terry strengths from pairwise wins, which are assumed independent given 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats
+from feval.estimators.arrays import Bools, Floats, Numbers
 
 _EQUAL = 1e-11  # rounding error of a difference of zero
 
@@ -49,11 +46,9 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
         )
     above = int(np.searchsorted(costs, cost))
     if above == len(costs) or abs(costs[above] - cost) <= _EQUAL * cost or above == 0:
-        exact: Floats = accuracy[..., min(above, len(costs) - 1)]
-        return exact
+        return accuracy[..., min(above, len(costs) - 1)]
     weight = np.log(cost / costs[above - 1]) / np.log(costs[above] / costs[above - 1])
-    between: Floats = (1.0 - weight) * accuracy[..., above - 1] + weight * accuracy[..., above]
-    return between
+    return (1.0 - weight) * accuracy[..., above - 1] + weight * accuracy[..., above]
 
 
 def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
@@ -120,7 +115,7 @@ def flip_probability(observed: float, resampled: Floats) -> float:
     return float((ahead < -_EQUAL).mean() + 0.5 * (np.abs(ahead) <= _EQUAL).mean())
 
 
-def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
+def holm(p_values: Numbers | list[float]) -> Floats:
     """Holm's adjustment, which bounds the probability of any false alarm among all m comparisons.
 
     With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979,

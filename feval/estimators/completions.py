@@ -13,16 +13,21 @@ the same probability Q.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Texts, at_index, missing_reasons
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Numbers,
+    Result,
+    Texts,
+    missing_reasons,
+    require_each,
+)
 from feval.estimators.moments import Moments
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
@@ -44,8 +49,7 @@ _FEW_VOTES = 60  # largest n computed from differences
 _TRAPEZOID = np.linspace(-1.0, 1.0, 81)
 
 
-@dataclass(frozen=True, eq=False)
-class MaxEntCompletion:
+class MaxEntCompletion(Result):
     """The distribution of greatest entropy and its vote curve, over a table of moments.
 
     Attributes:
@@ -71,8 +75,7 @@ class MaxEntCompletion:
         return missing_reasons((self.degenerate, _NO_DENSITY))
 
 
-@dataclass(frozen=True, eq=False)
-class LatentDifficultyCompletion:
+class LatentDifficultyCompletion(Result):
     """The latent-difficulty Gaussian-probit distribution and its vote curve, over a table of
     moments.
 
@@ -126,7 +129,7 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     votes, parameters = np.empty((*shape, len(checked))), np.empty((*shape, 4))
     degenerate = _degenerate(moments)
     votes[~degenerate], parameters[~degenerate], off = _maxent(moments.take(~degenerate), checked)
-    _require_matched(moments, np.argwhere(~degenerate), off)
+    _require_matched(moments, ~degenerate, off)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
     parameters[degenerate] = np.stack(
         [limit, *np.full((2, len(limit)), np.nan), np.full(len(limit), -np.inf)], -1
@@ -196,8 +199,7 @@ def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
 
 
 def _degenerate(moments: Moments) -> Bools:
-    edge: Bools = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
-    return edge
+    return np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
 
 
 def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -251,10 +253,9 @@ def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     return _expected_votes(moments, away, density, budgets), parameters, off
 
 
-def _expected(density: Floats, values: npt.NDArray[Any]) -> Floats:
+def _expected(density: Floats, values: Numbers) -> Floats:
     """[T] means of [T, K] values."""
-    means: Floats = np.einsum("tk,tk->t", density, values)
-    return means
+    return np.einsum("tk,tk->t", density, values)
 
 
 def _expected_votes(
@@ -282,16 +283,18 @@ def _expected_votes(
     return votes
 
 
-def _require_matched(moments: Moments, places: npt.NDArray[np.intp], off: Floats) -> None:
-    missed = np.flatnonzero(~(off <= _MATCHED))
-    if len(missed):
-        at = tuple(places[missed[0]].tolist())
-        raise OutOfRangeError(
-            f"The distribution of greatest entropy with mu = {float(moments.mu[at])!r} and nu ="
-            f" {float(moments.nu[at])!r}{at_index(at)} was not found: its moments are off by"
-            f" {off[missed[0]]:.1e}. For moments this close to the edge of the feasible set use the"
-            " bounds of vote_interval."
-        )
+def _require_matched(moments: Moments, where: Bools, off: Floats) -> None:
+    missed = np.zeros(moments.shape)
+    missed[where] = off
+    require_each(
+        missed <= _MATCHED,
+        "The distribution of greatest entropy with mu = {0!r} and nu = {1!r}{at} was not found: its"
+        " moments are off by {2:.1e}. For moments this close to the edge of the feasible set use"
+        " the bounds of vote_interval.",
+        moments.mu,
+        moments.nu,
+        missed,
+    )
 
 
 def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -481,12 +484,11 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
 
 def _normal_quantile(moments: Moments) -> Floats:
     """Phi^-1(mu) from the smaller of mu and 1 - mu."""
-    t: Floats = np.where(
+    return np.where(
         moments.mu <= moments.wrong,
         scipy.special.ndtri(moments.mu),
         -scipy.special.ndtri(moments.wrong),
     )
-    return t
 
 
 def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:

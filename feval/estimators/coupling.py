@@ -31,19 +31,24 @@ noise with no other call. Sample sizes count pairs of calls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Int64, at_index, checked_distribution
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Int64,
+    Result,
+    Rows,
+    checked_distribution,
+    require_each,
+)
 from feval.estimators.intervals import bootstrap_means
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledCorrectness:
+class CoupledCorrectness(Result):
     """Correctness of two LLMs on the same questions, with and without shared noise.
 
     Attributes:
@@ -65,8 +70,7 @@ class CoupledCorrectness:
     variance_independent: Floats
 
 
-@dataclass(frozen=True)
-class ScoreDifferenceVariance:
+class ScoreDifferenceVariance(Result):
     """The difference of two LLMs' scores over prompts and noise (arXiv 2502.01754, Proposition 1).
 
     Attributes:
@@ -102,13 +106,11 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
             " them."
         )
     total = answers.sum(axis=-1, keepdims=True)
-    if len(empty := np.argwhere(total[..., 0] == 0)):
-        raise OutOfRangeError(
-            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so they have no"
-            " distribution; leave that question out."
-        )
-    shares: Floats = answers / total
-    return shares
+    require_each(
+        total[..., 0] > 0,
+        "The counts{at} are all 0, so they have no distribution; leave that question out.",
+    )
+    return answers / total
 
 
 def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
@@ -237,11 +239,10 @@ def score_difference_variance(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Race:
+class _Race(Result):
     """The race of the module: answers [..., K] by t, H(t_k) and Pr(k, k)."""
 
-    order: npt.NDArray[np.intp]
+    order: Rows
     spent: Floats
     same: Floats
 
@@ -281,8 +282,7 @@ class _Race:
         mass = np.cumsum(second, axis=-1) - second
         paid = np.cumsum(second * spent, axis=-1) - second * spent
         apart = (first * (spent * mass - paid)).sum(axis=-1)
-        together: Floats = apart + (self.same * right).sum(axis=-1)
-        return together
+        return apart + (self.same * right).sum(axis=-1)
 
 
 def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -313,8 +313,7 @@ _LATTICE = 1e-9  # tolerance for differences of -1, 0 or 1
 _TAIL = 8.5  # standard deviations beyond which counts are ignored: less than 1e-16
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledStatistics:
+class CoupledStatistics(Result):
     """The difference of two LLMs' scores on Q questions, from S coupled calls of each.
 
     Attributes:
@@ -337,8 +336,7 @@ class CoupledStatistics:
     total_independent: float
 
 
-@dataclass(frozen=True, eq=False)
-class EqualError:
+class EqualError(Result):
     """How many coupled pairs are worth a number of independent ones.
 
     Attributes:
@@ -505,8 +503,7 @@ def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
     """
     shared, apart = (np.maximum(moments[:, i + 1] - moments[:, i] ** 2, 0.0) for i in (0, 2))
     per_pair = np.divide(apart, shared, out=np.full(len(moments), np.inf), where=shared > _LATTICE)
-    needed: Floats = np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
-    return needed
+    return np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
 
 
 def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
@@ -564,16 +561,14 @@ def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) ->
     k, rest = np.where(possible, count, 0), np.where(possible, draws - count, 0)
 
     def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
-        log: Floats = (
+        return (
             scipy.special.gammaln(n + 1.0)
             - scipy.special.gammaln(m + 1.0)
             - scipy.special.gammaln(n - m + 1.0)
         )
-        return log
 
     logs = choose(marked, k) + choose(unmarked, rest) - choose(total, draws)
-    chance: Floats = np.where(possible, np.exp(logs), 0.0)
-    return chance
+    return np.where(possible, np.exp(logs), 0.0)
 
 
 def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:
@@ -597,10 +592,7 @@ def _scores(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats
             f" and {y.shape}. Take as many calls of both LLMs on the same questions."
         )
     for name, values in (("first", x), ("second", y)):
-        if len(wrong := np.argwhere(~np.isfinite(values))):
-            question, call = wrong[0].tolist()
-            raise OutOfRangeError(
-                f"Scores are finite numbers; {name}[{question}, {call}] is"
-                f" {values[question, call]}."
-            )
+        require_each(
+            np.isfinite(values), f"Scores are finite numbers; {name} is {{0}}{{at}}.", values
+        )
     return x, y

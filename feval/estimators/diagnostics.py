@@ -16,13 +16,20 @@ entropy downward, by about (outcomes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import ONE_QUESTION, Floats, Int64, Integers, Texts, missing_reasons
+from feval.estimators.arrays import (
+    ONE_QUESTION,
+    Floats,
+    Int64,
+    Integers,
+    Result,
+    Rows,
+    Texts,
+    missing_reasons,
+)
 from feval.estimators.probabilities import signatures_of_counts
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
@@ -31,8 +38,7 @@ QUARTERS = (0.25, 0.5, 0.75, 1.0)
 _NO_QUESTIONS = "No question lies in this stratum, so it has no means."
 
 
-@dataclass(frozen=True, eq=False)
-class Strata:
+class Strata(Result):
     """Means over the questions of each of T strata; NaN in a stratum without questions.
 
     Attributes:
@@ -59,12 +65,10 @@ class Strata:
     @property
     def cumulative_mass(self) -> Floats:
         """[T, R] total share of the r most frequent answers."""
-        summed: Floats = np.cumsum(self.mass, axis=1)
-        return summed
+        return np.cumsum(self.mass, axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class StrataDifference:
+class StrataDifference(Result):
     """Second recording minus first, on the same questions, by strata of the first's accuracy;
     fields as in `Strata`.
 
@@ -108,8 +112,7 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
     used = int(np.count_nonzero(shares.any(axis=0)))
-    mass: Floats = shares[:, :used][signatures.rows]
-    return mass
+    return shares[:, :used][signatures.rows]
 
 
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
@@ -127,13 +130,10 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
     logs = np.log(np.where(shares > 0.0, shares, 1.0))
-    entropy: Floats = np.abs((shares * logs).sum(axis=1))[signatures.rows]
-    return entropy
+    return np.abs((shares * logs).sum(axis=1))[signatures.rows]
 
 
-def difficulty_strata(
-    accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS
-) -> npt.NDArray[np.intp]:
+def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> Rows:
     """The stratum of each question: the first whose upper end is at least its accuracy.
 
     Args:
@@ -245,8 +245,7 @@ def strata_difference(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Diagnostics:
+class _Diagnostics(Result):
     accuracy: Floats
     no_answer: Floats
     candidates: Floats
@@ -266,12 +265,12 @@ class _Diagnostics:
         )
 
 
-def _means(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
+def _means(values: Floats, members: list[Rows]) -> Floats:
     empty = np.full(values.shape[1:], np.nan)
     return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in members])
 
 
-def _standard_errors(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
+def _standard_errors(values: Floats, members: list[Rows]) -> Floats:
     unknown = np.full(values.shape[1:], np.nan)
     spread = [
         values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Integers
+from feval.estimators.arrays import Bools, Floats, Integers, Result
 from feval.estimators.comparisons import holm
 
 _ROUNDING = 1e-9  # rounding error of equal statistics
@@ -141,8 +141,7 @@ def drift(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Stratum:
+class _Stratum(Result):
     """The CoTs of one question: answers [n, K] one-hot, mid-ranks of the lengths [n], tokens [n]
     and which are new [n].
     """
@@ -188,8 +187,7 @@ def _midranks(values: Integers) -> Floats:
     """[n] ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: Floats = (last - (counts - 1) / 2)[places]
-    return ranks
+    return (last - (counts - 1) / 2)[places]
 
 
 def _enumerated(strata: list[_Stratum]) -> Floats:

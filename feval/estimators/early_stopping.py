@@ -59,23 +59,19 @@ likely.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import comb, factorial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result, Rows
 from feval.estimators.per_question import distinct
 from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
 from feval.estimators.probabilities import tie_nodes
 from feval.estimators.stopping_ends import Ends, partitions, require_budget
-
-Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_DOUBLES = 8
 MOST_WINDOWS_IN_FLOATS = 14
@@ -90,8 +86,7 @@ _MINUTE = 1e-13  # smaller probabilities are cancellation error or irrelevant
 _LARGEST_POOL_IN_FLOATS = 160  # (160)_160 fits a double easily
 
 
-@dataclass(frozen=True, eq=False)
-class EarlyStops:
+class EarlyStops(Result):
     """Expectations of ESC over all orders of Q pools.
 
     Attributes:
@@ -235,11 +230,10 @@ def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
     """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding
     error.
     """
-    total: Numbers = sum(
+    return sum(
         ((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)),
         start=terms[0],
     )
-    return total
 
 
 def _summed(
@@ -345,16 +339,14 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
     q = (p**window).sum(axis=1)
     windows = budget // window
     stops = sum((q * (1 - q) ** i * (i + 1) for i in range(windows - 1)), start=np.zeros(len(q)))
-    total: Floats = window * (stops + (1 - q) ** (windows - 1) * windows)
-    return total
+    return window * (stops + (1 - q) ** (windows - 1) * windows)
 
 
 _CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk
 _MOST_WINDOWS_OF_VOTES = 10
 
 
-@dataclass(frozen=True, eq=False)
-class EarlyPlurality:
+class EarlyPlurality(Result):
     """Accuracy [Q] of ESC's vote over all orders of Q pools, with a bound of its absolute error,
     infinite on overflow.
     """
@@ -398,8 +390,7 @@ def early_plurality(
     return EarlyPlurality(right[rows], error[rows])
 
 
-@dataclass(frozen=True, eq=False)
-class _Sum:
+class _Sum(Result):
     """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!,
     `choose` [S + 1, wL + 1] C(n, v).
     """
@@ -491,7 +482,7 @@ class _Sum:
     def _add(
         self,
         polynomials: Numbers,
-        of_rank: npt.NDArray[np.intp],
+        of_rank: Rows,
         rank: int,
         votes: int,
         bands: Bands,
@@ -537,10 +528,7 @@ class _Sum:
                     wide = min(product.shape[1], degrees[1] - t)
                     longer[v : v + len(terms), t : t + wide] += self.ways[v, t] * terms[:, :wide]
             product = longer
-        integral: Numbers = (
-            product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
-        )
-        return integral
+        return product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
 
     def _functional(self, rest: int, size: int, last: int) -> Numbers:
         """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and
@@ -584,17 +572,13 @@ class _Sum:
 
     def _factorials(self) -> Numbers:
         """[wL + 1] 0!, 1!, ..."""
-        result: Numbers = np.cumprod(
-            np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1)
-        )
-        return result
+        return np.cumprod(np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1))
 
     def _falling(self, size: Integers) -> Numbers:
         """[wL + 1, G] (S)_0, (S)_1, ..."""
         factors = size - np.arange(-1, self.choose.shape[1] - 1)[:, None].astype(self.ways.dtype)
         factors[0] = 1
-        result: Numbers = np.cumprod(factors, axis=0)
-        return result
+        return np.cumprod(factors, axis=0)
 
 
 def _times(weights: Numbers, values: Numbers) -> Numbers:

@@ -40,16 +40,13 @@ resamples.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Integers, Rows, require_confidence
+from feval.estimators.arrays import Floats, Integers, Numbers, Result, Rows, require_confidence
 from feval.estimators.per_question import PerQuestion
 
 IMAGINARY_DIFFERENCE = 1.125
@@ -61,16 +58,14 @@ methods is found different in more than 6.5 % of cases at a level of 5 %: 6.4 %,
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 
 
-@dataclass(frozen=True, eq=False)
-class Interval:
+class Interval(Result):
     """Lower and upper ends [C]."""
 
     low: Floats
     high: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class DifferenceTest:
+class DifferenceTest(Result):
     """Tests of mean differences against 0: two-sided p-values [C] and the ends [C] of confidence
     intervals.
     """
@@ -81,9 +76,7 @@ class DifferenceTest:
 
 
 def accuracy_interval(
-    values: PerQuestion | npt.NDArray[Any],
-    confidence: float = 0.95,
-    clusters: Integers | None = None,
+    values: PerQuestion | Numbers, confidence: float = 0.95, clusters: Integers | None = None
 ) -> Interval:
     """Interval for the mean over questions of values in [0, 1]: Student's, with one imaginary
     question right and one wrong.
@@ -120,9 +113,7 @@ def accuracy_interval(
 
 
 def difference_test(
-    differences: PerQuestion | npt.NDArray[Any],
-    confidence: float = 0.95,
-    clusters: Integers | None = None,
+    differences: PerQuestion | Numbers, confidence: float = 0.95, clusters: Integers | None = None
 ) -> DifferenceTest:
     """Test whether means of paired differences in [-1, 1] are 0, with their intervals.
 
@@ -150,7 +141,7 @@ def difference_test(
 
 
 def _padded(
-    values: PerQuestion | npt.NDArray[Any],
+    values: PerQuestion | Numbers,
     confidence: float,
     clusters: Integers | None,
     bounds: tuple[float, float],
@@ -249,7 +240,7 @@ def _student_quantile(confidence: float, degrees: int) -> float:
     return t
 
 
-def _checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
+def _checked_values(values: PerQuestion | Numbers) -> PerQuestion:
     """Return values per question [Q, C] as `PerQuestion`; OutOfRangeError for none, another shape,
     or NaN or infinity.
     """
@@ -284,7 +275,7 @@ _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
 
 
 def bootstrap_interval(
-    values: PerQuestion | npt.NDArray[Any],
+    values: PerQuestion | Numbers,
     *,
     confidence: float = 0.95,
     resamples: int = 10_000,
@@ -319,7 +310,7 @@ def bootstrap_interval(
 
 
 def bootstrap_means(
-    values: PerQuestion | npt.NDArray[Any],
+    values: PerQuestion | Numbers,
     *,
     resamples: int = 10_000,
     seed: int = 0,
@@ -447,7 +438,7 @@ def _on_grid(values: Floats) -> tuple[Floats, Floats]:
     return np.rint(values / unit), unit
 
 
-def _draws(bits: np.random.Philox, resamples: int, count: int) -> npt.NDArray[np.intp]:
+def _draws(bits: np.random.Philox, resamples: int, count: int) -> Rows:
     """[resamples, count] which cluster is drawn; every resample takes ceil(count / 2) outputs of
     Philox, low half first.
     """
@@ -467,5 +458,4 @@ def _quantile(means: Floats, share: float) -> Floats:
     below = int(position)
     above = min(below + 1, means.shape[1] - 1)
     means.partition((below, above), axis=1)
-    quantile: Floats = means[:, below] + (position - below) * (means[:, above] - means[:, below])
-    return quantile
+    return means[:, below] + (position - below) * (means[:, above] - means[:, below])

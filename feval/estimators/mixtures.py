@@ -20,10 +20,9 @@ independent given the question, within a policy and between policies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb, factorial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +32,13 @@ from feval.estimators.arrays import (
     ONE_QUESTION,
     Floats,
     Int64,
+    Numbers,
+    Result,
     Texts,
-    at_index,
     checked_probabilities,
     is_whole,
     missing_reasons,
+    require_each,
 )
 from feval.estimators.per_question import distinct
 from feval.estimators.plurality import hypergeometric_majority
@@ -47,8 +48,7 @@ from feval.estimators.vote_polynomials import budget_index, check_budget, majori
 _MOST_POINTS = 20_000
 
 
-@dataclass(frozen=True, eq=False)
-class MixtureCurve:
+class MixtureCurve(Result):
     """Moments and vote curves of one mixture or a table of them.
 
     Attributes:
@@ -70,8 +70,7 @@ class MixtureCurve:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class BestMixture:
+class BestMixture(Result):
     """The best mixture found: policies with their weights, its V_n, its V_n - mu and its mu.
 
     `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic:
@@ -86,8 +85,7 @@ class BestMixture:
     tried: int
 
 
-@dataclass(frozen=True, eq=False)
-class Overtaking:
+class Overtaking(Result):
     """Pairs in which the policy that is worse at one call is better at voting.
 
     Attributes:
@@ -284,8 +282,7 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
+class _Table(Result):
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
 
     compositions: Int64
@@ -316,8 +313,7 @@ class _Table:
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""
         terms = np.prod(weights[..., None, :] ** self.compositions, -1)
-        accuracy: Floats = terms @ self.coefficients
-        return accuracy
+        return terms @ self.coefficients
 
 
 def _hits(size: int, votes: int) -> list[Floats]:
@@ -352,16 +348,14 @@ def _around(centre: Floats, width: float) -> Floats:
     moves = np.stack(np.meshgrid(*[np.linspace(-width, width, per_axis)] * free, indexing="ij"), -1)
     head = centre[:-1] + moves.reshape(-1, free)
     points = np.column_stack([head, 1.0 - head.sum(1)])
-    feasible: Floats = np.vstack([centre, points[(points >= 0.0).all(1)]])
-    return feasible
+    return np.vstack([centre, points[(points >= 0.0).all(1)]])
 
 
 def _standard_error(differences: Floats) -> Floats:
     questions = len(differences)
     if questions < 2:
         return np.full(differences.shape[1], np.nan)
-    error: Floats = differences.std(0, ddof=1) / np.sqrt(questions)
-    return error
+    return differences.std(0, ddof=1) / np.sqrt(questions)
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:
@@ -371,26 +365,24 @@ def _weights(weights: npt.ArrayLike) -> Floats:
             f"Weights are [..., policies], one for each policy; a single number {weights!r} was"
             " given."
         )
-    wrong = np.argwhere(np.abs(shares.sum(-1) - 1.0) > 1e-9)
-    if len(wrong):
-        at = tuple(int(i) for i in wrong[0])
-        raise OutOfRangeError(
-            f"The weights of a mixture add up to 1; those{at_index(at)} add up to"
-            f" {float(shares[at].sum())!r}."
-        )
+    total = shares.sum(-1)
+    require_each(
+        np.abs(total - 1.0) <= 1e-9,
+        "The weights of a mixture add up to 1; those{at} add up to {0!r}.",
+        total,
+    )
     return shares
 
 
 def _counts(counts: npt.ArrayLike, size: int) -> Int64:
-    right: npt.NDArray[Any] = np.asarray(counts)
+    right: Numbers = np.asarray(counts)
     whole = right.dtype.kind in "iu" and is_whole(size)
     if right.ndim != 2 or not right.size or not whole or size < 1:
         raise OutOfRangeError(
             "Mixtures take whole counts [questions, policies] of 1 recorded call or more; the"
             f" shape is {right.shape}, the type {right.dtype} and size {size!r}."
         )
-    wrong = np.argwhere((right < 0) | (right > size))
-    if len(wrong):
-        i, j = wrong[0].tolist()
-        raise OutOfRangeError(f"Counts lie in 0..{size}; counts[{i}, {j}] is {int(right[i, j])}.")
+    require_each(
+        (right >= 0) & (right <= size), f"Counts lie in 0..{size}; that{{at}} is {{0}}.", right
+    )
     return right.astype(np.int64)

@@ -16,7 +16,6 @@ draws, and calls that are independent given the question.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,11 +28,13 @@ from feval.estimators.arrays import (
     Bools,
     Floats,
     Int64,
+    Numbers,
+    Result,
     Texts,
-    at_index,
     broadcast,
     checked_probabilities,
     missing_reasons,
+    require_each,
 )
 from feval.estimators.plurality import checked_bits
 
@@ -44,8 +45,7 @@ NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rh
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Result):
     """A table of feasible (mu, nu), with differences that would lose digits if computed from
     floats.
 
@@ -139,10 +139,7 @@ class Moments:
     def rho(self) -> Floats:
         """[...] correlation of two calls on one question; NaN where mu is 0 or 1."""
         spread = self.mu * self.wrong
-        rho: Floats = np.divide(
-            self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0
-        )
-        return rho
+        return np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
 
     @property
     def reasons(self) -> Texts:
@@ -153,10 +150,6 @@ class Moments:
         """The moments of 1 - Q (right and wrong exchanged), for the entries [...] to change."""
         other = self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance
         return Moments(*(np.where(where, *pair) for pair in zip(other, self._parts(), strict=True)))
-
-    def take(self, index: Any) -> Moments:
-        """Select entries of the table, by an index as for an array."""
-        return Moments(*(np.asarray(part[index]) for part in self._parts()))
 
     def flat(self) -> Moments:
         """The table in one row."""
@@ -175,37 +168,34 @@ def _exact(*values: Any) -> bool:
     return "O" in kinds and all(kind in "Oiu" for kind in kinds)
 
 
-def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _each(kind: Callable[[Any], Any], values: Numbers) -> Numbers:
     out = np.empty(np.shape(values), object)  # NumPy keeps fractions as Python objects
     for index, value in np.ndenumerate(values):
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)
         except (TypeError, ValueError) as error:
             raise OutOfRangeError(
-                f"Moments are numbers; {value!r} was found{at_index(index)}."
+                f"Moments are numbers; {value!r} was found at index {list(index)}."
             ) from error
     return out
 
 
 def _require_feasible(
-    mu: npt.NDArray[Any],
-    nu: npt.NDArray[Any],
-    unsteady: npt.NDArray[Any],
-    variance: npt.NDArray[Any],
-    room: float,
+    mu: Numbers, nu: Numbers, unsteady: Numbers, variance: Numbers, room: float
 ) -> None:
     for wrong, what in (
         ((mu < 0) | (mu > 1), "mu outside [0, 1]"),
         (variance < -room * mu, "nu < mu^2, a negative variance"),
         (unsteady < -room * mu, "nu > mu, though Q^2 <= Q on [0, 1]"),
     ):
-        if np.any(wrong):
-            at = tuple(np.argwhere(wrong)[0].tolist())
-            raise OutOfRangeError(
-                f"No distribution on [0, 1] has mu = {float(mu[at])!r} and nu ="
-                f" {float(nu[at])!r}{at_index(at)}: {what}. Sample moments can fall outside by"
-                " chance; then use a confidence region of the pair table (wald_projection)."
-            )
+        require_each(
+            ~wrong,
+            f"No distribution on [0, 1] has mu = {{0!r}} and nu = {{1!r}}{{at}}: {what}. Sample"
+            " moments can fall outside by chance; then use a confidence region of the pair table"
+            " (wald_projection).",
+            np.asarray(mu, np.float64),
+            np.asarray(nu, np.float64),
+        )
 
 
 SPARSE_CELL = 5
@@ -214,8 +204,7 @@ SPARSE_CELL = 5
 _MOST_QUESTIONS = 1_000_000_000  # four times the square of it fits 64 bits
 
 
-@dataclass(frozen=True, eq=False)
-class PairTable:
+class PairTable(Result):
     """Counts of questions, n11 both right, n10 + n01 disagreeing and n00 both wrong; for one policy
     or a table of them.
     """
@@ -240,19 +229,13 @@ class PairTable:
                 raise OutOfRangeError(
                     f"A pair table has integer counts; {name} has the type {cell.dtype}."
                 )
-            if (cell < 0).any():
-                at = tuple(np.argwhere(cell < 0)[0].tolist())
-                raise OutOfRangeError(
-                    f"A pair table has counts from 0; {name} is {int(cell[at])}{at_index(at)}."
-                )
+            require_each(cell >= 0, f"A pair table has counts from 0; {name} is {{0}}{{at}}.", cell)
         table = cls(*(cell.astype(np.int64) for cell in cells))
-        wrong = np.argwhere((table.questions < 1) | (table.questions > _MOST_QUESTIONS))
-        if len(wrong):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"A pair table counts 1 to {_MOST_QUESTIONS:,} questions;"
-                f" {int(table.questions[place]):,} were found{at_index(place)}."
-            )
+        require_each(
+            (table.questions >= 1) & (table.questions <= _MOST_QUESTIONS),
+            f"A pair table counts 1 to {_MOST_QUESTIONS:,} questions; {{0:,}} were found{{at}}.",
+            table.questions,
+        )
         return table
 
     @property
@@ -265,10 +248,7 @@ class PairTable:
         """[...] whether a cell holds fewer than 5 questions, where `likelihood_projection` is
         better than a Wald region.
         """
-        cells: Bools = (
-            np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
-        )
-        return cells
+        return np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
 
     def moments(self) -> Moments:
         """Sample moments, computed from the integers.
@@ -279,14 +259,15 @@ class PairTable:
         """
         a, d, b, n = self.both_right, self.disagree, self.both_wrong, self.questions
         variance = 4 * a * n - (2 * a + d) ** 2
-        if (variance < 0).any():
-            at = tuple(np.argwhere(variance < 0)[0].tolist())
-            raise OutOfRangeError(
-                f"The pair table {int(a[at])}/{int(d[at])}/{int(b[at])}{at_index(at)} has nu <"
-                " mu^2: the calls disagree more often than independent calls would, which no"
-                " distribution explains. It can happen by chance; use a confidence region"
-                " (wald_projection) instead of the sample moments."
-            )
+        require_each(
+            variance >= 0,
+            "The pair table {0}/{1}/{2}{at} has nu < mu^2: the calls disagree more often than"
+            " independent calls would, which no distribution explains. It can happen by chance; use"
+            " a confidence region (wald_projection) instead of the sample moments.",
+            a,
+            d,
+            b,
+        )
         return Moments(
             (2 * a + d) / (2 * n),
             a / n,
@@ -297,8 +278,7 @@ class PairTable:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PairSummary:
+class PairSummary(Result):
     """Estimates and their sampling error (arXiv 2605.03379, section 4.4 and appendix B).
 
     Attributes:

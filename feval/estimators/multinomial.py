@@ -82,15 +82,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import comb
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Complex, Floats, Int64, Integers, is_whole
+from feval.estimators.arrays import Bools, Complex, Floats, Int64, Integers, Result, Rows, is_whole
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 from feval.estimators.probabilities import (
@@ -190,8 +188,7 @@ def _of_signatures(
     return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Contest:
+class _Contest(Result):
     """Distinct questions with the same rivals, which differ in the gold answer and no answer only.
 
     Attributes:
@@ -200,14 +197,14 @@ class _Contest:
         powers: number of rivals with each.
     """
 
-    questions: npt.NDArray[np.intp]
+    questions: Rows
     correct: list[float]
     no_answer: Floats
     rivals: list[float]
     powers: list[int]
 
 
-def _contests(signatures: Signatures, questions: npt.NDArray[np.intp]) -> list[_Contest]:
+def _contests(signatures: Signatures, questions: Rows) -> list[_Contest]:
     groups: dict[bytes, list[int]] = {}
     for question in questions.tolist():
         groups.setdefault(signatures.rivals[question].tobytes(), []).append(question)
@@ -370,17 +367,13 @@ class Circle:
     def powers(self, exponents: Int64) -> Complex:
         """[K, J] w^(jk) for K exponents k."""
         half = np.arange(self.points // 2 + 1)
-        powers: Complex = self._unit[np.outer(exponents, half) % self.points]
-        return powers
+        return self._unit[np.outer(exponents, half) % self.points]
 
     def everything(self, share: float | Floats) -> Complex:
         """[..., J] generating function of an answer with any number of votes: e^(lambda p (x -
         1)).
         """
-        whole: Complex = np.exp(
-            np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one
-        )
-        return whole
+        return np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
 
     def probabilities(self, share: float) -> Floats:
         """[most + 1] probability of k votes for an answer: Poisson(lambda p)."""
@@ -424,10 +417,8 @@ class Circle:
         all.
         """
         if share in self._tables:
-            row: Complex = self._tables[share][1][votes]
-            return row
-        summed: Complex = self.probabilities(share)[: votes + 1] @ self.roots[: votes + 1]
-        return summed
+            return self._tables[share][1][votes]
+        return self.probabilities(share)[: votes + 1] @ self.roots[: votes + 1]
 
     def reach(self, share: float) -> tuple[int, int]:
         """Fewest and most votes of an answer for all M of the window, up to a probability below
@@ -440,8 +431,7 @@ class Circle:
     def coefficients(self, values: Complex) -> Floats:
         """[..., D] probabilities from the generating function F at the points, [..., J]."""
         every = np.fft.irfft(values, self.points, axis=-1)
-        probabilities: Floats = every[..., self.votes % self.points] / self._mass
-        return probabilities
+        return every[..., self.votes % self.points] / self._mass
 
     def _enough_points(self) -> int:
         k = np.arange(int(self.rate + 15.0 * self.rate**0.5) + 60)
@@ -470,8 +460,7 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
     )
     down = np.divide(k + 1.0, rate, out=np.ones_like(above), where=k < mode)
     whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
-    probabilities: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
-    return probabilities
+    return whole[..., :length] / whole.sum(axis=-1, keepdims=True)
 
 
 def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
@@ -515,8 +504,7 @@ MOST_OUTCOMES = 1_000_000
 _BLOCK_NUMBERS = 1 << 20  # chances of outcomes held at once
 
 
-@dataclass(frozen=True, eq=False)
-class Unbiased:
+class Unbiased(Result):
     """D unbiased estimates per question; NaN where none exists, with a reason [D] for each such
     column ("" for others).
     """

@@ -9,15 +9,12 @@ Feval's own; assumes nothing about the calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators import per_question
-from feval.estimators.arrays import Floats, Integers, Rows
+from feval.estimators.arrays import Floats, Integers, Numbers, Result, Rows
 
 QUESTIONS_AT_ONCE = 1 << 14
 """Questions of a block: what is counted or computed for each of more questions is done block by
@@ -31,7 +28,7 @@ def question_blocks(questions: int) -> Iterator[slice]:
         yield slice(start, min(start + QUESTIONS_AT_ONCE, questions))
 
 
-def by_blocks(values: Callable[[slice], npt.NDArray[Any]], questions: int) -> npt.NDArray[Any]:
+def by_blocks(values: Callable[[slice], Numbers], questions: int) -> Numbers:
     """Concatenate what a function of a block of questions returns, so that its working memory does
     not grow with them.
     """
@@ -39,8 +36,7 @@ def by_blocks(values: Callable[[slice], npt.NDArray[Any]], questions: int) -> np
     return np.concatenate([first, *others]) if others else first
 
 
-@dataclass(frozen=True, eq=False)
-class PerQuestion:
+class PerQuestion(Result):
     """C values for each of Q questions.
 
     Attributes:
@@ -61,18 +57,15 @@ class PerQuestion:
                 "There are no questions to take the mean over; give at least one."
             )
         multiplicities = np.bincount(self.rows, minlength=len(self.values)).astype(np.float64)
-        mean: Floats = multiplicities @ self.values / len(self.rows)
-        return mean
+        return multiplicities @ self.values / len(self.rows)
 
     def per_question(self) -> Floats:
         """[Q, C] all values: 8 Q C bytes."""
-        values: Floats = self.values[self.rows]
-        return values
+        return self.values[self.rows]
 
     def column(self, place: int) -> Floats:
         """[Q] values of one column."""
-        values: Floats = self.values[:, place][self.rows]
-        return values
+        return self.values[:, place][self.rows]
 
     def mixed(self, weights: Floats) -> Floats:
         """[Q] sum of each question's C values with some weights [C]."""
@@ -101,9 +94,7 @@ class PerQuestion:
         return PerQuestion(joined, rows)
 
 
-def distinct(
-    columns: Sequence[Integers] | Integers,
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def distinct(columns: Sequence[Integers] | Integers) -> tuple[Rows, Rows]:
     """Find the distinct rows of a table of integers, given by its columns.
 
     Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are
@@ -143,8 +134,7 @@ ABSENT = -2
 _BLOCK = 1 << 17  # codes per block, which fit a core's cache
 
 
-@dataclass(frozen=True, eq=False)
-class VoteCounts:
+class VoteCounts(Result):
     """The votes of Q pools.
 
     Attributes:
@@ -311,5 +301,4 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
         raise OutOfRangeError(
             f"Question {int(size.argmin())} has no samples, so no mean tokens; leave it out."
         )
-    mean: Floats = output_tokens.sum(axis=1, dtype=np.int64) / size
-    return mean
+    return output_tokens.sum(axis=1, dtype=np.int64) / size

@@ -43,7 +43,6 @@ P_n(c / K) is biased.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from math import comb
@@ -58,10 +57,13 @@ from feval.estimators.arrays import (
     Floats,
     Int64,
     Integers,
-    at_index,
+    Numbers,
+    Result,
+    Rows,
     broadcast,
     is_whole,
     require_counts,
+    require_each,
 )
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.probabilities import check_ties, require_shapes, tie_nodes
@@ -156,8 +158,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     return PerQuestion(1.0 - missed[:, numbers - 1], rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Result):
     """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros
     only.
     """
@@ -184,7 +185,7 @@ class Counts:
         used = int(np.count_nonzero(ordered.any(axis=1)))
         return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
 
-    def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
+    def of_questions(self, questions: Rows) -> Counts:
         """Select questions, in integers that do not overflow."""
         selected = [
             array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)
@@ -212,8 +213,7 @@ def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
     return numbers.astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Bands:
+class Bands(Result):
     """The N non-empty bands of all questions, sorted by `rest`.
 
     Attributes:
@@ -262,17 +262,11 @@ def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
     for rank in range(1, int(bands.rank.max(initial=0)) + 1):
         _add_contested(polynomials, np.flatnonzero(bands.rank == rank), bands, counts, choose, ties)
     total = _times_rest(polynomials, bands, len(counts.gold), choose, draws)
-    accuracy: Floats = np.minimum(total / choose[counts.size][:, draws], 1.0)
-    return accuracy
+    return np.minimum(total / choose[counts.size][:, draws], 1.0)
 
 
 def _add_contested(
-    polynomials: Floats,
-    chosen: npt.NDArray[np.intp],
-    bands: Bands,
-    counts: Counts,
-    choose: Floats,
-    ties: str,
+    polynomials: Floats, chosen: Rows, bands: Bands, counts: Counts, choose: Floats, ties: str
 ) -> None:
     """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals'
     product.
@@ -320,8 +314,7 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties
         product = longer
     if len(weights) == 1:
         return product[:, 0]
-    integral: Floats = np.tensordot(weights, product, (0, 1))
-    return integral
+    return np.tensordot(weights, product, (0, 1))
 
 
 def _factor(rival: Integers, share: Floats, choose: Floats) -> Floats:
@@ -355,9 +348,7 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
             yield int(ordered[start]), slice(start, stop)
 
 
-def binomials(
-    most: int, length: int, kind: type[np.floating[Any]] = np.float64
-) -> npt.NDArray[Any]:
+def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> Numbers:
     """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded
     sums beyond.
     """
@@ -368,7 +359,7 @@ def binomials(
     return choose
 
 
-def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], n: int) -> Floats:
+def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -> Floats:
     """Probability that the best-scored of n CoTs is right.
 
     Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has
@@ -402,11 +393,10 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], 
     last = np.minimum(np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1], known)
     missed = _missed(sizes, n, length)
     chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
-    total: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
-    return total
+    return np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
 
 
-def subset_largest(values: npt.NDArray[Any], sizes: npt.NDArray[Any], n: int) -> Floats:
+def subset_largest(values: Numbers, sizes: Numbers, n: int) -> Floats:
     """Expectation of the largest of n values drawn without replacement.
 
     The i-th largest of T values is that of a draw with probability C(T - i, n - 1) / C(T, n): the
@@ -424,13 +414,10 @@ def subset_largest(values: npt.NDArray[Any], sizes: npt.NDArray[Any], n: int) ->
         [Q] expectations.
     """
     ordered = np.sort(values, axis=1)[:, ::-1]
-    total: Floats = np.einsum(
-        "qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1)
-    )
-    return total
+    return np.einsum("qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1))
 
 
-def _missed(sizes: npt.NDArray[Any], n: int, most: int) -> Floats:
+def _missed(sizes: Numbers, n: int, most: int) -> Floats:
     """[Q, most + 1] probability that a draw of n out of a size misses the k best, for k = 0, 1,
     ...
     """
@@ -465,18 +452,14 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
         raise OutOfRangeError(
             f"A vote needs 1 call or more, a whole number; {votes!r} were asked for."
         )
-    wrong = np.argwhere((c < 0) | (c > k))
-    if len(wrong):
-        at = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K."
-        )
-    if k.size and int(k.min()) < votes:
-        at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
-        raise ShortPoolError(
-            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask"
-            " for fewer votes or record more."
-        )
+    require_each((c >= 0) & (c <= k), "{0} of {1} calls are right{at}; counts lie in 0..K.", c, k)
+    require_each(
+        k >= votes,
+        f"{votes} votes were asked for, and {{0}} calls are recorded{{at}}. Ask for fewer votes or"
+        " record more.",
+        k,
+        error=ShortPoolError,
+    )
     accuracy = np.empty(c.shape)
     for calls in np.unique(k).tolist():
         accuracy[k == calls] = _table(calls, int(votes) - 1 + int(votes) % 2)[c[k == calls]]
@@ -529,12 +512,11 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
             "Right/wrong bits are [questions, calls], with one call or more; the shape is"
             f" {recorded.shape}."
         )
-    wrong = np.argwhere((recorded != 0) & (recorded != 1))
-    if len(wrong):
-        i, j = wrong[0].tolist()
-        raise OutOfRangeError(
-            f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j].item()!r}."
-        )
+    require_each(
+        (recorded == 0) | (recorded == 1),
+        "A call is right (1) or wrong (0); that{at} is {0!r}.",
+        recorded,
+    )
     return recorded.astype(np.int8)
 
 

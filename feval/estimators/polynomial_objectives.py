@@ -19,14 +19,12 @@ over all distributions is solved:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numpy.polynomial import chebyshev
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats
+from feval.estimators.arrays import Bools, Floats, Result, Rows
 from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import ROOM, QuadraticBound, VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial, least_distances
@@ -46,8 +44,7 @@ _CHUNK = 2048
 _NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, below a double's precision
 
 
-@dataclass(frozen=True)
-class _Objective:
+class _Objective(Result):
     """g with two derivatives."""
 
     g: Callable[[Floats], Floats]
@@ -437,13 +434,7 @@ def _solved(jacobian: Floats, residual: Floats) -> Floats:
 
 
 def _conditions(
-    problem: _Objective,
-    moments: Moments,
-    x: Floats,
-    w: Floats,
-    abc: Floats,
-    inner: npt.NDArray[np.intp],
-    size: int,
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: Rows, size: int
 ) -> tuple[Floats, Floats]:
     """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c,
     inner atoms, weights.

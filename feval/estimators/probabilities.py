@@ -9,15 +9,21 @@ that change between calls break it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from feval.estimators.arrays import Floats, Int64, Integers, require_counts
+from feval.estimators.arrays import (
+    Floats,
+    Int64,
+    Integers,
+    Result,
+    Rows,
+    require_counts,
+    require_each,
+)
 from feval.estimators.per_question import distinct
 
 MOST_VOTES = 10_000
@@ -27,8 +33,7 @@ NORMALISED = 1e-9
 """By how much probabilities may miss a sum of 1."""
 
 
-@dataclass(frozen=True, eq=False)
-class Signatures:
+class Signatures(Result):
     """Answer probabilities of the distinct questions: gold [G], rivals [G, K] descending without
     columns of zeros, no answer [G].
 
@@ -38,7 +43,7 @@ class Signatures:
     correct: Floats
     rivals: Floats
     no_answer: Floats
-    rows: npt.NDArray[np.intp]
+    rows: Rows
 
 
 def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
@@ -59,12 +64,12 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
     require_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
     require_shares(correct=correct, rivals=rivals, no_answer=no_answer)
     total = correct + rivals.sum(axis=1) + no_answer
-    if len(off := np.flatnonzero(np.abs(total - 1.0) > NORMALISED)):
-        raise OutOfRangeError(
-            "The probabilities of a question sum to 1, no answer included; those of question"
-            f" {off[0]} sum to {float(total[off[0]])!r}. Put what is missing into no_answer, or"
-            " divide by the sum."
-        )
+    require_each(
+        np.abs(total - 1.0) <= NORMALISED,
+        "The probabilities of a question sum to 1, no answer included; those of question"
+        " {question} sum to {0!r}. Put what is missing into no_answer, or divide by the sum.",
+        total,
+    )
     ordered = _ordered(rivals)
     columns = [
         np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)
@@ -88,8 +93,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
     require_counts("A plug-in estimate", gold=gold, rivals=rivals, no_answer=no_answer)
     ordered = _ordered(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
-    if len(empty := np.flatnonzero(size == 0)):
-        raise OutOfRangeError(f"Question {empty[0]} has no samples, so no shares; leave it out.")
+    require_each(size > 0, "Question {question} has no samples, so no shares; leave it out.")
     first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
     scale = size[first].astype(np.float64)
     return Signatures(
@@ -118,12 +122,12 @@ def require_shares(**arrays: Floats) -> None:
     from 0 to 1, up to rounding.
     """
     for name, array in arrays.items():
-        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + NORMALISED)))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}."
-                " Give p = count / samples."
-            )
+        require_each(
+            (array >= 0.0) & (array <= 1.0 + NORMALISED),
+            f"Probabilities lie in [0, 1]; question {{question}} has {{0}} in {name}."
+            " Give p = count / samples.",
+            array,
+        )
 
 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
@@ -135,11 +139,11 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
         raise OutOfRangeError(
             f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}."
         )
-    if len(wrong := np.flatnonzero((numbers < 1) | (numbers > MOST_VOTES))):
-        raise OutOfRangeError(
-            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {numbers[wrong[0]]} stands at place"
-            f" {wrong[0]}."
-        )
+    require_each(
+        (numbers >= 1) & (numbers <= MOST_VOTES),
+        f"Numbers of votes go from 1 to {MOST_VOTES:,}; {{0}} stands at place {{question}}.",
+        numbers,
+    )
     return numbers.astype(np.int64)
 
 

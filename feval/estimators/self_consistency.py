@@ -38,22 +38,22 @@ unless an intraclass correlation is given.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import (
     Floats,
     Integers,
-    at_index,
+    Numbers,
+    Result,
     broadcast,
     checked_distribution,
     checked_probabilities,
     is_whole,
+    require_each,
 )
 from feval.estimators.multinomial import circles
 from feval.estimators.probabilities import MOST_VOTES
@@ -93,8 +93,7 @@ def multiclass_error(p: Floats) -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1], or a sum off 1 by more than 1e-9.
     """
-    errors: Floats = 1.0 - checked_distribution(p).max(axis=-1)
-    return errors
+    return 1.0 - checked_distribution(p).max(axis=-1)
 
 
 def average_error(errors: Floats, weights: Floats | None = None) -> float:
@@ -118,10 +117,11 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
             "An average takes errors [questions] of 1 question or more; the shape is"
             f" {values.shape}."
         )
-    if len(wrong := np.flatnonzero(~np.isfinite(values))):
-        raise OutOfRangeError(
-            f"Errors are finite numbers; question {wrong[0]} has {values[wrong[0]]}. Leave it out."
-        )
+    require_each(
+        np.isfinite(values),
+        "Errors are finite numbers; question {question} has {0}. Leave it out.",
+        values,
+    )
     return float(_weights(weights, len(values)) @ values)
 
 
@@ -139,17 +139,14 @@ def multiclass_plugin_error(counts: Integers) -> Floats:
     """
     k = np.asarray(counts)
     _require_integers(counts=k)
-    if not k.ndim or len(wrong := np.argwhere(k < 0)):
-        place = tuple(wrong[0].tolist()) if k.ndim else ()
-        raise OutOfRangeError(
-            f"Counts are [..., answers] and not negative; {k[place]} was found{at_index(place)}."
-        )
+    require_each(
+        k >= 0 if k.ndim else False,
+        "Counts are [..., answers] and not negative; {0} was found{at}.",
+        k,
+    )
     n = k.sum(axis=-1)
-    if len(wrong := np.argwhere(n == 0)):
-        where = at_index(tuple(wrong[0].tolist()))
-        raise OutOfRangeError(f"The question{where} has no calls, so no shares; leave it out.")
-    errors: Floats = (n - k.max(axis=-1)) / n
-    return errors
+    require_each(n > 0, "The question{at} has no calls, so no shares; leave it out.")
+    return (n - k.max(axis=-1)) / n
 
 
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
@@ -176,19 +173,14 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     calls = np.asarray(n)
     _require_integers(n=calls)
     a, calls = broadcast(p=a, n=calls)
-    if len(wrong := np.argwhere(calls < 1)):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            f"A plug-in takes 1 call or more; n={calls[place]} was found{at_index(place)}."
-        )
+    require_each(calls >= 1, "A plug-in takes 1 call or more; n={0} was found{at}.", calls)
     half = calls // 2
     # Pr{Bin(n, a) >= k} is betainc(k, n - k + 1, a) for k = 1..n, and 1 for k = 0.
     inner = np.where(
         half >= 1, scipy.special.betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0
     )
     outer = scipy.special.betainc(half + 1, calls - half, a)
-    bias: Floats = np.maximum(2.0 * a * inner - outer, 0.0)
-    return bias
+    return np.maximum(2.0 * a * inner - outer, 0.0)
 
 
 def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
@@ -215,8 +207,7 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
     rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
     distinct, places = np.unique(rows, axis=0, return_inverse=True)
     most = _expected_most(distinct[:, distinct.any(axis=0)], n)[places.ravel()]
-    errors: Floats = np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
-    return errors
+    return np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
 
 
 def _expected_most(shares: Floats, n: int) -> Floats:
@@ -293,8 +284,7 @@ def _at_most(most: int, n: int, share: Floats) -> Floats:
     """[...] Pr{Bin(n, share) <= most}."""
     if most < 0 or most >= n:
         return np.full_like(share, float(most >= 0))
-    below: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
-    return below
+    return scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
 
 
 def _weights(weights: Floats | None, questions: int) -> Floats:
@@ -308,11 +298,10 @@ def _weights(weights: Floats | None, questions: int) -> Floats:
     if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
         problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
         raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
-    normalised: Floats = q / q.sum()
-    return normalised
+    return q / q.sum()
 
 
-def _require_integers(**arrays: npt.NDArray[Any]) -> None:
+def _require_integers(**arrays: Numbers) -> None:
     for name, array in arrays.items():
         if array.size and array.dtype.kind not in "iu":
             raise OutOfRangeError(f"Numbers of calls are integers; {name} holds {array.dtype}.")
@@ -321,8 +310,7 @@ def _require_integers(**arrays: npt.NDArray[Any]) -> None:
 _STRATEGIES = ("union", "differences")
 
 
-@dataclass(frozen=True)
-class BudgetSplit:
+class BudgetSplit(Result):
     """m questions with n calls each, and Theorem 1's bound on the mean squared error there."""
 
     m: float
@@ -351,15 +339,13 @@ def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.
     questions, calls = (np.asarray(values, np.float64) for values in (m, n))
     questions, calls = broadcast(m=questions, n=calls)
     for name, array in (("m", questions), ("n", calls)):
-        if len(wrong := np.argwhere(~(array >= 1.0))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Theorem 1 takes 1 question and 1 call or more; {name} holds"
-                f" {array[place]}{at_index(place)}."
-            )
+        require_each(
+            array >= 1.0,
+            f"Theorem 1 takes 1 question and 1 call or more; {name} holds {{0}}{{at}}.",
+            array,
+        )
     _check_icc(icc)
-    bound: Floats = _bound(questions, calls, icc)
-    return bound
+    return _bound(questions, calls, icc)
 
 
 def _bound(m: Any, n: Any, icc: float) -> Any:
@@ -512,8 +498,7 @@ def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
         raise OutOfRangeError(
             f"A share is taken of 1 call or more, a whole number; n={n!r} was given."
         )
-    variance: Floats = shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
-    return variance
+    return shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
 
 
 def _check_icc(icc: float) -> None:

@@ -199,8 +199,7 @@ class Criterion:
                 least = max(
                     -(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1
                 )
-                settled: Bools = first >= least
-                return settled
+                return first >= least
 
             return enough
         table, width = _beta_table(self.threshold, self.budget).ravel(), self.budget + 1
@@ -260,8 +259,7 @@ def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats
     answers = np.maximum((votes > 0).sum(axis=1) + phantom, 2)
     total = np.maximum(total, 2)
     entropy = np.log(total) - v_log_v[votes].sum(axis=1) / total
-    margin: Floats = float(criterion.threshold) - entropy / np.log(answers)
-    return margin
+    return float(criterion.threshold) - entropy / np.log(answers)
 
 
 def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001  all criteria are called alike
@@ -305,8 +303,7 @@ def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
         )
         for row in distinct
     ]
-    margin: Floats = np.array(chances)[place.ravel()] - float(criterion.threshold)
-    return margin
+    return np.array(chances)[place.ravel()] - float(criterion.threshold)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -18,14 +18,21 @@ order of a question's samples is equally likely.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotExactError
-from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt64
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Int16,
+    Int64,
+    Integers,
+    Numbers,
+    Result,
+    Rows,
+    UInt64,
+)
 
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
@@ -41,8 +48,7 @@ _NEVER = np.iinfo(np.int16).max
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-@dataclass(frozen=True, eq=False)
-class AnswerCounts:
+class AnswerCounts(Result):
     """The counts of Q pools.
 
     Attributes:
@@ -64,8 +70,7 @@ class AnswerCounts:
     @property
     def size(self) -> Int64:
         """[Q] recorded samples."""
-        size: Int64 = self.gold + self.rivals.sum(axis=1) + self.none
-        return size
+        return self.gold + self.rivals.sum(axis=1) + self.none
 
     def bounds(self) -> Int64:
         """[1 + K + 1] largest counts over the pools: samples without an answer, the leading
@@ -81,13 +86,8 @@ class AnswerCounts:
             self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none)
         )
 
-    def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
-        """Select questions."""
-        return AnswerCounts(self.gold[rows], self.rivals[rows], self.none[rows])
 
-
-@dataclass(frozen=True, eq=False)
-class Ends:
+class Ends(Result):
     """The probability that a rule ends, by counts.
 
     Attributes:
@@ -135,8 +135,7 @@ class Ends:
         if not len(self.keys):
             return np.zeros(len(keys))
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        chance: Floats = np.where(self.keys[place] == keys, self.chance[place], 0.0)
-        return chance
+        return np.where(self.keys[place] == keys, self.chance[place], 0.0)
 
     def ending(self, counts: Integers, drawn: int, reach: Floats) -> Floats:  # noqa: ARG002  as `ending_of_rule` gives it
         """[N] the same for counts; see `Ending`."""
@@ -155,7 +154,7 @@ class Ends:
         return known | (largest_to_come >= first)
 
 
-def count_codes(part: npt.NDArray[Any]) -> UInt64:
+def count_codes(part: Numbers) -> UInt64:
     """64-bit codes of counts, by the finalizer of SplitMix64, 0 for 0; their sum is the key of a
     multiset of counts.
     """
@@ -167,7 +166,7 @@ def count_codes(part: npt.NDArray[Any]) -> UInt64:
     return x ^ (x >> np.uint64(31))
 
 
-def no_answer_codes(count: npt.NDArray[Any]) -> UInt64:
+def no_answer_codes(count: Numbers) -> UInt64:
     """Codes for counts of samples without an answer, different from those of candidates."""
     return count_codes(count.astype(np.uint64) << np.uint64(32))
 
@@ -179,8 +178,7 @@ def _keys(counts: Integers) -> UInt64:
     table.
     """
     codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
-    keys: UInt64 = no_answer_codes(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
-    return keys
+    return no_answer_codes(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
 
 
 def require_budget(budget: int) -> None:
@@ -294,8 +292,7 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
             np.arange(len(parent)) - np.repeat(np.cumsum(widths) - widths, widths) + least[parent]
         )
         counts = np.column_stack([counts[parent], votes.astype(np.int16)])
-    whole: Integers = counts[counts.sum(axis=1, dtype=np.int64) == drawn]
-    return whole
+    return counts[counts.sum(axis=1, dtype=np.int64) == drawn]
 
 
 def number_of_counts(bounds: Int64, drawn: int) -> float:

@@ -46,15 +46,14 @@ equally likely.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotExactError
-from feval.estimators.arrays import Floats, Int16, Int64, Integers, Rows, UInt64
+from feval.estimators.arrays import Floats, Int16, Int64, Integers, Numbers, Result, Rows, UInt64
 from feval.estimators.per_question import distinct
 from feval.estimators.plurality import binomials
 from feval.estimators.stopping_ends import AnswerCounts, Ending, Ends, count_codes, no_answer_codes
@@ -67,8 +66,7 @@ _FORETOLD_FROM = 2048  # states of each column
 _MISJUDGED = 2  # times as many as were foretold end a walk
 
 
-@dataclass(frozen=True, eq=False)
-class OverOrders:
+class OverOrders(Result):
     """Means [Q] over all orders: probability that the gold wins the plurality (ties uniform),
     samples, and their tokens.
     """
@@ -78,8 +76,7 @@ class OverOrders:
     output_tokens: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class ExpectedVotes:
+class ExpectedVotes(Result):
     """Means [Q] over all orders that depend on counts alone.
 
     Attributes:
@@ -93,12 +90,7 @@ class ExpectedVotes:
     @property
     def samples(self) -> Floats:
         """[Q] expected samples."""
-        total: Floats = self.votes.sum(axis=1)
-        return total
-
-    def rows(self, rows: Rows | slice) -> ExpectedVotes:
-        """Select questions."""
-        return ExpectedVotes(self.right[rows], self.votes[rows])
+        return self.votes.sum(axis=1)
 
     def tokens(
         self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers
@@ -112,8 +104,7 @@ class ExpectedVotes:
         mean[:, 0], mean[:, 1] = _mean_tokens(none, pools.none), _mean_tokens(gold, pools.gold)
         mean[:, 2 : 2 + rivals.shape[1]] = _lumped_mean(rivals, pools.rivals)
         mean *= self.votes
-        total: Floats = mean.sum(axis=1)
-        return total
+        return mean.sum(axis=1)
 
 
 def expected_votes(
@@ -160,8 +151,7 @@ def _walks(pools: AnswerCounts, ends: Ends, most_states: int) -> Iterator[tuple[
 
 def _mean_tokens(tokens: Integers, counts: Integers) -> Floats:
     """[...] mean tokens per sample, 0 where there are none."""
-    mean: Floats = tokens / np.maximum(counts, 1)
-    return mean
+    return tokens / np.maximum(counts, 1)
 
 
 def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
@@ -175,15 +165,13 @@ def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
     size = lump.max(initial=0) + 1
     spent = np.bincount(lump.ravel(), tokens.ravel(), minlength=size)
     samples = np.bincount(lump.ravel(), counts.ravel(), minlength=size)
-    mean: Floats = (spent / np.maximum(samples, 1))[lump]
-    return mean
+    return (spent / np.maximum(samples, 1))[lump]
 
 
-@dataclass(frozen=True, eq=False)
-class _States:
+class _States(Result):
     """N partial counts of the walk: their pool, and what the remaining candidates need to know."""
 
-    pool: npt.NDArray[np.intp]
+    pool: Rows
     weight: Floats  # product of binomials, and of the arrangements within lumps
     key: UInt64
     total: Int16
@@ -273,9 +261,7 @@ class _Walk:
         )
         return _sums(parent, chance, len(states.pool))
 
-    def _children(
-        self, column: int, states: _States
-    ) -> tuple[npt.NDArray[np.intp], Int16, _States]:
+    def _children(self, column: int, states: _States) -> tuple[Rows, Int16, _States]:
         """Every possible count of the next candidate: parent state, count, new state."""
         recorded = self.counts[states.pool, column]
         most = np.minimum(recorded, self.ends.budget - states.total)
@@ -313,8 +299,7 @@ class _Walk:
     def _lump_start(self, column: int) -> Int64:
         """[Q] first column of the lump of equal counts that a rival's column belongs to."""
         alike = self.counts[:, 2:column] == self.counts[:, column, None]
-        start: Int64 = column - alike.sum(axis=1)
-        return start
+        return column - alike.sum(axis=1)
 
     def _end(self, states: _States) -> Floats:
         """[N] probability of the ends at each state, summed over the number of samples without an
@@ -351,13 +336,12 @@ class _Walk:
             )
 
 
-def _sums(place: npt.NDArray[np.intp], values: Floats, length: int) -> Floats:
+def _sums(place: Rows, values: Floats, length: int) -> Floats:
     """[length] sums of the values at each place."""
-    sums: Floats = np.bincount(place, values, minlength=length).astype(np.float64)
-    return sums
+    return np.bincount(place, values, minlength=length).astype(np.float64)
 
 
-def _up_to(most: Int16) -> tuple[npt.NDArray[np.intp], Int64]:
+def _up_to(most: Int16) -> tuple[Rows, Int64]:
     """Concatenate 0, 1, ..., most for each row; return the row of each and the numbers."""
     most = most.astype(np.int64)
     parent = np.repeat(np.arange(len(most)), most + 1)
@@ -442,7 +426,7 @@ class _Partitions:
             raise AssertionError("two partitions share a key")
 
     @cached_property
-    def grown(self) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    def grown(self) -> list[tuple[Rows, Rows]]:
         """[budget + 1] for every part: partitions with room for it, and the partitions that include
         it.
         """
@@ -481,8 +465,7 @@ class _Partitions:
         return ways, tokens
 
 
-@dataclass(frozen=True, eq=False)
-class _Stops:
+class _Stops(Result):
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
@@ -504,7 +487,7 @@ class _Stops:
     def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Stops:
         """Enumerate the ends with up to so many samples without an answer."""
         codes, silent = partitions.codes, no_answer_codes(np.arange(ends.budget + 1))
-        parts: list[list[npt.NDArray[Any]]] = []
+        parts: list[list[Numbers]] = []
         for gold in range(ends.budget + 1):
             for none in range(min(most_none, ends.budget - gold) + 1):
                 room = np.flatnonzero(partitions.totals + gold + none <= ends.budget)
@@ -561,7 +544,7 @@ class _Stops:
             result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
-    def _table(self, ends: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
+    def _table(self, ends: Rows, weight: Floats, partitions: int) -> Floats:
         """[partitions, budget + 1] weights of some ends, by partition and gold samples."""
         place = self.partition[ends] * (self.budget + 1) + self.gold[ends]
         sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(
@@ -624,8 +607,7 @@ def wrong_ends(
         leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= (
             pools.none == 0
         )
-    wrong: Floats = leads.sum(axis=1)
-    return wrong
+    return leads.sum(axis=1)
 
 
 def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:
@@ -692,8 +674,7 @@ def _one_less(counts: Integers) -> Integers:
     return less
 
 
-@dataclass(frozen=True, eq=False)
-class _Layer:
+class _Layer(Result):
     """N sub-pools with equally many answered samples.
 
     Means are stored by mark: a run of candidates with equal counts, or no answer, whose place is

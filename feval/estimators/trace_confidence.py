@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.arrays import Floats, Int64, Integers, Numbers
 
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 """Measures: the mean over all tokens or the last ones, over the worst group, or over the worst
@@ -23,7 +21,7 @@ tenth of the groups.
 
 
 def trace_confidences(
-    tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int
+    tokens: Numbers, lengths: Int64, measure: str, group: int, tail: int
 ) -> Floats:
     """[S] the confidence of each trace by one of `MEASURES`; NaN for a trace without tokens.
 
@@ -48,7 +46,7 @@ def trace_confidences(
     return confidences
 
 
-def _running_sums(tokens: npt.NDArray[Any], lengths: Int64) -> Floats:
+def _running_sums(tokens: Numbers, lengths: Int64) -> Floats:
     """[S, longest + 1] running sums; a trace's last sum pads its row."""
     table = np.zeros((len(lengths), int(lengths.max(initial=0)) + 1))
     table[:, 1:][np.arange(table.shape[1] - 1) < lengths[:, None]] = tokens
@@ -68,8 +66,7 @@ def _worst_tenth(groups: Floats) -> Floats:
     """[S] mean of the lowest tenth of the groups, at least one."""
     numbers = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
     sums = np.sort(groups, axis=1).cumsum(axis=1)
-    worst: Floats = sums[np.arange(len(groups)), numbers - 1] / numbers
-    return worst
+    return sums[np.arange(len(groups)), numbers - 1] / numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +86,7 @@ class LowGroups:
     offsets: Int64
 
 
-def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
+def low_groups(questions: Sequence[tuple[Numbers, Int64]], group: int) -> LowGroups:
     """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces, given per
     question.
     """
@@ -123,8 +120,7 @@ def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
         below = (low.means[middle] < bars) & (first < stop)
         stop = np.where(below, middle, stop)
         first = np.where(below | (first >= stop), first, middle + 1)
-    tokens: Int64 = np.where(first < last, low.ends[first], 1 << 62)
-    return tokens
+    return np.where(first < last, low.ends[first], 1 << 62)
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:

@@ -40,7 +40,6 @@ The case analysis is feval's own; no bound relies on it, because each has a cert
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Literal
@@ -49,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from feval.estimators.arrays import Bools, Floats, checked_probabilities
+from feval.estimators.arrays import Bools, Floats, Result, checked_probabilities
 from feval.estimators.moments import Moments
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
@@ -69,8 +68,7 @@ _SLACK = 1e-13  # slack of a proven margin, in the same units
 _BISECTIONS = 60  # from width 1 to below the spacing of doubles
 
 
-@dataclass(frozen=True, eq=False)
-class CertificateCheck:
+class CertificateCheck(Result):
     """Errors of certificates.
 
     Attributes:
@@ -92,8 +90,7 @@ class CertificateCheck:
         return bool((errors <= tolerance).all())
 
 
-@dataclass(frozen=True, eq=False)
-class QuadraticBound:
+class QuadraticBound(Result):
     """Sharp bounds on E g(Q) over the distributions with given moments, with certificates.
 
     Attributes:
@@ -124,8 +121,7 @@ class QuadraticBound:
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         allowed = a + b * self.moments.mu + c * self.moments.nu
         rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(a) + np.abs(b) + np.abs(c))
-        proven: Floats = allowed + rounding if self.side == "upper" else allowed - rounding
-        return proven
+        return allowed + rounding if self.side == "upper" else allowed - rounding
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
         """Atoms and weights of one extremal distribution, without weights of 0, at an index of the
@@ -191,12 +187,10 @@ def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
     a, b, c = np.moveaxis(quadratic[..., None], -2, 0)
 
     def slope(q: Floats) -> Floats:
-        out: Floats = b + 2.0 * c * q - majority_slope(n, q)
-        return out
+        return b + 2.0 * c * q - majority_slope(n, q)
 
     def curvature(q: Floats) -> Floats:
-        out: Floats = 2.0 * c - majority_curvature(n, q)
-        return out
+        return 2.0 * c - majority_curvature(n, q)
 
     inflections = [0.5 - 0.5 / (2 * n - 1) ** 0.5, 0.5 + 0.5 / (2 * n - 1) ** 0.5] if n >= 2 else []
     ends = np.broadcast_to(
@@ -229,16 +223,14 @@ _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so doe
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class Range:
+class Range(Result):
     """Lower and upper ends over a table [...]."""
 
     low: Floats
     high: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class VoteInterval:
+class VoteInterval(Result):
     """[L_n, U_n] over a table of moments, each end with its certificate."""
 
     lower: QuadraticBound
@@ -255,8 +247,7 @@ class VoteInterval:
         return self.upper.value
 
 
-@dataclass(frozen=True, eq=False)
-class CertifiedGain:
+class CertifiedGain(Result):
     """Whether V_1 > mu for every distribution with these moments, and L_1 - mu, the least possible
     V_1 - V_0; both [...].
     """
@@ -387,8 +378,7 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
     return Range(1.0 - upper(1.0 - right), upper(right))
 
 
-@dataclass(frozen=True)
-class _Points:
+class _Points(Result):
     """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from
     (0, 0).
     """
@@ -621,8 +611,7 @@ def _peano(n: int, x: Floats, width: Floats) -> Floats:
     s = x[:, None] + width[:, None] * share
     spread = s * (1.0 - s)
     third = majority_slope(n, s) * n * ((n - 1.0) * (1.0 - 2.0 * s) ** 2 - 2.0 * spread) / spread**2
-    integral: Floats = -(width**3) * ((third * share * (1.0 - share)) @ (0.5 * weights))
-    return integral
+    return -(width**3) * ((third * share * (1.0 - share)) @ (0.5 * weights))
 
 
 def _infinite_upper(moments: Moments) -> Floats:
@@ -636,5 +625,4 @@ def _infinite_upper(moments: Moments) -> Floats:
         where=(variance > 0) | (distance != 0),
     )
     linear = np.minimum(1.0, mu + 2.0 * moments.unsteady)  # 3 mu - 2 nu
-    upper: Floats = np.where((mu <= wrong) & (nu <= moments.unsteady), fraction, linear)
-    return upper
+    return np.where((mu <= wrong) & (nu <= moments.unsteady), fraction, linear)

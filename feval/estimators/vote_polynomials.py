@@ -47,7 +47,16 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Int64, checked_probabilities, is_whole
+from feval.estimators.arrays import (
+    Bools,
+    Floats,
+    Int64,
+    Numbers,
+    Result,
+    Rows,
+    checked_probabilities,
+    is_whole,
+)
 
 LARGEST_BUDGET = 50_000
 """Largest n: 100,001 votes. Beyond it use the infinite-vote endpoint."""
@@ -68,8 +77,7 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
         OutOfRangeError: n outside 0..50,000, or a q outside [0, 1].
     """
     check_budget(n)
-    accuracy: Floats = scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
-    return accuracy
+    return scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
 
 
 def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
@@ -234,8 +242,7 @@ class UnitPolynomial:
         rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
         for _ in range(self.degree):
             rows = rows[:-1] + at * (rows[1:] - rows[:-1])
-        value: Floats = rows[0].copy()
-        return value
+        return rows[0].copy()
 
 
 def majority_polynomial(n: int) -> UnitPolynomial:
@@ -289,9 +296,7 @@ def least_value(
     )
 
 
-def _halves(
-    coefficients: npt.NDArray[Any], degree: int
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _halves(coefficients: Numbers, degree: int) -> tuple[Numbers, Numbers]:
     """Integer coefficients on the left and the right half, both times 2^degree (de Casteljau's
     triangle at 1/2).
     """
@@ -325,8 +330,6 @@ def _fraction(value: Any, index: int) -> Fraction:
         ) from error
 
 
-Whole = npt.NDArray[Any]  # Python's integers, of any size
-
 _BITS = 61  # of a coefficient: the sum of two fits 63
 _LEVELS = 80
 _BLOCK_NUMBERS = 1 << 20  # coefficients of pieces held at once, about ten pieces per entry
@@ -352,8 +355,7 @@ def least_distances(
     return least.reshape(np.shape(quadratic)[:-1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Pieces:
+class _Pieces(Result):
     """P pieces of [0, 1], each for one entry.
 
     Attributes:
@@ -366,7 +368,7 @@ class _Pieces:
     bounds: Int64
     unit: Int64
     error: Floats
-    entry: npt.NDArray[np.intp]
+    entry: Rows
 
     @classmethod
     def of(cls, quadratic: Floats, goal: UnitPolynomial, sign: int) -> _Pieces:
@@ -385,17 +387,15 @@ class _Pieces:
     @property
     def lowest(self) -> Floats:
         """[P] lower bound of the difference on the piece."""
-        below: Floats = np.nextafter(
+        return np.nextafter(
             np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf
         )
-        return below
 
     @property
     def reached(self) -> Floats:
         """[P] upper bound of the difference at an end of the piece."""
         ends = np.minimum(self.bounds[0], self.bounds[-1]) + self.error
-        above: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
-        return above
+        return np.nextafter(np.ldexp(ends, -self.unit), np.inf)
 
     def take(self, which: Bools) -> _Pieces:
         """Select pieces."""
@@ -421,7 +421,7 @@ class _Pieces:
         )
 
 
-def _exact(quadratic: Floats, goal: UnitPolynomial, sign: int) -> tuple[Whole, Whole]:
+def _exact(quadratic: Floats, goal: UnitPolynomial, sign: int) -> tuple[Numbers, Numbers]:
     """[d + 1, T] numerators and [T] denominators of the Bernstein coefficients of the
     difference.
     """

@@ -22,7 +22,6 @@ question.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf, isinf, log1p
 from typing import Literal
 
@@ -35,11 +34,12 @@ from feval.estimators.arrays import (
     Bools,
     Floats,
     Int64,
+    Result,
     Rows,
     Texts,
-    at_index,
     missing_reasons,
     require_confidence,
+    require_each,
 )
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
 from feval.estimators.vote_intervals import infinite_vote_interval, vote_bound
@@ -51,8 +51,7 @@ _End = Callable[[Floats, Floats, Side], Floats]
 """L_n or U_n at feasible points (mu, nu)."""
 
 
-@dataclass(frozen=True)
-class _Arc:
+class _Arc(Result):
     """A curve for each table, along which an extreme end is searched.
 
     Attributes:
@@ -82,8 +81,7 @@ _CHUNK = 64  # tables searched at once, with all their angles
 _HALVINGS = 56  # from 2 to below the spacing of doubles
 
 
-@dataclass(frozen=True, eq=False)
-class ProjectedInterval:
+class ProjectedInterval(Result):
     """Interval hulls over a table; NaN where the region holds no feasible moments (`empty`, rho
     clearly below 0).
     """
@@ -121,12 +119,11 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
             question.
     """
     end, quantile = _end(n), _chi2_quantile(level)
-    if (table.questions < 2).any():
-        at = tuple(np.argwhere(table.questions < 2)[0])
-        raise OutOfRangeError(
-            "One question shows no spread to build a Wald region on, and there is"
-            f" one{at_index(at)}; label 2 or more."
-        )
+    require_each(
+        table.questions >= 2,
+        "One question shows no spread to build a Wald region on, and there is one{at}; label 2 or"
+        " more.",
+    )
     summary = pair_table_summary(table)
     cells = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3)
     centre = np.stack([summary.mu, summary.nu], -1).reshape(-1, 2)
@@ -214,12 +211,13 @@ def simultaneous_gains(
             "A simultaneous region takes right calls and calls of 3 questions or more; the shapes"
             f" are {c.shape} and {g.shape}."
         )
-    if len(wrong := np.flatnonzero(~((g >= 2) & (c >= 0) & (c <= g)))):
-        first = int(wrong[0])
-        raise OutOfRangeError(
-            "A simultaneous region takes 2 calls or more on each question, 0 to all of them right;"
-            f" question {first} has {c[first]:g} right of {g[first]:g} calls."
-        )
+    require_each(
+        (g >= 2) & (c >= 0) & (c <= g),
+        "A simultaneous region takes 2 calls or more on each question, 0 to all of them right;"
+        " question {question} has {0:g} right of {1:g} calls.",
+        c,
+        g,
+    )
     values = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))])
     covariance = np.cov(values)
     if not np.linalg.det(covariance) > 1e-14 * covariance[0, 0] * covariance[1, 1]:
@@ -235,8 +233,7 @@ def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
     if np.isnan(least[0]):
 
         def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
-            least: Floats = vote_bound(n, Moments.of(mu, nu), side).value - mu
-            return least
+            return vote_bound(n, Moments.of(mu, nu), side).value - mu
 
         for arc in _ellipse_arcs(centre, covariance):
             least = np.fmin(least, _along(arc, gain, "lower"))
@@ -276,8 +273,7 @@ def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
     # nu = 0, which touches F at (0, 0)
     at_zero = (both_right == 0) & (both_wrong > 0) & (mu - reach <= 0.0)
     touching = np.select([at_one, at_zero], [1.0, 0.0], np.nan)[:, None]
-    hulls: Floats = np.where((disagree == 0)[:, None], along, touching)
-    return hulls
+    return np.where((disagree == 0)[:, None], along, touching)
 
 
 def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats:
@@ -389,8 +385,7 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
             (centre + width)[seen],
             _FINER,
         )
-    ends: Floats = np.where(np.isneginf(best), np.nan, sign * best)
-    return ends
+    return np.where(np.isneginf(best), np.nan, sign * best)
 
 
 def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
@@ -433,8 +428,7 @@ def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
     [T, 1, 3].
     """
     shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
-    likelihood: Floats = sum(
+    return sum(
         scipy.special.xlogy(counts[..., cell], np.maximum(share, 0.0))
         for cell, share in enumerate(shares)
     )
-    return likelihood

@@ -10,14 +10,13 @@ preference depends on the two answers alone. Tests assume questions that are ind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Int64, broadcast, checked_probabilities
+from feval.estimators.arrays import Bools, Floats, Int64, Result, broadcast, checked_probabilities
 from feval.estimators.comparisons import holm
 from feval.estimators.coupling import gumbel_coupling_joint
 from feval.estimators.intervals import accuracy_interval, difference_test
@@ -25,8 +24,7 @@ from feval.estimators.intervals import accuracy_interval, difference_test
 _EQUAL = 1e-12  # rounding error of rates
 
 
-@dataclass(frozen=True, eq=False)
-class PairWinRates:
+class PairWinRates(Result):
     """Probabilities [..., 3] that the first LLM wins, loses and ties, with and without shared
     noise.
     """
@@ -35,8 +33,7 @@ class PairWinRates:
     independent: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class AverageWinRates:
+class AverageWinRates(Result):
     """Average win-rates [L] of LLMs over prompts and opponents, and their rankings, best first; of
     equal ones the first given.
     """
@@ -47,8 +44,7 @@ class AverageWinRates:
     ranking_independent: Int64
 
 
-@dataclass(frozen=True, eq=False)
-class RankedWinRates:
+class RankedWinRates(Result):
     """Average win-rates of L LLMs with intervals, and ranks that account for them.
 
     Attributes:
@@ -65,8 +61,7 @@ class RankedWinRates:
     worst_rank: Int64
 
 
-@dataclass(frozen=True, eq=False)
-class RankingChange:
+class RankingChange(Result):
     """Whether two LLMs change places between coupled and independent generation.
 
     Attributes:
@@ -182,8 +177,7 @@ def sampled_winrates(
         pairs *= y.shape[1]
         if calls == "other":
             outcomes, pairs = outcomes - same_call, pairs - x.shape[1]
-    shares: Floats = outcomes / pairs
-    return shares
+    return outcomes / pairs
 
 
 def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
