@@ -10,8 +10,8 @@ there depends on the counts alone, not on the pool:
     reach(v) [it stops at v]
 
 A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table
-over partitions serves all pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools`
-apply it to pools. Every term is positive, so nothing cancels. Feval's own; assumes only that every
+over partitions serves all pools. `ends_of_rule` builds it; `stopping_orders` applies it to pools.
+Every term is positive, so nothing cancels. Feval's own; assumes only that every
 order of a question's samples is equally likely.
 """
 
@@ -22,29 +22,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from feval.errors import NotExactError
-from feval.estimators.arrays import (
-    Bools,
-    Floats,
-    Int16,
-    Int64,
-    Integers,
-    Numbers,
-    Result,
-    Rows,
-    UInt64,
-)
+from feval.estimators.arrays import Bools, Floats, Int64, Integers, Numbers, Result, UInt64
 
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
 
-_CHECKED_FROM, _CHECKED_EVERY = 32, 8  # draws
+_MOST_COUNTS = 10_000_000  # of a table, which takes half a minute
 
 Ending = Callable[[Integers, int, Floats], Floats]
 """(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability
 to end there.
 """
 
-_NEVER = np.iinfo(np.int16).max
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -91,67 +80,33 @@ class Ends(Result):
     """The probability that a rule ends, by counts.
 
     Attributes:
+        counts: [T, 1 + K] samples without an answer, then the candidates' in descending order.
         keys: [T] keys of the counts, ascending; see `_keys`.
         chance: [T] probability that draws with these counts, in random order, end there and no
             earlier.
         budget: largest number of draws.
-        smallest: [n + 1, n + 1, n + 1] fewest samples of any end with a given largest count and a
-            second largest in a given range; larger than any budget where there is no such end.
     """
 
+    counts: Integers
     keys: UInt64
     chance: Floats
     budget: int
-    smallest: Int16
 
     @classmethod
     def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
-        """Make it from [T, 1 + K] counts: samples without an answer, then the candidates' in
-        descending order.
-        """
+        """Make it from counts in any order."""
         counts, chance = counts[chance > 0], chance[chance > 0]
         keys = _keys(counts)
         order = np.argsort(keys)
-        first = (
-            counts[:, 1].astype(np.int64)
-            if counts.shape[1] > 1
-            else np.zeros(len(counts), np.int64)
-        )
-        second = (
-            counts[:, 2].astype(np.int64)
-            if counts.shape[1] > 2
-            else np.zeros(len(counts), np.int64)
-        )
-        smallest = np.full((budget + 1,) * 3, _NEVER, np.int16)
-        np.minimum.at(smallest, (first, second, second), counts.sum(axis=1, dtype=np.int16))
-        for upper in range(1, budget + 1):
-            smallest[:, :upper, upper] = np.minimum(
-                smallest[:, :upper, upper - 1], smallest[:, upper, upper, None]
-            )
-        return cls(keys[order], chance[order], budget, smallest)
-
-    def at(self, keys: UInt64) -> Floats:
-        """[N] probability to end at the counts with these keys; 0 where the rule does not end."""
-        if not len(self.keys):
-            return np.zeros(len(keys))
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, self.chance[place], 0.0)
+        return cls(counts[order], keys[order], chance[order], budget)
 
     def ending(self, counts: Integers, drawn: int, reach: Floats) -> Floats:  # noqa: ARG002  as `ending_of_rule` gives it
-        """[N] the same for counts; see `Ending`."""
-        return self.at(_keys(counts))
-
-    def possible(
-        self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16
-    ) -> Bools:
-        """[N] whether counts can still belong to an end.
-
-        They come with the largest and second largest count so far, an upper bound of the remaining
-        counts, and the samples so far and all that can still be drawn.
-        """
-        most = np.maximum(second, np.minimum(largest_to_come, first))
-        known: Bools = self.smallest[first, second, most] <= within_reach
-        return known | (largest_to_come >= first)
+        """[N] probability to end at some counts; 0 where the rule does not end. See `Ending`."""
+        if not len(self.keys):
+            return np.zeros(len(counts))
+        keys = _keys(counts)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.chance[place], 0.0)
 
 
 def count_codes(part: Numbers) -> UInt64:
@@ -166,19 +121,19 @@ def count_codes(part: Numbers) -> UInt64:
     return x ^ (x >> np.uint64(31))
 
 
-def no_answer_codes(count: Numbers) -> UInt64:
-    """Codes for counts of samples without an answer, different from those of candidates."""
-    return count_codes(count.astype(np.uint64) << np.uint64(32))
+def key_sums(counts: Integers) -> UInt64:
+    """[N] sums of the codes of counts [N, K], independent of the order of the candidates."""
+    codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
+    return codes[counts].sum(axis=1, dtype=np.uint64)
 
 
 def _keys(counts: Integers) -> UInt64:
-    """[N] sums of the codes of counts [N, 1 + K], independent of the order of the candidates.
+    """[N] keys of counts [N, 1 + K]; those of samples without an answer have codes of their own.
 
     Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its
     table.
     """
-    codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
-    return no_answer_codes(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
+    return count_codes(counts[:, 0].astype(np.uint64) << np.uint64(32)) + key_sums(counts[:, 1:])
 
 
 def require_budget(budget: int) -> None:
@@ -205,27 +160,18 @@ def ending_of_rule(stops: Callable[[Integers, int], Bools], budget: int) -> Endi
 
 
 def ends_of_rule(
-    stops: Callable[[Integers, int], Bools],
-    bounds: Int64,
-    budget: int,
-    *,
-    only_last: bool = False,
-    check: Callable[[Ends], None] | None = None,
+    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int, *, only_last: bool = False
 ) -> Ends:
     """The table of ends of a rule that looks at the counts after every draw, by the module's
     recursion.
 
     `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether
-    it stops there. `only_last` leaves out the ends before the budget. `check` is called on the
-    tables of some smaller budgets, which take far less time. NotExactError for a budget above 300.
+    it stops there. `only_last` leaves out the ends before the budget. NotExactError for a budget
+    above 300, or for too many counts.
     """
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
     for drawn, counts, reach, stopped in _ended(stops, bounds, budget):
-        if check is not None and _CHECKED_FROM <= drawn < budget and drawn % _CHECKED_EVERY == 0:
-            check(
-                Ends.of(np.concatenate([*ended, counts]), np.concatenate([*chances, reach]), drawn)
-            )
         if drawn == budget or not only_last:
             ended.append(counts[stopped])
             chances.append(reach[stopped])
@@ -241,8 +187,14 @@ def _ended(
     require_budget(budget)
     counts: Integers = np.zeros((1, len(bounds)), np.int16)
     reach: Floats = np.ones(1)
+    seen = 0
     for drawn in range(1, budget + 1):
         counts, reach = _one_more(counts, reach, bounds, drawn)
+        if (seen := seen + len(counts)) > _MOST_COUNTS:
+            raise NotExactError(
+                f"The exact expectation over all orders would visit more than {_MOST_COUNTS:,}"
+                " counts of answers: the pools contain too many different answers."
+            )
         stopped = stops(counts[:, 1:], drawn) if drawn < budget else np.ones(len(counts), np.bool_)
         yield drawn, counts, reach, stopped
         counts, reach = counts[~stopped], reach[~stopped]

@@ -1,18 +1,12 @@
-"""Exact means of stopping rules over all orders of a pool, by a walk over the pool's counts.
+"""Exact means of stopping rules over all orders of pools, by two recursions over counts.
 
-A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by
-candidate (`expected_votes`). Candidates that are recorded equally often are merged (their counts
-fall, with the number of their arrangements as a weight), and counts whose two largest cannot belong
-to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which leave
-most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every
-order of a question's samples is equally likely.
+A rule ends at some counts with a probability that is the same for all pools (`stopping_ends`). Two
+sums apply it to pools. Every term of both is positive, so nothing cancels. Feval's own; assumes
+only that every order of a question's samples is equally likely.
 
-Exact means of stopping rules over all orders of a pool: the sums of `orders` with equal counts
-merged.
-
-A rule depends on the rivals' counts, not on which rival has which. So the ways to draw samples of
-the rivals are summed by the partition p of their counts, candidate by candidate, least recorded
-first:
+**By partition** (`over_partitions`), question by question. A rule depends on the rivals' counts,
+not on which rival has which. So the ways to draw samples of the rivals are summed by the partition
+p of their counts, candidate by candidate, least recorded first:
 
     ways(p) = sum over all counts v of the rivals that make p  prod_a C(n_a, v_a)
 
@@ -22,48 +16,34 @@ and with g samples of the gold answer, z without an answer, and s of all togethe
 
 A second sum carries sum_a v_a m_a, with the mean tokens m_a of each rival. All questions share the
 partitions: a step is a few operations on an array [partitions, questions]. There are 2,714
-partitions of up to 20 samples, but 215,308 of up to 40: beyond `MOST_PARTITIONS` the walk of
-`orders` is faster. Every term is positive. Feval's own; assumes only that every order of a
-question's samples is equally likely.
+partitions of up to 20 samples, 215,308 of up to 40, but 7,166 of those among five rivals.
 
-Exact means of stopping rules over all orders of many pools, by one recursion over their
-sub-pools.
-
-The last sample of a random order is of candidate a with probability n_a / S, and the samples before
-it are in random order, too. So a mean over the orders of a pool n follows from those of the pools
-with one sample less:
+**By sub-pool** (`votes_over_subpools`), for many pools at once. The last sample of a random order
+is of candidate a with probability n_a / S, and the samples before it are in random order, too. So a
+mean over the orders of a pool n follows from those of the pools with one sample less:
 
     mean(n) = sum_a (n_a / S) mean(n - e_a)  +  ends(n) payoff(n)
 
-with ends(n) of `ends`, 0 beyond the budget, and a candidate's votes or its share of the lead as
-payoff. Candidates with equal counts have the same means; which one is the gold matters only when
-they are read. Pools have most of their sub-pools in common: a million questions with 40 samples and
-up to ten answers have 65,000 different counts, whose answers have 107,000 sub-pools. Every term is
-positive, so nothing cancels. Feval's own; assumes only that every order of a question's samples is
-equally likely.
+with ends(n) 0 beyond the budget, and a candidate's votes or its share of the lead as payoff.
+Candidates with equal counts have the same means; which one is the gold matters only when they are
+read. Pools have most of their sub-pools in common: a million questions with 40 samples and up to
+ten answers have 65,000 different counts, whose answers have 107,000 sub-pools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
-from functools import cached_property
-from typing import Any
-
 import numpy as np
 
 from feval.errors import NotExactError
-from feval.estimators.arrays import Floats, Int16, Int64, Integers, Numbers, Result, Rows, UInt64
-from feval.estimators.per_question import distinct
+from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, UInt64
 from feval.estimators.plurality import binomials
-from feval.estimators.stopping_ends import AnswerCounts, Ending, Ends, count_codes, no_answer_codes
+from feval.estimators.stopping_ends import AnswerCounts, Ending, Ends, count_codes, key_sums
 
-MOST_STATES = 400_000_000
-"""Most counts that `expected_votes` visits by default: about a minute."""
+MOST_TERMS = 50_000_000
+"""Most partitions times questions of `over_partitions`: about a minute."""
 
-_BLOCK = 1 << 16  # states walked at once
-_FORETOLD_FROM = 2048  # states of each column
-_MISJUDGED = 2  # times as many as were foretold end a walk
+_CELLS_OF_WAYS = 1 << 23  # partitions times questions at once
+_QUESTIONS = 128  # per block; those with similar rivals have fewer partitions
 
 
 class OverOrders(Result):
@@ -107,277 +87,41 @@ class ExpectedVotes(Result):
         return mean.sum(axis=1)
 
 
-def expected_votes(
-    pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_STATES
-) -> ExpectedVotes:
-    """Expected votes of a rule over all orders: sum over v of P[end at v] times the votes at v,
-    once per distinct pool.
-
-    Args:
-        pools: counts of Q pools.
-        ends: the rule's table.
-        most_states: most counts to visit for pools with equally many rivals; NotExactError beyond.
-
-    Returns:
-        Means [Q]; tokens follow from them (`ExpectedVotes.tokens`).
-    """
-    first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
-    unique = pools.rows(first)
-    right, votes = np.zeros(len(first)), np.zeros((len(first), 2 + pools.rivals.shape[1]))
-    require_few_states(unique, ends, most_states)
-    for same, walk in _walks(unique, ends, most_states):
-        walk.walk()
-        right[same], votes[same, : 2 + walk.rivals] = walk.right, walk.votes
-    return ExpectedVotes(np.minimum(right, 1.0)[rows], votes[rows])
-
-
-def require_few_states(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> None:
-    """Raise the NotExactError of `expected_votes` where it would surely come; arguments as
-    there.
-    """
-    for _, walk in _walks(pools, ends, most_states):
-        walk.foretell()
-
-
-def _walks(pools: AnswerCounts, ends: Ends, most_states: int) -> Iterator[tuple[Rows, _Walk]]:
-    """The walks over the pools with equally many rivals, and which these are; those with most
-    rivals first.
-    """
-    kinds = (pools.rivals > 0).sum(axis=1)
-    for kind in np.unique(kinds)[::-1].tolist():
-        same = np.flatnonzero(kinds == kind)
-        yield same, _Walk(pools.rows(same), kind, ends, most_states)
-
-
-def _mean_tokens(tokens: Integers, counts: Integers) -> Floats:
-    """[...] mean tokens per sample, 0 where there are none."""
-    return tokens / np.maximum(counts, 1)
-
-
-def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
-    """[Q, K] mean tokens over all candidates with the same count as this one; counts descend along
-    a row.
-    """
-    if not counts.shape[1]:
-        return np.zeros(counts.shape)
-    lump = np.cumsum(np.diff(counts, axis=1, prepend=counts[:, :1]) != 0, axis=1)
-    lump += np.arange(len(counts))[:, None] * counts.shape[1]
-    size = lump.max(initial=0) + 1
-    spent = np.bincount(lump.ravel(), tokens.ravel(), minlength=size)
-    samples = np.bincount(lump.ravel(), counts.ravel(), minlength=size)
-    return (spent / np.maximum(samples, 1))[lump]
-
-
-class _States(Result):
-    """N partial counts of the walk: their pool, and what the remaining candidates need to know."""
-
-    pool: Rows
-    weight: Floats  # product of binomials, and of the arrangements within lumps
-    key: UInt64
-    total: Int16
-    gold: Int16
-    first: Int16  # largest count, gold included
-    second: Int16
-    tied: Int16  # candidates with the largest count
-    last: Int16  # count of the previous candidate
-    run: Int16  # candidates of its lump with the same count, including itself
-
-    def take(self, which: Any) -> _States:
-        """Select states, possibly repeated."""
-        return _States(*(getattr(self, field.name)[which] for field in fields(self)))
-
-
-class _Walk:
-    """The walk over the counts of pools with equally many rivals.
-
-    Attributes:
-        right: [Q] probability that the answer is the gold.
-        votes: [Q, 2 + K] expected samples without an answer, with the gold, and of each rival.
-    """
-
-    def __init__(self, pools: AnswerCounts, rivals: int, ends: Ends, most_states: int) -> None:
-        self.ends, self.rivals, self.most_states = ends, rivals, most_states
-        self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(
-            np.int16
-        )
-        # from a column on
-        self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]
-        self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
-        self.size = pools.size
-        self.codes = count_codes(np.arange(ends.budget + 1))
-        self.none_codes = no_answer_codes(np.arange(ends.budget + 1))
-        self.binomials = binomials(int(self.size.max(initial=0)), ends.budget + 1)
-        self.right, self.votes = np.zeros(len(self.size)), np.zeros(self.counts.shape)
-        self.walked = 0
-
-    def walk(self) -> None:
-        """Fill in `right` and `votes`."""
-        self._descend(1, self._start())
-
-    def foretell(self) -> None:
-        """Raise NotExactError where the walk would surely visit too many counts.
-
-        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating
-        the efficiency of backtrack programs"). It takes milliseconds and is right to a tenth, so
-        that no walk is begun that would be given up on the way.
-        """
-        # without lumps and ends
-        of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)
-        if np.logaddexp.reduce(of_pool) + np.log(self.counts.shape[1]) < np.log(self.most_states):
-            return
-        states, each, visited = self._start(), 1.0, 0.0
-        for column in range(1, self.counts.shape[1]):
-            if len(states.pool) > _FORETOLD_FROM:
-                each *= len(states.pool) / _FORETOLD_FROM
-                dice = count_codes(np.arange(len(states.pool)) + column)
-                states = states.take(np.argpartition(dice, _FORETOLD_FROM)[:_FORETOLD_FROM])
-            self.walked = 0
-            states = self._children(column, states)[2]
-            visited += each * self.walked
-        silent = np.minimum(self.counts[states.pool, 0], self.ends.budget - states.total)
-        self._require(visited + each * float((silent + 1).sum()), self.most_states)
-
-    def _start(self) -> _States:
-        """No sample of any candidate."""
-        nothing = np.zeros((7, len(self.size)), np.int16)
-        return _States(
-            np.arange(len(self.size)),
-            np.ones(len(self.size)),
-            np.zeros(len(self.size), np.uint64),
-            *nothing,
-        )
-
-    def _descend(self, column: int, states: _States) -> Floats:
-        """[N] probability of the ends below each state; adds to `right` and `votes` on the way."""
-        if column == self.counts.shape[1]:
-            return self._end(states)
-        parent, votes, children = self._children(column, states)
-        chance = np.empty(len(parent))
-        for start in range(0, len(parent), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            chance[block] = self._descend(column + 1, children.take(block))
-        self.votes[:, column] += np.bincount(
-            children.pool, chance * votes, minlength=len(self.size)
-        )
-        return _sums(parent, chance, len(states.pool))
-
-    def _children(self, column: int, states: _States) -> tuple[Rows, Int16, _States]:
-        """Every possible count of the next candidate: parent state, count, new state."""
-        recorded = self.counts[states.pool, column]
-        most = np.minimum(recorded, self.ends.budget - states.total)
-        lumped = np.zeros(len(most), np.bool_)
-        if column > 2:
-            lumped = recorded == self.counts[states.pool, column - 1]
-            most = np.where(lumped, np.minimum(most, states.last), most)
-        parent, wide = _up_to(most)
-        votes: Int16 = wide.astype(np.int16)
-        old = states.take(parent)
-        self._count(len(parent))
-        run: Int16 = np.where(
-            lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1)
-        )
-        weight = old.weight * self.binomials[recorded[parent], votes]
-        # the place within the lump over the run: their product is a multinomial
-        if column > 2 and lumped.any():
-            place = 1 + column - self._lump_start(column)[old.pool]
-            weight *= np.where(lumped[parent], place / run, 1.0)
-        first = np.maximum(old.first, votes)
-        second = np.maximum(np.minimum(old.first, votes), old.second)
-        tied: Int16 = np.where(votes > old.first, np.int16(1), old.tied + (votes == old.first))
-        gold = votes if column == 1 else old.gold
-        key, total = old.key + self.codes[votes], old.total + votes
-        new = _States(old.pool, weight, key, total, gold, first, second, tied, votes, run)
-        to_come = (
-            self.counts[new.pool, column + 1]
-            if column + 1 < self.counts.shape[1]
-            else np.zeros_like(votes)
-        )
-        within_reach: Int16 = new.total + self.to_come[new.pool, column]
-        open_states = np.flatnonzero(self.ends.possible(first, second, to_come, within_reach))
-        return parent[open_states], votes[open_states], new.take(open_states)
-
-    def _lump_start(self, column: int) -> Int64:
-        """[Q] first column of the lump of equal counts that a rival's column belongs to."""
-        alike = self.counts[:, 2:column] == self.counts[:, column, None]
-        return column - alike.sum(axis=1)
-
-    def _end(self, states: _States) -> Floats:
-        """[N] probability of the ends at each state, summed over the number of samples without an
-        answer.
-        """
-        none = self.counts[states.pool, 0]
-        most = np.minimum(none, self.ends.budget - states.total)
-        parent, silent = _up_to(most)
-        self._count(len(parent))
-        pool, drawn = states.pool[parent], states.total[parent] + silent
-        chance = self.ends.at(states.key[parent] + self.none_codes[silent])
-        chance *= (
-            states.weight[parent]
-            * self.binomials[none[parent], silent]
-            / self.binomials[self.size[pool], drawn]
-        )
-        self.votes[:, 0] += np.bincount(pool, chance * silent, minlength=len(self.size))
-        total = _sums(parent, chance, len(states.pool))
-        won = np.where(
-            (states.gold == states.first) & (states.gold > 0), 1.0 / np.maximum(states.tied, 1), 0.0
-        )
-        self.right += np.bincount(states.pool, total * won, minlength=len(self.size))
-        return total
-
-    def _count(self, states: int) -> None:
-        self.walked += states
-        self._require(self.walked, _MISJUDGED * self.most_states)
-
-    def _require(self, states: float, most: int) -> None:
-        if states > most:
-            raise NotExactError(
-                f"The exact expectation over all orders would visit more than {self.most_states:,}"
-                " counts of answers: the pools contain too many different answers."
-            )
-
-
-def _sums(place: Rows, values: Floats, length: int) -> Floats:
-    """[length] sums of the values at each place."""
-    return np.bincount(place, values, minlength=length).astype(np.float64)
-
-
-def _up_to(most: Int16) -> tuple[Rows, Int64]:
-    """Concatenate 0, 1, ..., most for each row; return the row of each and the numbers."""
-    most = most.astype(np.int64)
-    parent = np.repeat(np.arange(len(most)), most + 1)
-    starts = np.cumsum(most + 1) - (most + 1)
-    return parent, np.arange(len(parent)) - starts[parent]
-
-
-MOST_PARTITIONS = 10_000
-"""Number of partitions above which `orders.expected_votes` is faster."""
-
-_QUESTIONS = 128  # per block
-
-
-def number_of_partitions(budget: int) -> int:
-    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by
-    Euler's product.
+def number_of_partitions(budget: int, parts: int) -> int:
+    """Count the multisets of so many counts, or fewer, that sum to at most the budget: by Euler's
+    product, since those with at most k parts are as many as those with parts of at most k.
     """
     ways = [1] + [0] * budget
-    for part in range(1, budget + 1):
+    for part in range(1, min(parts, budget) + 1):
         for total in range(part, budget + 1):
             ways[total] += ways[total - part]
     return sum(ways)
 
 
+def require_few_partitions(pools: AnswerCounts, budget: int, most: int = MOST_TERMS) -> None:
+    """Raise NotExactError where `over_partitions` would take longer than a minute."""
+    if len(pools.gold) * number_of_partitions(budget, pools.rivals.shape[1]) > most:
+        raise NotExactError(
+            f"The exact expectation over all orders would visit more than {most:,} counts of"
+            " answers: the pools contain too many different answers."
+        )
+
+
 def over_partitions(
     pools: AnswerCounts,
+    ends: Ends,
     gold_tokens: Integers,
     rival_tokens: Integers,
     none_tokens: Integers,
-    ends: Ends,
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for
-    `orders.expected_votes`.
+    """Expected accuracy, samples and tokens [Q] of a rule.
+
+    `gold_tokens` [Q], `rival_tokens` [Q, K] and `none_tokens` [Q] are the total output tokens of
+    the samples with the gold answer, with each other one, in the order of `pools.rivals`, and
+    without one.
     """
-    partitions = _Partitions(ends.budget)
-    stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
+    partitions = _Partitions(ends.budget, pools.rivals.shape[1])
+    stops = _Stops.of(partitions, ends, int(pools.none.max(initial=0)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
     spent = (
         _mean_tokens(none_tokens, pools.none),
@@ -386,59 +130,52 @@ def over_partitions(
     )
     result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
-    for start in range(0, len(order), _QUESTIONS):
-        block = order[start : start + _QUESTIONS]
+    step = max(1, min(_QUESTIONS, _CELLS_OF_WAYS // len(partitions.keys)))
+    for start in range(0, len(order), step):
+        block = order[start : start + step]
         rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
         ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
         result[:, block] = stops.sums(
-            ways, pools.rows(block), spent[0][block], spent[1][block], choose
+            ways, pools.take(block), spent[0][block], spent[1][block], choose
         )
     return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
 
 class _Partitions:
-    """All multisets of counts that sum to at most a budget, those with small parts first.
+    """All multisets of at most so many counts that sum to at most a budget, those with small parts
+    first.
 
     Attributes:
-        codes: [budget + 1] codes of counts, see `ends`.
-        keys, totals: [P] sums of the parts' codes and of the parts.
-        largest, repeated: [P] largest parts, 0 for the empty partition, and their multiplicity.
+        keys: [P] sums of the parts' codes, see `stopping_ends`.
         within: [budget + 1] number of partitions with no part above each count.
+        grown: for every part: partitions with room for it, and the partitions that include it.
     """
 
-    def __init__(self, budget: int) -> None:
-        self.budget, self.codes = budget, count_codes(np.arange(budget + 1))
-        keys, totals, within = [np.zeros(1, np.uint64)], [np.zeros(1, np.int64)], [1]
-        largest, repeated = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    def __init__(self, budget: int, parts: int) -> None:
+        self.budget, codes = budget, count_codes(np.arange(budget + 1))
+        table, self.within = [np.zeros((3, 1), np.uint64)], [1]
         for part in range(1, budget + 1):
-            key, total, times = np.concatenate(keys), np.concatenate(totals), 0
-            while (fits := total + part <= budget).any():
-                key, total, times = key[fits] + self.codes[part], total[fits] + part, times + 1
-                keys.append(key)
-                totals.append(total)
-                largest.append(np.full(len(key), part))
-                repeated.append(np.full(len(key), times))
-            within.append(sum(map(len, keys)))
-        self.keys, self.totals, self.within = np.concatenate(keys), np.concatenate(totals), within
-        self.largest, self.repeated = np.concatenate(largest), np.concatenate(repeated)
-        if len(np.unique(self.keys)) < len(self.keys):
-            raise AssertionError("two partitions share a key")
-
-    @cached_property
-    def grown(self) -> list[tuple[Rows, Rows]]:
-        """[budget + 1] for every part: partitions with room for it, and the partitions that include
-        it.
-        """
+            more = np.concatenate(table, axis=1)
+            step = np.array([codes[part], part, 1], np.uint64)[:, None]
+            while (fits := (more[1] + np.uint64(part) <= budget) & (more[2] < parts)).any():
+                more = more[:, fits] + step
+                table.append(more)
+            self.within.append(sum(columns.shape[1] for columns in table))
+        self.keys, totals, lengths = np.concatenate(table, axis=1)
         order = np.argsort(self.keys)
-        result = []
-        for part in range(self.budget + 1):
-            room = np.flatnonzero(self.totals + part <= self.budget)
-            place = order[
-                np.searchsorted(self.keys, self.keys[room] + self.codes[part], sorter=order)
-            ]
-            result.append((room, place if part else room))
-        return result
+        if (np.diff(self.keys[order]) == 0).any():
+            raise AssertionError("two partitions share a key")
+        self._order = order
+        self.grown: list[tuple[Rows, Rows]] = []
+        for part in range(1, budget + 1):
+            room = np.flatnonzero((totals + np.uint64(part) <= budget) & (lengths < parts))
+            self.grown.append((room, self.rows(self.keys[room] + codes[part])))
+
+    def rows(self, keys: UInt64) -> Rows:
+        """[N] partitions with some keys; a wrong one where there is none."""
+        place = np.searchsorted(self.keys, keys, sorter=self._order)
+        return self._order[np.minimum(place, len(self._order) - 1)]
 
     def ways(self, rivals: Int64, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
         """[P', N] ways to draw each partition from N questions' rivals [N, K] in descending order,
@@ -454,7 +191,7 @@ class _Partitions:
                 tokens[: self.within[before]].copy(),
             )
             for part in range(1, widest[column] + 1):
-                room, place = self.grown[part]
+                room, place = self.grown[part - 1]
                 known = int(np.searchsorted(room, len(old_ways)))
                 room, place = room[:known], place[:known]
                 choices = choose[rivals[:, column], part]
@@ -485,25 +222,25 @@ class _Stops(Result):
 
     @classmethod
     def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Stops:
-        """Enumerate the ends with up to so many samples without an answer."""
-        codes, silent = partitions.codes, no_answer_codes(np.arange(ends.budget + 1))
-        parts: list[list[Numbers]] = []
-        for gold in range(ends.budget + 1):
-            for none in range(min(most_none, ends.budget - gold) + 1):
-                room = np.flatnonzero(partitions.totals + gold + none <= ends.budget)
-                chance = ends.at(partitions.keys[room] + codes[gold] + silent[none])
-                room, chance = room[chance > 0], chance[chance > 0]
-                leads = gold >= np.maximum(partitions.largest[room], 1)
-                tied = np.where(partitions.largest[room] == gold, partitions.repeated[room], 0)
-                drawn = partitions.totals[room] + gold + none
-                parts.append([
-                    room, np.full(len(room), gold), np.full(len(room), none), drawn, chance,
-                    leads / (1 + tied)
-                ])  # fmt: skip
-        partition, golds, silents, drawn, chance, won = (
-            np.concatenate(column) for column in zip(*parts, strict=True)
-        )
-        return cls(partition, golds, silents, drawn, chance, won, ends.budget)
+        """Take each candidate's count of each end as the gold's, the others as the rivals'."""
+        counts, chance = ends.counts.astype(np.int64), ends.chance
+        codes = count_codes(np.arange(ends.budget + 1))
+        every = np.column_stack([counts, np.zeros(len(counts), np.int64)])
+        # equal counts once, and a gold that was not drawn
+        first = np.ones(every.shape, np.bool_)
+        first[:, 2:] = every[:, 2:] != every[:, 1:-1]
+        first[:, 0] = False
+        end, column = np.nonzero(first & (every[:, :1] <= most_none))
+        gold, rivals = every[end, column], key_sums(counts[:, 1:])[end]
+        keys = rivals - codes[gold]
+        partition = partitions.rows(keys)
+        known = partitions.keys[partition] == keys  # else more rivals than any pool has
+        end, gold, partition = end[known], gold[known], partition[known]
+        lead = counts[:, 1:].max(axis=1, initial=0)
+        leaders = (counts[:, 1:] == lead[:, None]).sum(axis=1)
+        won = np.where((gold > 0) & (gold == lead[end]), 1.0 / np.maximum(leaders[end], 1), 0.0)
+        drawn = counts.sum(axis=1)[end]
+        return cls(partition, gold, counts[end, 0], drawn, chance[end], won, ends.budget)
 
     def sums(
         self,
@@ -553,6 +290,25 @@ class _Stops(Result):
         return sums.reshape(partitions, self.budget + 1)
 
 
+def _mean_tokens(tokens: Integers, counts: Integers) -> Floats:
+    """[...] mean tokens per sample, 0 where there are none."""
+    return tokens / np.maximum(counts, 1)
+
+
+def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
+    """[Q, K] mean tokens over all candidates with the same count as this one; counts descend along
+    a row.
+    """
+    if not counts.shape[1]:
+        return np.zeros(counts.shape)
+    lump = np.cumsum(np.diff(counts, axis=1, prepend=counts[:, :1]) != 0, axis=1)
+    lump += np.arange(len(counts))[:, None] * counts.shape[1]
+    size = lump.max(initial=0) + 1
+    spent = np.bincount(lump.ravel(), tokens.ravel(), minlength=size)
+    samples = np.bincount(lump.ravel(), counts.ravel(), minlength=size)
+    return (spent / np.maximum(samples, 1))[lump]
+
+
 MOST_SUBPOOLS = 3_000_000
 """Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten
 answers.
@@ -585,7 +341,7 @@ def number_of_subpools(pools: AnswerCounts) -> float:
 
 
 def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> ExpectedVotes:
-    """The same means as `orders.expected_votes`, for a rule that ends with the probability
+    """Expected votes [Q] over all orders, for a rule that ends with the probability
     `ending`.
     """
     leads, votes = _over_subpools(pools, ending, budget)

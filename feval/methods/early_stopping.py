@@ -20,7 +20,7 @@ from feval.estimators.early_stopping import (
 )
 from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping_ends import AnswerCounts
-from feval.estimators.stopping_orders import expected_votes, wrong_ends
+from feval.estimators.stopping_orders import wrong_ends
 from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
@@ -44,6 +44,7 @@ from feval.methods.stops import (
     distinct_pools,
     early_votes_of_whole_pool,
     gold_share_of_lead,
+    right_over_orders,
     split_of_stops,
 )
 from feval.methods.vote import plurality, plurality_codes
@@ -185,11 +186,11 @@ class EarlyStopping:
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
-        few = pools.rows(inexact)
+        few = pools.take(inexact)
         right = votes.right.copy()
-        right[inexact] = expected_votes(
+        right[inexact] = right_over_orders(
             few, window_ends(few.bounds(), only_unstopped=unstopped, **shape)
-        ).right
+        )
         return right
 
     def exact_errors(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,15 +21,13 @@ from feval.estimators.stopping_ends import (
     require_budget,
 )
 from feval.estimators.stopping_orders import (
-    MOST_PARTITIONS,
-    MOST_STATES,
     MOST_SUBPOOLS,
+    MOST_TERMS,
     OverOrders,
-    expected_votes,
     number_of_partitions,
     number_of_subpools,
     over_partitions,
-    require_few_states,
+    require_few_partitions,
     votes_over_subpools,
 )
 from feval.methods.expectation import split_errors
@@ -50,8 +47,7 @@ if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 
-_PARTITIONS_PER_SUBPOOL = 60  # that take as long as one sub-pool
-_SUBPOOLS_PER_POOL = 10_000  # that take as long as to walk over the counts of one pool
+_PARTITIONS_PER_SUBPOOL = 6  # that take as long as one sub-pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +115,8 @@ def mean_over_orders(
     """The means over all orders of a pool, of a rule that looks at the counts after every draw;
     `stops` as in `ends_of_rule`.
 
-    By the fastest of three ways: `votes_over_subpools` and `expected_votes`, which solve distinct
-    counts, or `over_partitions`, which solves each question.
+    By the faster of two ways: `votes_over_subpools`, which solves distinct counts, or
+    `over_partitions`, which solves each question.
     """
     require_budget(budget)
     pools, rows = distinct_pools(pool, gold, no_answer)
@@ -128,21 +124,9 @@ def mean_over_orders(
     if _few_subpools(pools, budget, len(gold)):
         votes = votes_over_subpools(pools, ending_of_rule(stops, budget), budget)
     else:
-        walked = number_of_partitions(budget) > MOST_PARTITIONS
-        # Where that many votes are not for the leader, a walk is no shorter with a larger budget.
-        others = (
-            pools.size - pools.none - np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
-        )
-        check = (
-            partial(require_few_states, pools.rows(np.flatnonzero(others >= budget)))
-            if walked
-            else None
-        )
-        ends = ends_of_rule(stops, pools.bounds(), budget, check=check)
-        if walked:
-            votes = expected_votes(pools, ends)
-        # blocks of questions with similar rivals have fewer partitions
-        elif not isinstance(rows, slice):
+        require_few_partitions(pools, budget)
+        ends = ends_of_rule(stops, pools.bounds(), budget)
+        if not isinstance(rows, slice):  # blocks of questions with similar rivals
             kinds = distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)
             order = np.argsort(kinds[rows], kind="stable")
     means = OverOrders(*np.empty((3, len(gold))))
@@ -151,39 +135,32 @@ def mean_over_orders(
         counts = PoolCounts.from_pool(pool, gold, no_answer, questions)
         tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
         if votes is not None:
-            own = votes.rows(rows if isinstance(rows, slice) else rows[block])
+            own = votes.take(rows if isinstance(rows, slice) else rows[block])
             part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
         elif ends is not None:
-            part = over_partitions(counts.pools, *tokens, ends)
+            part = over_partitions(counts.pools, ends, *tokens)
         for field in fields(OverOrders):
             getattr(means, field.name)[questions] = getattr(part, field.name)
     return means
 
 
-def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> Floats:
-    """[Q] probability that the gold wins the plurality, by the fastest of the three ways; see
-    `expected_votes`.
+def right_over_orders(pools: AnswerCounts, ends: Ends, most_terms: int = MOST_TERMS) -> Floats:
+    """[Q] probability that the gold wins the plurality, by the faster of the two ways; see
+    `mean_over_orders`.
     """
-    few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
     if _few_subpools(pools, ends.budget, len(pools.gold)):
         return votes_over_subpools(pools, ends.ending, ends.budget).right
-    if not few:
-        return expected_votes(pools, ends, most_states=most_states).right
+    require_few_partitions(pools, ends.budget, most_terms)
     free = np.zeros_like(pools.none)
-    return over_partitions(pools, free, np.zeros_like(pools.rivals), free, ends).right
+    return over_partitions(pools, ends, free, np.zeros_like(pools.rivals), free).right
 
 
 def _few_subpools(pools: AnswerCounts, budget: int, questions: int) -> bool:
-    """Whether to go through the sub-pools: not where there are too many for these pools, or few
-    partitions for each question.
+    """Whether there are fewer sub-pools of these pools than partitions for all questions, by the
+    time that each takes.
     """
-    most, partitions = (
-        min(MOST_SUBPOOLS, len(pools.gold) * _SUBPOOLS_PER_POOL),
-        number_of_partitions(budget),
-    )
-    if partitions <= MOST_PARTITIONS:
-        most = min(most, questions * partitions // _PARTITIONS_PER_SUBPOOL)
-    return number_of_subpools(pools) <= most
+    partitions = questions * number_of_partitions(budget, pools.rivals.shape[1])
+    return number_of_subpools(pools) <= min(MOST_SUBPOOLS, partitions // _PARTITIONS_PER_SUBPOOL)
 
 
 def gold_share_of_lead(pools: AnswerCounts) -> Floats:
@@ -260,12 +237,12 @@ def _stopped_early(
         wrong = np.empty(len(early))
         wrong[vectors] = each
     whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
-    early[whole] = method.early_of_whole_pool(pools.rows(whole), wrong[whole])
+    early[whole] = method.early_of_whole_pool(pools.take(whole), wrong[whole])
     # The gold can lead in counts of the budget if no other answer has to be drawn more often than
     # it.
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
-    exact = _early_of_part(method, budget, pools.rows(part)) if len(part) else early[part]
+    exact = _early_of_part(method, budget, pools.take(part)) if len(part) else early[part]
     if exact is not None:
         early[part] = exact
         return np.minimum(early[vectors], each), None  # rounding
@@ -291,7 +268,7 @@ def early_votes_of_whole_pool(
     early = share * wrong
     tied = np.flatnonzero((share > 0) & (share < 1))
     if len(tied):
-        wrong_at_budget = (1.0 / share[tied] - 1.0) * right_at_budget(pools.rows(tied))
+        wrong_at_budget = (1.0 / share[tied] - 1.0) * right_at_budget(pools.take(tied))
         early[tied] = share[tied] * np.maximum(wrong[tied] - wrong_at_budget, 0.0)
     return early
 

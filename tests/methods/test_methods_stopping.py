@@ -16,7 +16,6 @@ import pytest
 from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators import stopping_orders as orders
 from feval.estimators.early_stopping import early_plurality, early_stops, expected_samples
 from feval.estimators.stopping_criteria import (
     Criterion,
@@ -24,8 +23,8 @@ from feval.estimators.stopping_criteria import (
     crp_confidence,
     dirichlet_confidence,
 )
-from feval.estimators.stopping_ends import AnswerCounts, ends_of_rule, partitions
-from feval.estimators.stopping_orders import MOST_SUBPOOLS, number_of_subpools, require_few_states
+from feval.estimators.stopping_ends import AnswerCounts, partitions
+from feval.estimators.stopping_orders import MOST_SUBPOOLS, number_of_partitions, number_of_subpools
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 
 ROWS = [
@@ -54,15 +53,12 @@ EARLY = [
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
-def test_subpools_and_the_walk_give_the_mean_over_all_orders(
+def test_subpools_and_merged_counts_give_the_mean_over_all_orders(
     method: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for large budgets and many questions; small ones, by merged counts, are in the contract of
-    all methods.
-    """
     pool = pool_of(ROWS)
     right, rounds, cots, tokens, *_ = over_all_orders(method, pool, GOLD)
-    monkeypatch.setattr("feval.methods.stops.MOST_PARTITIONS", 0)
+    monkeypatch.setattr("feval.methods.stops._PARTITIONS_PER_SUBPOOL", 1e-9)
     for most_subpools in (MOST_SUBPOOLS, 0):
         monkeypatch.setattr("feval.methods.stops.MOST_SUBPOOLS", most_subpools)
         exact = method.exact(pool, GOLD)
@@ -105,11 +101,9 @@ def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]])
 
 
 def test_partitions_are_counted() -> None:
-    from feval.estimators.stopping_orders import number_of_partitions
-
-    for budget in (0, 1, 5, 12):
-        bounds = np.array([0, *[budget] * budget])
-        assert number_of_partitions(budget) == sum(
+    for budget, parts in ((0, 0), (1, 1), (5, 5), (12, 12), (12, 3)):
+        bounds = np.array([0, *[budget] * parts])
+        assert number_of_partitions(budget, parts) == sum(
             len(partitions(bounds, n)) for n in range(budget + 1)
         )
 
@@ -409,34 +403,7 @@ def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
         AdaptiveConsistency(budget=350).exact(pool, np.array([0]))
 
 
-def test_a_walk_over_too_many_counts_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the foretelling this test takes minutes; the estimate, from few states of a column,
-    is near what is walked.
-    """
-    pool = pool_of(
-        [[answer for answers in (40, 30, 22, 16, 10, 6, 3, 1) for answer in range(answers)]]
-    )
-    with pytest.raises(
-        UsageError, match=r"would visit more than 400,000,000 counts of answers.*--order seeded"
-    ):
-        AdaptiveConsistency(budget=64).exact(pool, np.array([0]))
-    ends = ends_of_rule(
-        AdaptiveConsistency(budget=10).rule.stop_mask, np.array([0, 9, *[4] * 9]), 10
-    )
-    pools = AnswerCounts.of(
-        np.array([9, 4]), np.array([[4, 3, 3, 2, 2, 1, 1], [9, 3, 3, 2, 1, 1, 1]]), np.zeros(2)
-    )
-    walked = 0
-
-    def count(walk: Any, states: int) -> None:
-        nonlocal walked
-        walked += states
-
-    walk = orders._Walk(pools, 7, ends, 1)
-    monkeypatch.setattr(orders._Walk, "_count", count)
-    walk.walk()
-    monkeypatch.undo()
-    monkeypatch.setattr(orders, "_FORETOLD_FROM", 100)
-    require_few_states(pools, ends, round(1.2 * walked))
-    with pytest.raises(UsageError, match="would visit more"):
-        require_few_states(pools, ends, round(walked / 1.2))
+def test_too_many_different_answers_are_refused_at_once() -> None:
+    pool = pool_of([[answer for answer in range(20) for _ in range(3 * answer + 5)]])
+    with pytest.raises(UsageError, match=r"would visit more than .* counts of answers.*--order"):
+        AdaptiveConsistency(budget=200).exact(pool, np.array([0]))
