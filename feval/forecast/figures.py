@@ -1,26 +1,20 @@
-"""A figure as numbers: panels with series of points, and tables; and the questions and counts that
+"""A figure as numbers: panels with series of points; and the questions and counts that
 figures start from.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.estimators.arrays import Floats, Integers
-from feval.estimators.diagnostics import QUARTERS, Strata, strata_difference, strata_summary
-from feval.estimators.mixtures import (
-    Overtaking,
-    best_mixture,
-    mixture_from_counts,
-    overtaking_pairs,
-)
+from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
+from feval.estimators.mixtures import best_mixture, mixture_from_counts
 from feval.estimators.moments import Moments
 from feval.estimators.multinomial import plugin_plurality_accuracy
 from feval.estimators.per_question import VoteCounts, vote_counts
@@ -28,12 +22,10 @@ from feval.estimators.plurality import hypergeometric_majority
 from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,
-    multiclass_error,
-    multiclass_plugin_error,
     multiclass_plugin_expectation,
     self_consistency_bound,
 )
-from feval.estimators.vote_intervals import certified_three_vote_gain, vote_interval
+from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
 from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.questions import LeftOut, Rows, question_set
@@ -44,9 +36,6 @@ from feval.replay import LLM, Dataset
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
-
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +122,6 @@ class Figure:
         title: for people.
         lines: one or two short sentences about how the numbers were made.
         panels: what is drawn.
-        tables: title -> rows, each column name -> value; `None` is not known.
         left_out: questions that were left out.
     """
 
@@ -144,7 +132,6 @@ class Figure:
     title: str
     lines: tuple[str, ...]
     panels: tuple[Panel, ...]
-    tables: Mapping[str, tuple[Row, ...]]
     left_out: LeftOut
 
 
@@ -214,12 +201,7 @@ class Recorded:
         return f"{len(self.rows):,} questions of {self.dataset.id}, {self.calls} CoTs each"
 
     def figure(
-        self,
-        name: str,
-        title: str,
-        lines: Sequence[str],
-        panels: Sequence[Panel],
-        tables: Mapping[str, Sequence[Row]],
+        self, name: str, title: str, lines: Sequence[str], panels: Sequence[Panel]
     ) -> Figure:
         """Return a figure of these LLMs."""
         return Figure(
@@ -230,19 +212,8 @@ class Recorded:
             title=title,
             lines=(*lines, *mixed_parties(self.dataset)),
             panels=tuple(panels),
-            tables={heading: tuple(rows) for heading, rows in tables.items()},
             left_out=self.left_out,
         )
-
-
-def number(value: Any) -> float | None:
-    """Return a finite number, else `None`."""
-    return float(value) if math.isfinite(value) else None
-
-
-def mean(values: Floats) -> float:
-    """Return the mean of some numbers."""
-    return float(np.mean(values))
 
 
 _RANKS = 10
@@ -300,21 +271,7 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
         ),
     ]
     panels += _over_temperature(llms, everything)
-    tables = {
-        "Answers by stratum of accuracy": [
-            _stratum(llm, each, row, whole=whole)
-            for llm, own, parts in zip(llms, everything, strata, strict=True)
-            for whole, each in ((True, own), (False, parts))
-            for row in range(len(each.upper))
-        ]
-    }
-    if len(llms) > 1:
-        tables[f"Change from {llms[0].name}, paired by question"] = [
-            _change(llm, counts[0], each) for llm, each in zip(llms[1:], counts[1:], strict=True)
-        ]
-    return recorded.figure(
-        "answer-mass", "How the answers are spread", lines, tuple(panels), tables
-    )
+    return recorded.figure("answer-mass", "How the answers are spread", lines, panels)
 
 
 def _strata(counts: VoteCounts, upper: tuple[float, ...]) -> Strata:
@@ -348,37 +305,13 @@ def _over_temperature(llms: Sequence[LLM], everything: Sequence[Strata]) -> list
     return [Panel("temperature", "share of the CoTs", series)]
 
 
-def _stratum(llm: LLM, strata: Strata, row: int, *, whole: bool) -> Row:
-    cumulative = strata.cumulative_mass[row]
-    return {
-        "llm": llm.name,
-        "temperature": llm.info.temperature,
-        "accuracy_up_to": None if whole else float(strata.upper[row]),
-        "questions": int(strata.questions[row]),
-        "accuracy": number(strata.accuracy[row]),
-        "no_answer": number(strata.no_answer[row]),
-        "answers": number(strata.candidates[row]),
-        "entropy_nats": number(strata.entropy[row]),
-        **{
-            f"mass_{rank}": number(cumulative[min(rank, len(cumulative)) - 1]) for rank in (1, 2, 5)
-        },
-    }
-
-
-def _change(llm: LLM, first: VoteCounts, second: VoteCounts) -> Row:
-    pairs = [(each.gold, each.rivals, each.no_answer) for each in (first, second)]
-    change = strata_difference(pairs[0], pairs[1], (1.0,))
-    names = ("accuracy", "accuracy_se", "entropy", "entropy_se", "candidates", "candidates_se")
-    return {"llm": llm.name, **{name: number(getattr(change, name)[0]) for name in names}}
-
-
 def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Error of plug-in vote accuracies from G calls against those from all calls, over the number
     of votes.
     """
     votes = list(range(1, (options.votes or _MOST_VOTES) + 1, 2))
     recorded = Recorded.of(dataset, llms, options, options.calls + 1)
-    errors, biases, rows = [], [], []
+    errors, biases = [], []
     for llm in llms:
         counts = recorded.counts(llm)
         truth = plugin_plurality_accuracy(
@@ -388,17 +321,6 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
         error, bias = np.abs(difference).mean(axis=0), difference.mean(axis=0)
         errors.append(Series(llm.name, votes, error.tolist()))
         biases.append(Series(llm.name, votes, bias.tolist()))
-        later = error[np.array(votes) >= min(5, votes[-1])]
-        rows.append(
-            {
-                "llm": llm.name,
-                "temperature": llm.info.temperature,
-                "accuracy": mean(counts.gold / counts.size),
-                f"accuracy_{votes[-1]}_votes": float(truth[-1]),
-                "largest_mean_error_from_5_votes": float(later.max()),
-                f"mean_bias_at_{votes[-1]}_votes": float(bias[-1]),
-            }
-        )
     lines = (
         f"{recorded.about()}; G = {options.calls} of them drawn, {_REPLICATES} times",
         (
@@ -411,9 +333,7 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
         Panel("votes M", "mean error (bias)", tuple(biases), percent="", points=True),
     )
     title = f"Vote accuracy estimated from {options.calls} calls"
-    return recorded.figure(
-        "approximation-error", title, lines, panels, {"Errors of the estimate": rows}
-    )
+    return recorded.figure("approximation-error", title, lines, panels)
 
 
 def _estimates(recorded: Recorded, llm: LLM, calls: int, votes: Sequence[int]) -> Floats:
@@ -441,30 +361,13 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOpti
     questions, n = len(recorded.rows), recorded.calls
     calls = [each for each in _CALLS if each < n] + [n]
     budget, nobody = questions * n, np.full(questions, -1)
-    best, series, rows = best_integer_split(budget), [], []
+    best, series = best_integer_split(budget), []
     for llm in llms:
         counts = vote_counts(recorded.codes(llm), nobody)
         outcomes = np.column_stack([counts.rivals, counts.no_answer]).astype(np.int64)
         shares = outcomes / n
-        plugin, error = (
-            average_error(multiclass_plugin_error(outcomes)),
-            average_error(multiclass_error(shares)),
-        )
         expected = [average_error(multiclass_plugin_expectation(shares, k)) for k in calls]
         series.append(Series(llm.name, calls, expected))
-        rows.append(
-            {
-                "llm": llm.name,
-                "questions": questions,
-                "calls": n,
-                "error": plugin,
-                "underestimated_by_about": error - expected[-1],
-                "bound_rmse": float(np.sqrt(self_consistency_bound(questions, n))),
-                "best_questions": int(best.m),
-                "best_calls": int(best.n),
-                "best_bound_rmse": float(np.sqrt(best.bound)),
-            }
-        )
     splits = np.unique(np.geomspace(1, budget, 200).astype(np.int64))
     bound = np.sqrt(self_consistency_bound(budget / splits, splits.astype(np.float64)))
     recorded_bound, best_bound = (
@@ -500,9 +403,7 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOpti
         ),
     )
     title = "Self-consistency error, and splits of the budget"
-    return recorded.figure(
-        "self-consistency-error", title, lines, panels, {"Self-consistency error": rows}
-    )
+    return recorded.figure("self-consistency-error", title, lines, panels)
 
 
 _RESAMPLES = 2000
@@ -517,13 +418,12 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
     """
     recorded = Recorded.of(dataset, llms, options)
     tails = [(1.0 - options.confidence) / 2.0, (1.0 + options.confidence) / 2.0]
-    series, rows = [], []
+    series = []
     for llm in llms:
         counts = recorded.counts(llm)
         sample = sample_moments(
             counts.gold, counts.size, resamples=_RESAMPLES, seed=llm.seed % (1 << 64)
         )
-        three = certified_three_vote_gain(Moments.of(sample.mu, sample.nu))
         mus, nus = sample.unclipped.T
         rho, *resampled = _rho(mus, nus).tolist()
         rhos = [each for each in resampled if not np.isnan(each)]
@@ -531,21 +431,6 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
         left, right = np.quantile(mus[1:], tails).tolist()
         series.append(
             Series(llm.name, [sample.mu], [rho], [low], [high], [left], [right], look="points")
-        )
-        rows.append(
-            {
-                "llm": llm.name,
-                "temperature": llm.info.temperature,
-                "mu": sample.mu,
-                "mu_low": left,
-                "mu_high": right,
-                "nu": float(nus[0]),
-                "rho": number(rho),
-                "rho_low": number(low),
-                "rho_high": number(high),
-                "least_gain_of_3_votes": float(three.gain),
-                "gains_at_the_estimate": bool(three.certified),
-            }
         )
     mu = np.linspace(0.5, 1.0, 101)
     boundary = Series(
@@ -570,9 +455,7 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
         (*series, boundary),
         percent="x",
     )
-    return recorded.figure(
-        "two-call-plane", "The two-call plane", lines, (panel,), {"Moments of two calls": rows}
-    )
+    return recorded.figure("two-call-plane", "The two-call plane", lines, (panel,))
 
 
 def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
@@ -582,7 +465,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
     recorded = Recorded.of(dataset, llms, options, options.votes or 3)
     votes = list(range(3, min(options.votes or 9, recorded.calls) + 1, 2))
     level = 1.0 - (1.0 - options.confidence) / len(llms)
-    series, rows = [], []
+    series = []
     for llm in llms:
         counts = recorded.counts(llm)
         gold, size = counts.gold.astype(np.int64), counts.size.astype(np.int64)
@@ -603,21 +486,6 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
         certified = [gain if gain > 0.0 else np.nan for gain in least.tolist()]
         if not np.isnan(certified).all():
             series.append(Series(f"{llm.name}, certified", votes, certified, look="dashed"))
-        for m, gain, low, high, limit in zip(votes, gains, *ends, least.tolist(), strict=True):
-            rows.append(
-                {
-                    "llm": llm.name,
-                    "votes": m,
-                    "gain": float(gain.mean()),
-                    "gain_se": (
-                        float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else None
-                    ),
-                    "possible_from": low,
-                    "possible_to": high,
-                    "least_gain": number(limit),
-                    "certified": bool(limit > 1e-12),
-                }
-            )
     lines = (
         f"{recorded.about()}; a majority of right calls against one call",
         f"certified: the least gain over a {100 * options.confidence:g} % region of (mu, nu), for"
@@ -628,9 +496,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
     panel = Panel(
         "votes", "gain over one call", tuple(series), percent="", points=True, ticks=ticks
     )
-    return recorded.figure(
-        "certified-gains", "Gains of votes over one call", lines, (panel,), {"Gains": rows}
-    )
+    return recorded.figure("certified-gains", "Gains of votes over one call", lines, (panel,))
 
 
 def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
@@ -699,37 +565,7 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
         ),
         Panel("votes", "accuracy", tuple(slopes), ticks={1.0: "1", float(votes): str(votes)}),
     )
-    tables: dict[str, Any] = {
-        "LLMs alone": [
-            {"llm": name, "one_call": one, f"{votes}_votes": many, "rho": number(rho)}
-            for name, (one, many), rho in zip(
-                names, alone.votes.tolist(), _rho(alone.mu, alone.nu), strict=True
-            )
-        ],
-        "Best mixture": [
-            {"mixture": mixed, f"{votes}_votes": best.votes, "gain": best.gain, "one_call": best.mu}
-        ],
-        "Overtaking by voting": _overtaking(overtaking_pairs(counts, size, votes), names, votes),
-    }
-    return recorded.figure("mixtures", "Mixtures of LLMs, and overtaking", lines, panels, tables)
-
-
-def _overtaking(overtaking: Overtaking, names: Sequence[str], votes: int) -> list[Row]:
-    numbers = (overtaking.before, overtaking.se_before, overtaking.after, overtaking.se_after)
-    heads = (
-        "lead_of_one_call",
-        "lead_of_one_call_se",
-        f"lead_of_{votes}_votes",
-        f"lead_of_{votes}_votes_se",
-    )
-    return [
-        {
-            "overtaking": names[a],
-            "overtaken": names[b],
-            **dict(zip(heads, map(number, row), strict=True)),
-        }
-        for (a, b), *row in zip(overtaking.pairs.tolist(), *numbers, strict=True)
-    ]
+    return recorded.figure("mixtures", "Mixtures of LLMs, and overtaking", lines, panels)
 
 
 def _weights(pair: Sequence[int], shares: Floats, policies: int) -> Floats:

@@ -65,20 +65,14 @@ def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
     figure = made("answer-mass", two)
     # most frequent answers of the first LLM: 3 1, 2 1, 4, 2 1 1 of 4
     assert series(figure, 0)["cool"] == pytest.approx([11 / 16, 14 / 16, 15 / 16])
-    everything, *strata = figure.tables["Answers by stratum of accuracy"][:5]
     entropies = [
         stats.entropy(shares)
         for shares in ([0.75, 0.25], [0.5, 0.25, 0.25], [1], [0.5, 0.25, 0.25])
     ]
-    assert everything["entropy_nats"] == pytest.approx(np.mean(entropies))
-    assert (everything["accuracy"], everything["no_answer"]) == (8 / 16, 1 / 16)
-    assert [row["questions"] for row in strata] == [2, 0, 1, 1]  # accuracies 3/4, 1/4, 1, 0
-    assert strata[0]["entropy_nats"] == pytest.approx((entropies[1] + entropies[3]) / 2)
-    assert strata[1]["entropy_nats"] is None
-    [change] = figure.tables["Change from cool, paired by question"]
-    differences = np.array(right(HOT)) / 4 - np.array(right(COOL)) / 4
-    assert change["accuracy"] == pytest.approx(differences.mean())
-    assert change["accuracy_se"] == pytest.approx(stats.sem(differences))
+    # accuracies 3/4, 1/4, 1, 0: two questions, none, one and one
+    hard = (entropies[1] + entropies[3]) / 2
+    expected = [hard, np.nan, entropies[0], entropies[2]]
+    assert series(figure, 1)["cool"] == pytest.approx(expected, nan_ok=True)
     assert len(figure.panels) == 2  # both were recorded at one temperature
 
 
@@ -120,15 +114,12 @@ def test_the_error_of_an_estimate_by_enumeration(two: tuple[Any, list[Any]]) -> 
         )
     assert series(figure, 0)["cool"] == pytest.approx(np.abs(errors).mean(axis=0))
     assert series(figure, 1)["cool"] == pytest.approx(np.mean(errors, axis=0))
-    assert figure.tables["Errors of the estimate"][0]["accuracy_3_votes"] == pytest.approx(truth[1])
     with pytest.raises(ShortPoolError):
         made("approximation-error", two, calls=4)
 
 
 def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -> None:
     figure = made("self-consistency-error", two)
-    row = figure.tables["Self-consistency error"][0]
-    assert row["error"] == pytest.approx(np.mean([1 / 4, 2 / 4, 0, 2 / 4]))
     expected = []
     for n in (1, 2, 3, 4):
         worst = []
@@ -143,36 +134,30 @@ def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -
             )
         expected.append(np.mean(worst))
     assert series(figure, 0)["cool"] == pytest.approx(expected)
-    assert row["underestimated_by_about"] == pytest.approx(row["error"] - expected[-1])
     bounds = {
         (m, n): 1 / (8 * m) + 1 / (np.pi * n) + 1 / (2 * m * n)
         for m in range(1, 17)
         for n in range(1, 17 // m + 1)
         if m * n <= 16
     }
-    best = min(bounds.values())
-    assert row["best_bound_rmse"] == pytest.approx(np.sqrt(best))
-    assert bounds[row["best_questions"], row["best_calls"]] == pytest.approx(best)
-    assert row["bound_rmse"] == pytest.approx(np.sqrt(bounds[4, 4]))
+    _, best, recorded = figure.panels[1].series
+    [m, n] = min(bounds, key=lambda split: bounds[split])
+    assert best.label == f"best: {m} questions x {n} calls"
+    assert best.y == pytest.approx([np.sqrt(bounds[m, n])])
+    assert recorded.y == pytest.approx([np.sqrt(bounds[4, 4])])
 
 
 def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> None:
     figure = made("two-call-plane", two)
-    for row, answers in zip(figure.tables["Moments of two calls"], (COOL, HOT), strict=True):
+    alone = made("mixtures", two, votes=3).panels[1].series[1:]
+    for own, mixed, answers in zip(figure.panels[0].series, alone, (COOL, HOT), strict=False):
         pairs = [
             [pool[i] == pool[j] == "a" for i, j in combinations(range(4), 2)] for pool in answers
         ]
         mu, nu = np.mean(right(answers)) / 4, np.mean(pairs)
         rho = (nu - mu**2) / (mu * (1 - mu))  # may be negative by chance
-        assert (row["mu"], row["nu"], row["rho"]) == pytest.approx((mu, nu, rho))
-        assert row["gains_at_the_estimate"] == (mu > 0.5 and rho < 1 - 1 / (2 * mu))
-        nu = np.clip(nu, mu**2, mu)  # as a law has them
-        least = nu + 2 * (mu - nu) ** 2 / (1 - mu) - mu  # eq. (11)
-        assert row["least_gain_of_3_votes"] == pytest.approx(least)
-    alone = made("mixtures", two, votes=3).tables["LLMs alone"]
-    assert [row["rho"] for row in alone] == pytest.approx(
-        [row["rho"] for row in figure.tables["Moments of two calls"]]
-    )
+        for place in (own, mixed):
+            assert (*place.x, *place.y) == pytest.approx((mu, rho))
     boundary = figure.panels[0].series[-1]
     assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
 
@@ -182,28 +167,15 @@ def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path: Path) -
     answers = {llm: [["a", "b", "b"]] * 3 for llm in ("one", "two")}
     recorded = loaded(tmp_path, answers, ["a"] * 3)
     expected = (0 - 1 / 9) / (1 / 3 * 2 / 3)
-    for name, table in ("two-call-plane", "Moments of two calls"), ("mixtures", "LLMs alone"):
-        rows = made(name, recorded, votes=3).tables[table]
-        assert [row["rho"] for row in rows] == pytest.approx([expected, expected])
-    [first, _] = made("two-call-plane", recorded).tables["Moments of two calls"]
-    assert (first["rho_low"], first["rho_high"]) == pytest.approx((expected, expected))
-    # independent calls
-    assert first["least_gain_of_3_votes"] == pytest.approx(3 * (1 / 9) - 2 * (1 / 27) - 1 / 3)
+    [first, *_] = made("two-call-plane", recorded).panels[0].series
+    assert (*first.y, *first.low, *first.high) == pytest.approx([expected] * 3)
+    for mixed in made("mixtures", recorded, votes=3).panels[1].series[1:]:
+        assert mixed.y == pytest.approx([expected])
 
 
-@pytest.fixture(scope="module")
-def votable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
-    """60 questions of much the same difficulty: 7 or 8 of 10 right, a few easy and a few hard
-    ones.
-    """
-    sizes = [[10, 3, 0][i // 2 % 3] if i < 12 else 7 + i % 2 for i in range(60)]
-    pools = [["a"] * c + ["b"] * (10 - c) for c in sizes]
-    return loaded(
-        tmp_path_factory.mktemp("votable"), {"m": [list(pool) for pool in pools]}, ["a"] * 60
-    )
-
-
-def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]) -> None:
+def test_gains_are_those_of_scipy_and_of_the_plan(tmp_path: Path) -> None:
+    pools: list[Answers] = [["a"] * c + ["b"] * (10 - c) for c in (5, 7, 9, 10) * 15]
+    votable = loaded(tmp_path, {"m": pools}, ["a"] * 60)
     figure = made("certified-gains", votable, votes=5)
     dataset, [llm] = votable
     c = (llm.pool.codes == dataset.gold[:, None]).sum(axis=1)
@@ -211,15 +183,14 @@ def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]
         option.votes: option
         for option in plan(dataset, llm, budget_tokens=1e9, most_votes=5).options
     }
-    for row in figure.tables["Gains"]:
-        m = row["votes"]
+    gains, certified = figure.panels[0].series
+    assert list(gains.x) == list(certified.x) == [3, 5]
+    for place, m in enumerate((3, 5)):
         gain = stats.hypergeom.sf(m // 2, 10, c, m) - c / 10
-        assert row["gain"] == pytest.approx(gain.mean())
-        assert row["gain_se"] == pytest.approx(stats.sem(gain))
-        assert row["possible_from"] == pytest.approx(purchases[m].majority_gain_bound)
-        assert row["least_gain"] <= row["possible_from"] <= row["possible_to"]
-        assert row["least_gain"] == pytest.approx(purchases[m].majority_gain_low_together)
-    assert {row["votes"] for row in figure.tables["Gains"]} == {3, 5}
+        assert gains.y[place] == pytest.approx(gain.mean())
+        assert gains.low[place] == pytest.approx(purchases[m].majority_gain_bound)
+        assert certified.y[place] <= gains.low[place] <= gains.high[place]
+        assert certified.y[place] == pytest.approx(purchases[m].majority_gain_low_together)
 
 
 def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> None:
@@ -245,29 +216,11 @@ def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> N
     first = panel.x_label.startswith("share of cool")
     by_weight = series(figure, 0)["3 votes"]
     assert by_weight == pytest.approx([votes(w if first else 1 - w) for w in panel.series[1].x])
-    assert figure.tables["Best mixture"][0]["3_votes"] == pytest.approx(max(by_weight), abs=1e-3)
     one, many = counts.mean(axis=0) / 4, [votes(1.0), votes(0.0)]
-    pairs = (("cool", "hot", 0, 1), ("hot", "cool", 1, 0))
-    overtaking = [(a, b) for a, b, i, j in pairs if one[i] < one[j] and many[i] > many[j]]
-    assert [
-        (row["overtaking"], row["overtaken"]) for row in figure.tables["Overtaking by voting"]
-    ] == overtaking
     assert series(figure, 2) == {
         "cool": pytest.approx([one[0], many[0]]),
         "hot": pytest.approx([one[1], many[1]]),
     }
-
-
-def test_an_llm_overtakes_by_voting(tmp_path: Path) -> None:
-    # right in 3 of 5 on each question, against 5 of 5 on two of three questions: 0.6 < 0.667, and 5
-    # votes 1 > 0.667
-    pools = {"steady": [["a"] * 3 + ["b"] * 2] * 3, "split": [["a"] * 5, ["a"] * 5, ["b"] * 5]}
-    figure = made(
-        "mixtures", loaded(tmp_path, {name: list(each) for name, each in pools.items()}, ["a"] * 3)
-    )
-    [row] = figure.tables["Overtaking by voting"]
-    assert (row["overtaking"], row["overtaken"]) == ("steady", "split")
-    assert (row["lead_of_one_call"], row["lead_of_5_votes"]) == pytest.approx((0.6 - 2 / 3, 1 / 3))
 
 
 def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path) -> None:
