@@ -202,11 +202,16 @@ class MethodHost:
 
 
 def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer:
-    """Return an answer that the worker gave; `MethodError` where it cannot have come about."""
+    """Return an answer that the worker gave for pools with so many CoTs; `MethodError` where it
+    cannot have come about.
+    """
     match value:
-        case [None | str() as answer, list(ledgers), list(grown)] if _possible(
-            ledgers, sizes
-        ) and _possible_growth(grown, sizes):
+        case [None | str() as answer, list(ledgers), list(grown)] if (
+            len(ledgers) == len(sizes)
+            and all(map(_is_possible, ledgers, sizes))
+            and len(grown) in {0, len(sizes)}
+            and all(map(_has_possible_places, grown, sizes))
+        ):
             return MethodAnswer(answer, ledgers, grown)
     raise MethodError(
         f"{where} gave a reply that is not an answer with what it took ({value!r:.80}). Leave"
@@ -214,35 +219,24 @@ def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer
     )
 
 
-def _possible(ledgers: list[Any], sizes: Sequence[int]) -> bool:
-    """Whether these are ledgers of pools with so many CoTs."""
-    return len(ledgers) == len(sizes) and all(
+def _is_possible(ledger: Any, size: int) -> bool:
+    return (
         isinstance(ledger, list)
         and len(ledger) == len(LEDGER_FIELDS)
         and all(type(number) is int and 0 <= number < _MOST_BILLED for number in ledger)
         and ledger[LEDGER_FIELDS.index("cots")] <= size
-        for ledger, size in zip(ledgers, sizes, strict=True)
     )
 
 
-def _possible_growth(grown: list[Any], sizes: Sequence[int]) -> bool:
-    """Whether these are places and tokens of what may have been handed out of such pools, or
-    nothing was looked at.
-    """
-    return not grown or (
-        len(grown) == len(sizes)
-        and all(
-            isinstance(own, list) and all(_possible_cot(each, size) for each in own)
-            for own, size in zip(grown, sizes, strict=True)
-        )
+def _has_possible_places(grown: Any, size: int) -> bool:
+    """Whether these can be places and tokens of what was handed out of a pool."""
+    return isinstance(grown, list) and all(
+        isinstance(each, list)
+        and [*map(type, each)] == [int, int]
+        and 0 <= each[0] < size
+        and 0 <= each[1] < _MOST_BILLED
+        for each in grown
     )
-
-
-def _possible_cot(value: Any, size: int) -> bool:
-    match value:
-        case [int(place), int(tokens)]:
-            return 0 <= place < size and 0 <= tokens < _MOST_BILLED
-    return False
 
 
 class _Deadline:
