@@ -41,7 +41,6 @@ from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
 from feval.recording.layout.format import slug
-from feval.recording.layout.manifest import served_models
 from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"
@@ -408,7 +407,7 @@ def _counters(page: Page) -> str:
 def _gaps(recording: Recording, page: Page) -> _Facts:
     gaps = [figures for figures in page.figures if has_gap(figures)]
     unknown = [figures for figures in page.figures if figures.unknown]
-    served = [each.sentence for each in served_models(recording.manifest)]
+    served = [each.sentence for each in recording.manifest.served_models()]
     notes = [plain(str(note)) for note in (*served, *recording.manifest.raw["notes"])]
     return {
         "gaps": gap_table(gaps, several_datasets=len(recording.dataset_ids()) > 1),

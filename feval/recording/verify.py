@@ -44,7 +44,7 @@ from feval.recording.layout.format import (
     is_beside,
     open_regular,
 )
-from feval.recording.layout.manifest import Manifest, check_manifest, served_models
+from feval.recording.layout.manifest import Manifest, check_manifest
 from feval.recording.parts import (
     CHANNELS,
     PAIR_PARTS,
@@ -132,7 +132,7 @@ def _remarks(recording: Recording) -> Iterator[str]:
                 f"{dataset}: {pairs} no verdict of {equality['name']} (time or budget ran out),"
                 " which counts as different; `feval extract` compares them again."
             )
-    yield from (served.sentence for served in served_models(recording.manifest))
+    yield from (served.sentence for served in recording.manifest.served_models())
 
 
 def file_problems(

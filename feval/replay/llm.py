@@ -28,7 +28,6 @@ from feval.errors import (
 from feval.estimators.per_question import vote_counts
 from feval.lazy import Plottable
 from feval.recording.arrays import conversation
-from feval.recording.layout.manifest import served_models
 from feval.replay.draws import orders, pool_key, uniforms
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import (
@@ -98,7 +97,7 @@ class LLM(Plottable):
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]
         self.recording_hash = view.recording.hash
-        found = served_models(view.recording.manifest)
+        found = view.recording.manifest.served_models()
         self.served = next((one for one in found if (one.dataset, one.llm) == pair), None)
         # `info` would import pyarrow.
         self.noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])

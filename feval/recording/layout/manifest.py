@@ -257,6 +257,15 @@ class Manifest:
             leaves={_pair(leaf, leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
         )
 
+    def served_models(self) -> Iterator[Served]:
+        """Yield the pairs whose replies state another name than was asked."""
+        for (dataset, llm), pair in self.pairs.items():
+            names: Mapping[str, int] = pair.get("served", {})
+            asked = self.llms[llm]["decoding"].get("model")
+            asked = asked if isinstance(asked, str) else llm.split("@", maxsplit=1)[0]
+            if names.keys() - {asked}:
+                yield Served(llm, dataset, asked, names)
+
 
 def _pair(record: Mapping[str, Any], part: str) -> tuple[str, Any, str]:
     return record["dataset"], record["llm"], part
@@ -429,16 +438,6 @@ class Served:
         other = "another model" if len(most) == 1 else "more than one model"
         asked = "" if self.asked == self.llm else f" was asked as {self.asked:.60}, and"
         return f"{who}{asked or ':'} {other} answered, as the replies say: {shown}{more}."
-
-
-def served_models(manifest: Manifest) -> Iterator[Served]:
-    """Yield the pairs whose replies state another name than was asked."""
-    for (dataset, llm), pair in manifest.pairs.items():
-        names: Mapping[str, int] = pair.get("served", {})
-        asked = manifest.llms[llm]["decoding"].get("model")
-        asked = asked if isinstance(asked, str) else llm.split("@", maxsplit=1)[0]
-        if names.keys() - {asked}:
-            yield Served(llm, dataset, asked, names)
 
 
 def _bare(name: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
-from feval.recording.layout.manifest import served_models
 from feval.report.tables.tables import Fields, Table, Write, columns, get, make_table, share, text
 from feval.report.text import counted, size
 
@@ -40,7 +39,7 @@ def info_dict(recording: Recording) -> dict[str, Any]:
         "datasets": list(recording.manifest.datasets.values()),
         "llms": list(recording.manifest.llms.values()),
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
-        "served": [served.sentence for served in served_models(recording.manifest)],
+        "served": [served.sentence for served in recording.manifest.served_models()],
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
 
