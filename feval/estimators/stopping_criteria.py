@@ -24,12 +24,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, factorial, lgamma
+from typing import TypeVar
 
 import numpy as np
 
-from feval.estimators.arrays import Bools, Floats, Integers
+from feval.estimators.arrays import Bools, Floats, Integers, Numbers
 
 Votes = tuple[int, ...]
+Number = TypeVar("Number", Fraction, float)
 
 _CLOSE = 1e-9
 _DIGITS = 60
@@ -108,52 +110,47 @@ def dirichlet_confidence(votes: Votes) -> Fraction:
     )
 
 
-@lru_cache(maxsize=1 << 16)
-def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fraction:
+# 1.0 equals Fraction(1), but stands for sums in floats
+@lru_cache(maxsize=1 << 16, typed=True)
+def crp_confidence(votes: Votes, to_come: int, concentration: Number) -> Number:
     """P[no answer has more votes than the leader after further draws], by the predictive rule of
     the Chinese restaurant.
 
     The next draw repeats answer i with probability v_i / (N + alpha) and is new with alpha / (N +
     alpha), N votes so far. With (v)_j rising factorials, j more votes for answer i have the weight
     (v_i)_j / j!, and new answers of up to L votes each have the generating function exp(alpha
-    sum_{k <= L} x^k / k). `concentration` is alpha, above 0.
+    sum_{k <= L} x^k / k). `concentration` is alpha, above 0; in fractions the result is exact, in
+    floats every term is positive.
     """
+    kind = type(concentration)
     first, *rivals = votes
-    total = Fraction(0)
+    total = kind(0)
     for more in range(to_come + 1):
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
-            factor = [
-                _rising(Fraction(rival), j) / factorial(j)
-                for j in range(min(left, first + more - rival) + 1)
-            ]
-            product = _product(product, factor, left)
-        total += _rising(Fraction(first), more) / factorial(more) * product[left]
-    return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
+            factor = _repeats(kind(rival), left)[: first + more - rival + 1]
+            product = np.convolve(product, factor)[: left + 1]
+        total += _repeats(kind(first), to_come)[more] * product[left]
+    return total / _repeats(sum(votes) + concentration, to_come)[to_come]
 
 
-def _rising(base: Fraction, length: int) -> Fraction:
-    result = Fraction(1)
+@lru_cache(maxsize=1 << 12, typed=True)
+def _repeats(votes: Number, length: int) -> Numbers:
+    """[length + 1] (v)_j / j!, rising."""
+    series = [votes**0]
     for j in range(length):
-        result *= base + j
-    return result
+        series.append(series[-1] * (votes + j) / (j + 1))
+    return np.array(series)
 
 
-def _new_answers(concentration: Fraction, most: int, length: int) -> list[Fraction]:
-    """Coefficients of exp(alpha sum_{k <= most} x^k / k) up to x^length."""
-    series = [Fraction(1)]
+@lru_cache(maxsize=1 << 12, typed=True)
+def _new_answers(concentration: Number, most: int, length: int) -> Numbers:
+    """[length + 1] coefficients of exp(alpha sum_{k <= most} x^k / k)."""
+    series = [concentration**0]
     for n in range(1, length + 1):
         series.append(concentration * sum(series[n - k] for k in range(1, min(most, n) + 1)) / n)
-    return series
-
-
-def _product(one: list[Fraction], other: list[Fraction], length: int) -> list[Fraction]:
-    result = [Fraction(0)] * (length + 1)
-    for i, a in enumerate(one):
-        for j, b in enumerate(other[: length + 1 - i]):
-            result[i + j] += a * b
-    return result
+    return np.array(series)
 
 
 @dataclass(frozen=True)
@@ -297,42 +294,9 @@ def _gamma_tables(budget: int) -> tuple[Floats, Floats]:
 def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
     """[N] P - C, once per distinct counts."""
     distinct, place = np.unique(votes, axis=0, return_inverse=True)
+    alpha, to_come = float(criterion.concentration), criterion.budget - drawn
     chances = [
-        _crp_float(
-            tuple(row[row > 0].tolist()), criterion.budget - drawn, float(criterion.concentration)
-        )
+        crp_confidence(tuple(row[row > 0].tolist()), to_come, alpha) if row.any() else 0.0
         for row in distinct
     ]
     return np.array(chances)[place.ravel()] - float(criterion.threshold)
-
-
-@lru_cache(maxsize=1 << 16)
-def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
-    """`crp_confidence` in floats; every term is positive."""
-    if not votes:
-        return 0.0
-    first, *rivals = votes
-    total = 0.0
-    for more in range(to_come + 1):
-        left = to_come - more
-        product = np.array(_new_answers_float(concentration, first + more, left))
-        for rival in rivals:
-            factor = _repeats(rival, left)[: first + more - rival + 1]
-            product = np.convolve(product, factor)[: left + 1]
-        total += _repeats(first, to_come)[more] * product[left]
-    return float(total / _repeats(sum(votes) + concentration, to_come)[to_come])
-
-
-@lru_cache(maxsize=1 << 12)
-def _repeats(votes: float, length: int) -> Floats:
-    """[length + 1] (v)_j / j!, rising."""
-    j = np.arange(length)
-    return np.concatenate([[1.0], np.cumprod((votes + j) / (j + 1.0))])
-
-
-@lru_cache(maxsize=1 << 12)
-def _new_answers_float(concentration: float, most: int, length: int) -> tuple[float, ...]:
-    series = [1.0]
-    for n in range(1, length + 1):
-        series.append(concentration * sum(series[n - k] for k in range(1, min(most, n) + 1)) / n)
-    return tuple(series)
