@@ -383,6 +383,6 @@ def _counts(counts: npt.ArrayLike, size: int) -> Int64:
             f" shape is {right.shape}, the type {right.dtype} and size {size!r}."
         )
     require_each(
-        (right >= 0) & (right <= size), f"Counts lie in 0..{size}; that{{at}} is {{0}}.", right
+        (right >= 0) & (right <= size), f"Counts lie in 0..{size}; counts is {{0}}{{at}}.", right
     )
     return right.astype(np.int64)

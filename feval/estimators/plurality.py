@@ -514,7 +514,7 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
         )
     require_each(
         (recorded == 0) | (recorded == 1),
-        "A call is right (1) or wrong (0); that{at} is {0!r}.",
+        "A call is right (1) or wrong (0); bits is {0!r}{at}.",
         recorded,
     )
     return recorded.astype(np.int8)

@@ -125,30 +125,6 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
     return float(_weights(weights, len(values)) @ values)
 
 
-def multiclass_plugin_error(counts: Integers) -> Floats:
-    """The plug-in estimate 1 - max_c k_c / n from the counts of each answer (the second extension).
-
-    Args:
-        counts: [..., C] calls with each answer; n is their sum.
-
-    Returns:
-        [...] estimates.
-
-    Raises:
-        OutOfRangeError: counts that are not integers from 0, or a question without calls.
-    """
-    k = np.asarray(counts)
-    _require_integers(counts=k)
-    require_each(
-        k >= 0 if k.ndim else False,
-        "Counts are [..., answers] and not negative; {0} was found{at}.",
-        k,
-    )
-    n = k.sum(axis=-1)
-    require_each(n > 0, "The question{at} has no calls, so no shares; leave it out.")
-    return (n - k.max(axis=-1)) / n
-
-
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     """E(x) - E[plug-in], exactly: how much the plug-in from n calls underestimates on average.
 
